@@ -29,33 +29,33 @@ const SALT_LEN: usize = 24;
 
 /// The configured secret key. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<[u8]>);
+pub struct SecretKey(Arc<[u8]>);
 
-impl Secret {
+impl SecretKey {
     /// Minimum length, in bytes.
-    pub const LEAST_BYTES: usize = 16;
+    pub const MIN_BYTES: usize = 16;
 
-    /// A secret key of at least [`LEAST_BYTES`](Self::LEAST_BYTES).
+    /// A secret key of at least [`MIN_BYTES`](Self::LEAST_BYTES).
     pub fn new(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() >= Self::LEAST_BYTES).then(|| Self(bytes.into()))
+        (bytes.len() >= Self::MIN_BYTES).then(|| Self(bytes.into()))
     }
 
     /// Whether `found` is the secret key, compared in constant time.
-    pub fn is(&self, found: &[u8]) -> bool {
+    pub fn equals(&self, found: &[u8]) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let own = hmac::sign(&key, &self.0);
         hmac::verify(&key, found, own.as_ref()).is_ok()
     }
 }
 
-impl Setting for Secret {
+impl Setting for SecretKey {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?;
         Self::new(text.trim().as_bytes()).map_or_else(
             || {
-                let message = format!("{} is shorter than {} bytes", value.name, Self::LEAST_BYTES);
+                let message = format!("{} is shorter than {} bytes", value.name, Self::MIN_BYTES);
                 let help =
                     "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`";
                 value.reject(Invalid::without_value(message, help))
@@ -65,7 +65,7 @@ impl Setting for Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Secret(…)")
     }
@@ -79,7 +79,7 @@ pub enum Purpose<'a> {
     /// The id of a task (an extension of MCP 2026-07-28).
     Task,
     /// The id of our request to a client up to MCP 2025-11-25, with the replica that sent it.
-    Question,
+    ClientRequest,
     /// The state of a request that waits for input (`requestState` of MCP 2026-07-28).
     State,
     /// The identity of a client, forwarded by one replica to another.
@@ -96,7 +96,7 @@ impl Purpose<'_> {
         match self {
             Self::Session => b"session".to_vec(),
             Self::Task => b"task".to_vec(),
-            Self::Question => b"question".to_vec(),
+            Self::ClientRequest => b"question".to_vec(),
             Self::State => b"state".to_vec(),
             Self::ClientIdentity => b"caller".to_vec(),
             Self::Stored(key) => format!("kept at {key}").into_bytes(),
@@ -107,10 +107,10 @@ impl Purpose<'_> {
 
 /// Why a token can't be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unsealed {
+pub enum TokenError {
     /// It was issued elsewhere or for another purpose, or was changed.
     #[error("it was not given out here")]
-    Foreign,
+    Invalid,
     /// It has expired.
     #[error("it has expired")]
     Expired,
@@ -118,26 +118,26 @@ pub enum Unsealed {
 
 /// Encrypts and decrypts tokens and values. Clones have the same key.
 #[derive(Clone)]
-pub struct Seal(Arc<Prk>);
+pub struct TokenCipher(Arc<Prk>);
 
-impl Seal {
+impl TokenCipher {
     /// Uses the secret key of all replicas.
-    pub fn of(secret: &Secret) -> Self {
-        Self::of_bytes(&secret.0)
+    pub fn new(secret: &SecretKey) -> Self {
+        Self::from_bytes(&secret.0)
     }
 
     /// Uses a random key of this process alone.
     pub fn random() -> Self {
-        Self::of_bytes(&random_bytes::<32>())
+        Self::from_bytes(&random_bytes::<32>())
     }
 
-    fn of_bytes(secret: &[u8]) -> Self {
+    fn from_bytes(secret: &[u8]) -> Self {
         Self(Arc::new(Salt::new(HKDF_SHA256, b"glossator tokens 1").extract(secret)))
     }
 
     /// Encrypts `content` into a token of letters, digits, `-` and `_` that is valid until `expires`. Its
     /// length is about 64 characters plus four thirds of the content.
-    pub fn seal(&self, purpose: Purpose<'_>, content: &[u8], expires: SystemTime) -> String {
+    pub fn issue(&self, purpose: Purpose<'_>, content: &[u8], expires: SystemTime) -> String {
         let content = [&seconds(expires).to_be_bytes()[..], content].concat();
         URL_SAFE_NO_PAD.encode(self.encrypt(purpose, &content))
     }
@@ -146,14 +146,14 @@ impl Seal {
     ///
     /// # Errors
     ///
-    /// [`Unsealed`], which reveals nothing else about the token.
-    pub fn open(&self, purpose: Purpose<'_>, token: &str, now: SystemTime) -> Result<Vec<u8>, Unsealed> {
-        let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| Unsealed::Foreign)?;
-        let opened = self.decrypt(purpose, &encrypted).ok_or(Unsealed::Foreign)?;
-        let (expiry, content) = opened.split_first_chunk().ok_or(Unsealed::Foreign)?;
+    /// [`TokenError`], which reveals nothing else about the token.
+    pub fn open(&self, purpose: Purpose<'_>, token: &str, now: SystemTime) -> Result<Vec<u8>, TokenError> {
+        let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| TokenError::Invalid)?;
+        let opened = self.decrypt(purpose, &encrypted).ok_or(TokenError::Invalid)?;
+        let (expiry, content) = opened.split_first_chunk().ok_or(TokenError::Invalid)?;
         match seconds(now) < u64::from_be_bytes(*expiry) {
             true => Ok(content.to_vec()),
-            false => Err(Unsealed::Expired),
+            false => Err(TokenError::Expired),
         }
     }
 
@@ -190,7 +190,7 @@ impl Seal {
     }
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for TokenCipher {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Seal(…)")
     }
@@ -202,7 +202,7 @@ pub struct KeyedHash(hmac::Key);
 
 impl KeyedHash {
     /// The hash of these parts in this order; other parts have another hash.
-    pub fn of(&self, parts: &[&[u8]]) -> String {
+    pub fn hash(&self, parts: &[&[u8]]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
             // The length, so that different lists of parts are never the same bytes.
@@ -266,52 +266,59 @@ mod tests {
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
     const LATER: Duration = Duration::from_secs(60);
 
-    fn seal(secret: &str) -> Seal {
-        Seal::of(&Secret::new(secret.as_bytes()).unwrap())
+    fn cipher(secret: &str) -> TokenCipher {
+        TokenCipher::new(&SecretKey::new(secret.as_bytes()).unwrap())
     }
 
     #[test]
     fn a_token_opens_wherever_the_secret_is_the_same() {
-        let token = seal("the same for all").seal(Purpose::Session, b"content", NOW + LATER);
-        let open = |secret: &str| seal(secret).open(Purpose::Session, &token, NOW);
+        let token = cipher("the same for all").issue(Purpose::Session, b"content", NOW + LATER);
+        let open = |secret: &str| cipher(secret).open(Purpose::Session, &token, NOW);
         assert_eq!(open("the same for all").unwrap(), b"content");
-        assert_eq!(open("the same for al1").unwrap_err(), Unsealed::Foreign);
-        assert_eq!(Seal::random().open(Purpose::Session, &token, NOW).unwrap_err(), Unsealed::Foreign);
+        assert_eq!(open("the same for al1").unwrap_err(), TokenError::Invalid);
+        assert_eq!(
+            TokenCipher::random().open(Purpose::Session, &token, NOW).unwrap_err(),
+            TokenError::Invalid
+        );
     }
 
     #[test]
     fn a_token_ends() {
-        let seal = Seal::random();
-        let token = seal.seal(Purpose::Session, b"", NOW + LATER);
+        let seal = TokenCipher::random();
+        let token = seal.issue(Purpose::Session, b"", NOW + LATER);
         assert!(seal.open(Purpose::Session, &token, NOW + LATER - Duration::from_secs(1)).is_ok());
-        assert_eq!(seal.open(Purpose::Session, &token, NOW + LATER).unwrap_err(), Unsealed::Expired);
+        assert_eq!(seal.open(Purpose::Session, &token, NOW + LATER).unwrap_err(), TokenError::Expired);
     }
 
     #[test]
     fn a_token_that_was_changed_anywhere_does_not_open() {
-        let seal = Seal::random();
-        let token = seal.seal(Purpose::Session, b"content", NOW + LATER);
-        assert_ne!(token, seal.seal(Purpose::Session, b"content", NOW + LATER));
+        let seal = TokenCipher::random();
+        let token = seal.issue(Purpose::Session, b"content", NOW + LATER);
+        assert_ne!(token, seal.issue(Purpose::Session, b"content", NOW + LATER));
         for index in 0..token.len() {
             let mut changed = token.clone().into_bytes();
             changed[index] = if changed[index] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(seal.open(Purpose::Session, &changed, NOW).unwrap_err(), Unsealed::Foreign, "{index}");
+            assert_eq!(
+                seal.open(Purpose::Session, &changed, NOW).unwrap_err(),
+                TokenError::Invalid,
+                "{index}"
+            );
         }
         for foreign in ["", "A", "not base64!", &token[..token.len() - 4], &token.repeat(2)] {
-            assert_eq!(seal.open(Purpose::Session, foreign, NOW).unwrap_err(), Unsealed::Foreign);
+            assert_eq!(seal.open(Purpose::Session, foreign, NOW).unwrap_err(), TokenError::Invalid);
         }
     }
 
     #[test]
-    fn what_is_kept_opens_in_its_place_and_nowhere_else() {
-        let seal = seal("the same for all");
+    fn a_stored_value_decrypts_only_under_its_own_key() {
+        let seal = cipher("the same for all");
         let encrypted = seal.encrypt(Purpose::Stored("here"), b"content");
-        let same = self::seal("the same for all");
+        let same = cipher("the same for all");
         assert_eq!(same.decrypt(Purpose::Stored("here"), &encrypted).unwrap(), b"content");
         assert_eq!(seal.decrypt(Purpose::Stored("there"), &encrypted), None);
         assert_eq!(seal.decrypt(Purpose::Published("here"), &encrypted), None);
-        assert_eq!(Seal::random().decrypt(Purpose::Stored("here"), &encrypted), None);
+        assert_eq!(TokenCipher::random().decrypt(Purpose::Stored("here"), &encrypted), None);
         for index in 0..encrypted.len() {
             let mut changed = encrypted.clone();
             changed[index] ^= 1;
@@ -322,19 +329,19 @@ mod tests {
 
     #[test]
     fn names_are_the_same_for_the_same_parts_and_the_same_secret() {
-        let names = seal("the same for all").keyed_hash();
-        assert_eq!(names.of(&[b"a", b"b"]), seal("the same for all").keyed_hash().of(&[b"a", b"b"]));
-        assert_ne!(names.of(&[b"a", b"b"]), seal("another for all!").keyed_hash().of(&[b"a", b"b"]));
+        let names = cipher("the same for all").keyed_hash();
+        assert_eq!(names.hash(&[b"a", b"b"]), cipher("the same for all").keyed_hash().hash(&[b"a", b"b"]));
+        assert_ne!(names.hash(&[b"a", b"b"]), cipher("another for all!").keyed_hash().hash(&[b"a", b"b"]));
         let all: std::collections::HashSet<String> =
             [&[b"ab".as_slice()][..], &[b"a", b"b"], &[b"", b"ab"], &[b"ab", b""]]
-                .map(|parts| names.of(parts))
+                .map(|parts| names.hash(parts))
                 .into();
         assert_eq!(all.len(), 4);
     }
 
     #[test]
-    fn a_secret_has_a_least_length_and_is_not_shown() {
-        assert!(Secret::new(b"too short").is_none());
-        assert_eq!(format!("{:?}", Secret::new(&[b'x'; 16]).unwrap()), "Secret(…)");
+    fn a_secret_has_a_minimum_length_and_is_not_shown() {
+        assert!(SecretKey::new(b"too short").is_none());
+        assert_eq!(format!("{:?}", SecretKey::new(&[b'x'; 16]).unwrap()), "Secret(…)");
     }
 }

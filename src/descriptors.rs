@@ -47,7 +47,7 @@ pub(crate) fn client_reserve() -> u64 {
 ///
 /// The error of a process without free descriptors (`EMFILE`).
 #[cfg(unix)]
-pub(crate) fn leaves_free(descriptor: &impl std::os::fd::AsRawFd, reserve: u64) -> io::Result<()> {
+pub(crate) fn check_reserve(descriptor: &impl std::os::fd::AsRawFd, reserve: u64) -> io::Result<()> {
     let Some(limit) = limit() else { return Ok(()) };
     let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
     match number.saturating_add(reserve) < limit {
@@ -67,11 +67,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_leaves_free_what_is_above_it() {
+    fn descriptors_above_the_limit_are_reserved() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let limit = limit().unwrap();
-        leaves_free(&file, 1).unwrap();
-        let error = leaves_free(&file, limit).unwrap_err();
+        check_reserve(&file, 1).unwrap();
+        let error = check_reserve(&file, limit).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
     }
 }

@@ -1,7 +1,7 @@
 //! Prompts: messages for a model that a person selects by name, rendered from templates.
 //!
 //! - [`Prompt`] is a prompt, with its [`PromptArgument`]s.
-//! - A [`PartTemplate`] renders one or several [`Message`]s of it.
+//! - A [`PartTemplate`] renders one or several [`PromptMessage`]s of it.
 //! - A [`PromptTable`] has all prompts.
 //!
 //! Pure: no `async`, clock, environment or log. `pipeline` calls the routes whose results a part contains.
@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 
 use crate::{
     model::{
-        Annotations, Arguments, Block, Content, ResourceBody, Structured, Text, ToolName, ToolResult,
-        kind_of, object_of_some,
+        Annotations, Arguments, BlockText, Content, ContentBlock, ResourceBody, Structured, ToolName,
+        ToolResult, kind_of, object_without_nones,
     },
-    route::{Asking, Completion, RouteCall, Scopes},
-    translate::{Template, TemplateError, WorkBudget, is_moment},
+    route::{Completion, InputRequests, RouteCall, Scopes},
+    translate::{Template, TemplateError, WorkBudget, is_timestamp},
 };
 
 /// All prompts, by name.
@@ -37,7 +37,7 @@ pub struct Prompt {
     /// The arguments that a person enters.
     pub arguments: Vec<PromptArgument>,
     /// The input requests before its messages are rendered.
-    pub asking: Asking,
+    pub asking: InputRequests,
     /// The templates of its messages, in order.
     pub parts: Vec<PartTemplate>,
 }
@@ -72,7 +72,7 @@ impl Prompt {
     /// The prompt in the format of `prompts/list` (MCP 2026-07-28, schema, `Prompt`).
     pub fn to_json(&self) -> Map<String, Value> {
         let arguments = || self.arguments.iter().map(PromptArgument::to_json).map(Value::Object).collect();
-        object_of_some([
+        object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
@@ -118,7 +118,7 @@ impl Prompt {
 
 impl PromptArgument {
     fn to_json(&self) -> Map<String, Value> {
-        object_of_some([
+        object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
@@ -138,7 +138,7 @@ pub enum Role {
 
 /// One message: one block of content (MCP 2026-07-28, schema, `PromptMessage`).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub struct PromptMessage {
     /// The speaker.
     pub role: Role,
     /// The content.
@@ -151,7 +151,7 @@ pub struct PartTemplate {
     /// The speaker.
     pub role: Role,
     /// The content.
-    pub part: Part,
+    pub part: PartContent,
     /// Hints for clients, for each block that has none of its own.
     pub annotations: Option<Annotations>,
     /// The time of the last change; omitted if it is not a valid timestamp.
@@ -160,7 +160,7 @@ pub struct PartTemplate {
 
 /// The content of a part.
 #[derive(Debug)]
-pub enum Part {
+pub enum PartContent {
     /// A text; an empty one is omitted.
     Text(Template),
     /// The blocks of the result of a call.
@@ -203,10 +203,10 @@ impl PartTemplate {
     /// The templates in it, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
         let of_part: Vec<&Template> = match &self.part {
-            Part::Text(template) | Part::Read(template) => vec![template],
-            Part::Route(_) => Vec::new(),
-            Part::Resource { uri, text, .. } => vec![uri, text],
-            Part::ResourceLink { uri, name, description, .. } => {
+            PartContent::Text(template) | PartContent::Read(template) => vec![template],
+            PartContent::Route(_) => Vec::new(),
+            PartContent::Resource { uri, text, .. } => vec![uri, text],
+            PartContent::ResourceLink { uri, name, description, .. } => {
                 [uri, name].into_iter().chain(description).collect()
             }
         };
@@ -215,7 +215,7 @@ impl PartTemplate {
 
     /// Whether it needs an upstream call.
     pub fn is_fetched(&self) -> bool {
-        matches!(self.part, Part::Route(_) | Part::Read(_))
+        matches!(self.part, PartContent::Route(_) | PartContent::Read(_))
     }
 
     /// The messages of a part without an upstream call; none if it is an empty text, or if it is fetched.
@@ -227,19 +227,19 @@ impl PartTemplate {
         &self,
         names: &minijinja::Value,
         stop: &WorkBudget,
-    ) -> Result<Vec<Message>, TemplateError> {
+    ) -> Result<Vec<PromptMessage>, TemplateError> {
         let block = match &self.part {
-            Part::Text(template) => match template.render_until(names, stop)? {
+            PartContent::Text(template) => match template.render_until(names, stop)? {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
-                text => Block::Text(Text::Plain(text)),
+                text => ContentBlock::Text(BlockText::Plain(text)),
             },
-            Part::Route(_) | Part::Read(_) => return Ok(Vec::new()),
-            Part::Resource { uri, media_type, text } => Block::Resource {
+            PartContent::Route(_) | PartContent::Read(_) => return Ok(Vec::new()),
+            PartContent::Resource { uri, media_type, text } => ContentBlock::Resource {
                 uri: uri.render_until(names, stop)?,
                 mime_type: media_type.clone(),
                 body: ResourceBody::Text(text.render_until(names, stop)?),
             },
-            Part::ResourceLink { uri, name, description, media_type } => Block::ResourceLink {
+            PartContent::ResourceLink { uri, name, description, media_type } => ContentBlock::ResourceLink {
                 uri: uri.render_until(names, stop)?,
                 name: name.render_until(names, stop)?,
                 description: description
@@ -262,7 +262,7 @@ impl PartTemplate {
         result: ToolResult,
         names: &minijinja::Value,
         stop: &WorkBudget,
-    ) -> Result<Vec<Message>, TemplateError> {
+    ) -> Result<Vec<PromptMessage>, TemplateError> {
         let structured = result.structured;
         let alone =
             |content: Content| Content { block: alone(content.block, structured.as_ref()), ..content };
@@ -274,16 +274,16 @@ impl PartTemplate {
         contents: Vec<Content>,
         names: &minijinja::Value,
         stop: &WorkBudget,
-    ) -> Result<Vec<Message>, TemplateError> {
+    ) -> Result<Vec<PromptMessage>, TemplateError> {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
             let moment = template.render_until(names, stop)?;
             // Strict clients would reject the whole prompt for an invalid timestamp.
-            if is_moment(moment.trim()) {
+            if is_timestamp(moment.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
             }
         }
-        let message = |content: Content| Message {
+        let message = |content: Content| PromptMessage {
             role: self.role,
             content: Content {
                 annotations: content.annotations.or_else(|| annotations.clone()),
@@ -294,26 +294,28 @@ impl PartTemplate {
     }
 }
 
-impl Message {
+impl PromptMessage {
     /// The approximate length in bytes.
     pub fn bytes(&self) -> usize {
         match &self.content.block {
-            Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
-            Block::Text(Text::Shared(text)) => text.len(),
-            Block::Text(Text::OfStructure) => 0,
-            Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
-            Block::ResourceLink { uri, .. } => uri.len(),
-            Block::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => body.len(),
-            Block::AsSent(sent) => sent.json.bytes().len(),
+            ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => text.len(),
+            ContentBlock::Text(BlockText::Shared(text)) => text.len(),
+            ContentBlock::Text(BlockText::StructuredContent) => 0,
+            ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
+            ContentBlock::ResourceLink { uri, .. } => uri.len(),
+            ContentBlock::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => {
+                body.len()
+            }
+            ContentBlock::Foreign(sent) => sent.json.bytes().len(),
         }
     }
 }
 
 /// Replaces a reference to structured content by its text, as a prompt has no structured content.
-fn alone(block: Block, structured: Option<&Structured>) -> Block {
+fn alone(block: ContentBlock, structured: Option<&Structured>) -> ContentBlock {
     match (block, structured) {
-        (Block::Text(Text::OfStructure), Some(structured)) => {
-            Block::Text(Text::Shared(structured.json().shared().clone()))
+        (ContentBlock::Text(BlockText::StructuredContent), Some(structured)) => {
+            ContentBlock::Text(BlockText::Shared(structured.json().shared().clone()))
         }
         (block, _) => block,
     }
@@ -337,7 +339,7 @@ mod tests {
             title: None,
             description: None,
             arguments: vec![argument("city", true), argument("tone", false)],
-            asking: Asking::default(),
+            asking: InputRequests::default(),
             parts: Vec::new(),
         };
         let found = prompt.check(given.as_object().unwrap().clone()).map(|_| ());
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_arguments_is_told() {
+    fn argument_errors_are_reported() {
         check(json!({ "city": "Oslo" }), Ok(()));
         check(json!({ "city": "", "tone": "short" }), Ok(()));
         check(json!({ "tone": "short" }), Err("argument `city` is required"));
@@ -361,7 +363,7 @@ mod tests {
             title: None,
             description: None,
             arguments: Vec::new(),
-            asking: Asking::default(),
+            asking: InputRequests::default(),
             parts: Vec::new(),
         };
         assert_eq!(prompt.check(many).unwrap_err().matches("takes none").count(), 5);

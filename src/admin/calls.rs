@@ -13,7 +13,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Api, Problem, milliseconds, seconds};
-use crate::telemetry::{Decided, Failure, Past, Tally};
+use crate::telemetry::{CallCounts, FailedCall, HistoryReport, MatchedRule};
 
 /// Number of history slots in one point of a route's sparkline.
 const SLOTS_PER_POINT: usize = 6;
@@ -26,12 +26,12 @@ const FAILURES_DEFAULT: usize = 100;
 
 /// The last hour of all calls by slot, and a summary of each route.
 pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
-    let past = api.past();
+    let past = api.report();
     let routes: Map<String, Value> =
-        past.routes.iter().map(|(tool, slots)| (tool.to_string(), in_short(slots, &past.times))).collect();
+        past.routes.iter().map(|(tool, slots)| (tool.to_string(), summary(slots, &past.times))).collect();
     Json(json!({
         "now": past.times.last().map(|(_, end)| seconds(*end)),
-        "all": slot_by_slot(&past.all, &past.times),
+        "all": series(&past.all, &past.times),
         "point_slots": SLOTS_PER_POINT,
         "routes": routes,
         "omitted_routes": past.left_out,
@@ -43,26 +43,26 @@ pub(super) async fn history_of_route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let past = api.past();
+    let past = api.report();
     let slots = route.ok().and_then(|Path(route)| past.routes.get_key_value(route.as_str()));
     let Some((route, slots)) = slots else {
         let message = "no route of that name was called during the last hour";
         return Err(Problem::new(StatusCode::NOT_FOUND, message));
     };
-    let mut value = slot_by_slot(slots, &past.times);
+    let mut value = series(slots, &past.times);
     value["route"] = (&**route).into();
     Ok(Json(value))
 }
 
 impl Api {
-    fn past(&self) -> Past {
+    fn report(&self) -> HistoryReport {
         self.history.read(&self.meters, SystemTime::now())
     }
 }
 
 type Times = [(SystemTime, SystemTime)];
 
-fn slot_by_slot(slots: &[Tally], times: &Times) -> Value {
+fn series(slots: &[CallCounts], times: &Times) -> Value {
     let quantile = |share: f64| -> Value { slots.iter().map(|slot| quantile_ms(slot, share)).collect() };
     json!({
         "ended": times.iter().map(|(_, end)| seconds(*end)).collect::<Vec<_>>(),
@@ -72,12 +72,12 @@ fn slot_by_slot(slots: &[Tally], times: &Times) -> Value {
         "p50_ms": quantile(0.5),
         "p95_ms": quantile(0.95),
         "p99_ms": quantile(0.99),
-        "hour": in_numbers(&sum(slots)),
+        "hour": totals(&sum(slots)),
     })
 }
 
-fn in_short(slots: &[Tally], times: &Times) -> Value {
-    let mut value = in_numbers(&sum(slots));
+fn summary(slots: &[CallCounts], times: &Times) -> Value {
+    let mut value = totals(&sum(slots));
     let first = slots.len().saturating_sub(RECENT_SLOTS);
     let recent = sum(&slots[first..]);
     let took: f64 = times[first..].iter().map(|time| length(*time).as_secs_f64()).sum();
@@ -91,7 +91,7 @@ fn in_short(slots: &[Tally], times: &Times) -> Value {
     value
 }
 
-fn in_numbers(tally: &Tally) -> Value {
+fn totals(tally: &CallCounts) -> Value {
     json!({
         "calls": tally.calls,
         "errors": tally.errors,
@@ -101,8 +101,8 @@ fn in_numbers(tally: &Tally) -> Value {
     })
 }
 
-fn sum(slots: &[Tally]) -> Tally {
-    let mut sum = Tally::default();
+fn sum(slots: &[CallCounts]) -> CallCounts {
+    let mut sum = CallCounts::default();
     slots.iter().for_each(|slot| sum.add(slot));
     sum
 }
@@ -111,7 +111,7 @@ fn length((begin, end): (SystemTime, SystemTime)) -> Duration {
     end.duration_since(begin).unwrap_or_default()
 }
 
-fn quantile_ms(tally: &Tally, share: f64) -> Value {
+fn quantile_ms(tally: &CallCounts, share: f64) -> Value {
     tally.quantile(share).map_or(Value::Null, |took| rounded(took.as_secs_f64() * 1000.0))
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn failures(
     State(api): State<Arc<Api>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Problem> {
-    let filter = Filter::parse(&query.unwrap_or_default())
+    let filter = FailureQuery::parse(&query.unwrap_or_default())
         .map_err(|message| Problem::new(StatusCode::BAD_REQUEST, &message))?;
     let (last, all) = api.meters.failures().last(filter.limit, |failure| filter.matches(failure));
     let failures: Vec<Value> = last.iter().map(describe_failure).collect();
@@ -134,13 +134,13 @@ pub(super) async fn failures(
 
 /// The query of `GET /failures`.
 #[derive(Debug)]
-struct Filter {
+struct FailureQuery {
     route: Option<String>,
     request_id: Option<String>,
     limit: usize,
 }
 
-impl Filter {
+impl FailureQuery {
     fn parse(query: &str) -> Result<Self, String> {
         let mut filter = Self { route: None, request_id: None, limit: FAILURES_DEFAULT };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -159,13 +159,13 @@ impl Filter {
         Ok(filter)
     }
 
-    fn matches(&self, failure: &Failure) -> bool {
+    fn matches(&self, failure: &FailedCall) -> bool {
         self.route.as_ref().is_none_or(|route| **route == *failure.tool)
             && self.request_id.as_ref().is_none_or(|id| id == failure.request_id.as_str())
     }
 }
 
-fn describe_failure(failure: &Failure) -> Value {
+fn describe_failure(failure: &FailedCall) -> Value {
     let mut value = json!({
         "at": milliseconds(failure.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
         "route": &*failure.tool,
@@ -173,7 +173,7 @@ fn describe_failure(failure: &Failure) -> Value {
         "api": failure.api,
         "request_id": failure.request_id.as_str(),
         "outcome": failure.outcome,
-        "reason": failure.reason.as_deref().unwrap_or_else(|| explain_fault(failure.error_type)),
+        "reason": failure.reason.as_deref().unwrap_or_else(|| describe_error_type(failure.error_type)),
         "duration_ms": rounded(failure.took.as_secs_f64() * 1000.0),
     });
     if !failure.error_type.is_empty() {
@@ -184,14 +184,14 @@ fn describe_failure(failure: &Failure) -> Value {
     }
     match failure.decided {
         None => {}
-        Some(Decided::Rule(index)) => value["rule"] = (index + 1).into(),
-        Some(Decided::Default) => value["rule"] = "default".into(),
+        Some(MatchedRule::Rule(index)) => value["rule"] = (index + 1).into(),
+        Some(MatchedRule::Default) => value["rule"] = "default".into(),
     }
     value
 }
 
 /// A sentence for an error type, for failures whose log line has no error text.
-fn explain_fault(error_type: &str) -> &'static str {
+fn describe_error_type(error_type: &str) -> &'static str {
     match error_type {
         "" => "the client disconnected before the result",
         "invalid_arguments" => "the arguments are invalid for the route",
@@ -212,12 +212,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_says_which_are_wanted() {
-        let filter = Filter::parse("route=get_a&request_id=a%2Bb+c&limit=5").unwrap();
+    fn the_query_filters_failures() {
+        let filter = FailureQuery::parse("route=get_a&request_id=a%2Bb+c&limit=5").unwrap();
         assert_eq!((filter.route.as_deref(), filter.limit), (Some("get_a"), 5));
         assert_eq!(filter.request_id.as_deref(), Some("a+b c"));
-        assert!(Filter::parse("").is_ok());
-        assert!(Filter::parse("limit=many").unwrap_err().contains("many"));
-        assert!(Filter::parse("rote=a").unwrap_err().contains("`route`"));
+        assert!(FailureQuery::parse("").is_ok());
+        assert!(FailureQuery::parse("limit=many").unwrap_err().contains("many"));
+        assert!(FailureQuery::parse("rote=a").unwrap_err().contains("`route`"));
     }
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::{Api, milliseconds};
 use crate::{
     pipeline::Snapshot,
-    policy::{BreakerView, UpstreamPolicies},
+    policy::{CircuitBreakerView, UpstreamPolicies},
     route::{Route, UpstreamName},
-    upstream::http::{AddressView, State as AddressState},
+    upstream::http::{AddressView, EndpointState as AddressState},
 };
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
@@ -49,9 +49,11 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
     let view = policies.view();
     let mut breaker = json!({ "state": view.breaker.as_word() });
     match view.breaker {
-        BreakerView::Off | BreakerView::HalfOpen => {}
-        BreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
-        BreakerView::Open { rest } => breaker["half_open_in_ms"] = milliseconds(rest).into(),
+        CircuitBreakerView::Off | CircuitBreakerView::HalfOpen => {}
+        CircuitBreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
+        CircuitBreakerView::Open { remaining: rest } => {
+            breaker["half_open_in_ms"] = milliseconds(rest).into()
+        }
     }
     let events = policies.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
     let proxied = |kind: &str| {

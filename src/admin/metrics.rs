@@ -12,7 +12,7 @@ use crate::{
     pipeline::Gateway,
     policy,
     shared_state::SharedStore,
-    telemetry::{MeterSource, Reading, TextFormat},
+    telemetry::{MeterSource, MetricsSnapshot, TextFormat},
     upstream::UpstreamBuffer,
 };
 
@@ -23,7 +23,7 @@ pub(super) async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> i
 
 /// OpenMetrics for clients that accept it by name.
 fn accepted_format(headers: &HeaderMap) -> TextFormat {
-    let asks = |range: MediaRange<'_>| range.weight > 0.0 && range.is("application/openmetrics-text");
+    let asks = |range: MediaRange<'_>| range.weight > 0.0 && range.is_exactly("application/openmetrics-text");
     if media_ranges(headers).any(asks) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ProcessMetrics {
 }
 
 impl MeterSource for ProcessMetrics {
-    fn tell(&self, reading: &mut Reading) {
+    fn report(&self, reading: &mut MetricsSnapshot) {
         configuration(reading, &self.process);
         let snapshot = self.gateway.snapshot();
         policy::metrics::read(reading, &snapshot.policies);
@@ -48,7 +48,7 @@ impl MeterSource for ProcessMetrics {
     }
 }
 
-fn configuration(reading: &mut Reading, process: &Process) {
+fn configuration(reading: &mut MetricsSnapshot, process: &Process) {
     let status = process.status();
     let since = status.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
@@ -66,7 +66,7 @@ fn configuration(reading: &mut Reading, process: &Process) {
     reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
 }
 
-fn upstream_buffer(reading: &mut Reading, buffer: &UpstreamBuffer) {
+fn upstream_buffer(reading: &mut MetricsSnapshot, buffer: &UpstreamBuffer) {
     let help = "Memory charged for upstream responses, in bytes";
     reading.gauge("glossator_upstream_buffer_bytes", help).set(buffer.used_bytes());
     let help = "Limit of the memory for upstream responses, in bytes";
@@ -77,14 +77,14 @@ fn upstream_buffer(reading: &mut Reading, buffer: &UpstreamBuffer) {
     reading.counter("glossator_upstream_buffer_rejected", help).set(buffer.rejected());
 }
 
-fn shared_store(reading: &mut Reading, shared: &SharedStore) {
+fn shared_store(reading: &mut MetricsSnapshot, shared: &SharedStore) {
     let help = "Whether the store of shared state is reachable";
     reading.gauge("glossator_shared_state_up", help).set(shared.is_reachable());
     let counts = shared.counts();
     let help = "Operations of the shared state, and those of them that failed";
     let family = reading.counter("glossator_shared_state_operations", help);
     for (result, count) in [
-        ("success", counts.asked().saturating_sub(counts.failed())),
+        ("success", counts.attempted().saturating_sub(counts.failed())),
         ("failed", counts.failed()),
         ("not_written", counts.not_written()),
         ("undecryptable", counts.foreign()),
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scraper_gets_the_format_that_it_asks_for() {
+    fn a_scraper_gets_the_format_that_it_accepts() {
         let accepted = |accept: &str| {
             accepted_format(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect())
         };

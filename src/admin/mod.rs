@@ -53,11 +53,11 @@ use tower_http::{
 use self::{metrics::ProcessMetrics, playground::Workers};
 use crate::{
     config::AdminSettings,
-    crypto::Secret,
+    crypto::SecretKey,
     inbound::{
         Arrival,
         context::Rejection,
-        filter::{Filter, FilterSettings, Port},
+        filter::{Filter, FilterSettings, ProtectedPort},
     },
     pipeline::{ApiKind, Gateway},
     telemetry::{History, Meters},
@@ -84,7 +84,7 @@ struct Api {
     history: History,
     process: Process,
     filter: Filter,
-    token: Option<Secret>,
+    token: Option<SecretKey>,
     readiness_upstreams: Vec<String>,
     /// Workers that try rules in the playground.
     playground_workers: Workers,
@@ -94,7 +94,7 @@ struct Api {
 
 /// Access rules of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
+enum PathAccess {
     /// Probes: by any host name, without the token.
     Probe,
     /// Scrapers: by any allowed host name, with the token.
@@ -123,7 +123,7 @@ impl Admin {
         let filter = Filter::new(&FilterSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
             allowed_origins: Vec::new(),
-            port: Port::Admin,
+            port: ProtectedPort::Admin,
             body_limit_bytes: playground::BODY_LIMIT_BYTES,
             ..FilterSettings::default()
         });
@@ -160,9 +160,10 @@ fn router(api: &Arc<Api>) -> Router {
     let probes = Router::new()
         .route("/healthz", get(process::healthz))
         .route("/readyz", get(process::readyz))
-        .route_layer(admit(Access::Probe));
-    let metrics = Router::new().route("/metrics", get(metrics::scrape)).route_layer(admit(Access::Scraper));
-    let pages = page::router().route_layer(CompressionLayer::new()).route_layer(admit(Access::Page));
+        .route_layer(admit(PathAccess::Probe));
+    let metrics =
+        Router::new().route("/metrics", get(metrics::scrape)).route_layer(admit(PathAccess::Scraper));
+    let pages = page::router().route_layer(CompressionLayer::new()).route_layer(admit(PathAccess::Page));
     let operators = Router::new()
         .route("/status", get(process::status))
         .route("/reload", post(process::reload))
@@ -175,7 +176,7 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/playground", get(playground::routes).post(playground::try_rule))
         .route("/playground/{*route}", get(playground::route))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
-        .layer(admit(Access::Operator));
+        .layer(admit(PathAccess::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
     // Around that router, which sets `Allow` on every response of its own layers. Pages of other servers
     // can't embed a response as an image or script.
@@ -211,7 +212,11 @@ async fn describe_errors(mut response: Response) -> Response {
     }
 }
 
-async fn admit(State((api, access)): State<(Arc<Api>, Access)>, request: Request, next: Next) -> Response {
+async fn admit(
+    State((api, access)): State<(Arc<Api>, PathAccess)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut head, body) = request.into_parts();
     match api.check_access(&mut head, access) {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
@@ -220,15 +225,15 @@ async fn admit(State((api, access)): State<(Arc<Api>, Access)>, request: Request
 }
 
 impl Api {
-    fn check_access(&self, head: &mut Parts, access: Access) -> Result<(), Problem> {
-        if access == Access::Probe {
+    fn check_access(&self, head: &mut Parts, access: PathAccess) -> Result<(), Problem> {
+        if access == PathAccess::Probe {
             return Ok(self.filter.admit_probe(head)?);
         }
         let mut arrival = Arrival::take(head, ApiKind::Rest);
-        if self.filter.admit(head, &mut arrival)?.has_link() && access != Access::Page {
-            return Err(Port::Admin.foreign_page().into());
+        if self.filter.admit(head, &mut arrival)?.has_link() && access != PathAccess::Page {
+            return Err(ProtectedPort::Admin.foreign_page().into());
         }
-        if access != Access::Page && !self.has_token(&head.headers) {
+        if access != PathAccess::Page && !self.has_token(&head.headers) {
             let message = "send `Authorization: Bearer …` with the token of `admin`";
             let challenge = HeaderValue::from_static("Bearer realm=\"glossator operators\"");
             let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
@@ -236,7 +241,7 @@ impl Api {
         }
         // A page whose DNS name points here (DNS rebinding) sends no `Origin` with a read request, and not
         // our host.
-        let is_open = self.token.is_none() && access != Access::Scraper;
+        let is_open = self.token.is_none() && access != PathAccess::Scraper;
         if is_open && !self.filter.knows_host(head) {
             return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));
         }
@@ -247,7 +252,7 @@ impl Api {
         let Some(token) = &self.token else { return true };
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_first_chunk());
         shown.is_some_and(|(scheme, shown): (&[u8; 7], _)| {
-            scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown)
+            scheme.eq_ignore_ascii_case(b"bearer ") && token.equals(shown)
         })
     }
 }

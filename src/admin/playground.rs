@@ -18,9 +18,9 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Api, Problem, require_json};
 use crate::{
-    authoring::playground::{example_arguments, explained},
+    authoring::playground::{example_arguments, explain_translation},
     config::{self, Draft, Example, Importer, Loaded, RouteFile},
-    model::{End, Exit, UpstreamResponse},
+    model::{ProgramEnd, ProgramExit, UpstreamResponse},
     pipeline::{WorkError, run_blocking},
     route::{RequestTemplate, Route},
     translate::{WorkBudget, extract::MCP_MEDIA_TYPE},
@@ -145,7 +145,7 @@ impl Playground {
         Some(json!({
             "name": name,
             "rule": self.importer.written(name)?,
-            "answered_by": answered_by(&file.route),
+            "answered_by": upstream_kind(&file.route),
             "tests": tests.collect::<Vec<_>>(),
         }))
     }
@@ -155,7 +155,7 @@ impl Playground {
         let Draft { route, problems } = self.importer.draft(&attempt.route, &attempt.rule, stop);
         let mut tried = json!({ "problems": problems.iter().map(describe_problem).collect::<Vec<_>>() });
         let Some(file) = route else { return tried };
-        tried["answered_by"] = answered_by(&file.route).into();
+        tried["answered_by"] = upstream_kind(&file.route).into();
         tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
         let arguments = match example_arguments(&file.route, attempt.arguments) {
             Ok(arguments) => arguments,
@@ -165,7 +165,7 @@ impl Playground {
             }
         };
         let response = attempt.given.into_response(&file.route);
-        let explained = explained(&file, arguments, &attempt.answers, &response, Some(stop));
+        let explained = explain_translation(&file, arguments, &attempt.answers, &response, Some(stop));
         tried["rule"] = explained.rule.map(|index| index + 1).into();
         tried["steps"] = explained.steps_to_json();
         tried["notes"] = explained.notes.into();
@@ -183,7 +183,7 @@ impl Playground {
 }
 
 /// The kind of upstream of a route, which determines the parts of a response.
-fn answered_by(route: &Route) -> &'static str {
+fn upstream_kind(route: &Route) -> &'static str {
     match &route.request {
         RequestTemplate::Http(_) => "server",
         RequestTemplate::Tool(_) => "mcp_server",
@@ -228,17 +228,17 @@ struct Attempt {
     arguments: Map<String, Value>,
     /// The responses to the input requests of the route.
     answers: Map<String, Value>,
-    given: Given,
+    given: ResponseInput,
 }
 
 /// The parts of a response. The kind of upstream determines which of them are used.
 #[derive(Debug)]
-struct Given {
+struct ResponseInput {
     status: StatusCode,
     headers: HeaderMap,
     /// The body, or the standard output of a program.
     body: Bytes,
-    exit: Option<End>,
+    exit: Option<ProgramEnd>,
     stderr: Bytes,
 }
 
@@ -247,12 +247,12 @@ impl Attempt {
         let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
             return Err("send a JSON object with `rule` and `response`".to_owned());
         };
-        let route: Option<String> = take(&mut members, "route", "a text")?;
-        let rule: Option<String> = take(&mut members, "rule", "a text")?;
-        let arguments = take(&mut members, "arguments", "an object")?;
-        let answers = take(&mut members, "input_responses", "an object")?;
-        let given = Given::decode(take(&mut members, "response", "an object")?)?;
-        refuse_unknown(&members, "`route`, `rule`, `arguments`, `input_responses`, `response`")?;
+        let route: Option<String> = optional_member(&mut members, "route", "a text")?;
+        let rule: Option<String> = optional_member(&mut members, "rule", "a text")?;
+        let arguments = optional_member(&mut members, "arguments", "an object")?;
+        let answers = optional_member(&mut members, "input_responses", "an object")?;
+        let given = ResponseInput::decode(optional_member(&mut members, "response", "an object")?)?;
+        reject_unknown(&members, "`route`, `rule`, `arguments`, `input_responses`, `response`")?;
         let rule = rule.ok_or("`rule` is missing: what stands below the route's name, as text")?;
         if rule.len() > RULE_LIMIT_BYTES {
             return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", rule.len()));
@@ -262,15 +262,15 @@ impl Attempt {
     }
 }
 
-impl Given {
+impl ResponseInput {
     fn decode(mut members: Map<String, Value>) -> Result<Self, String> {
         const STATUS: &str = "a number from 100 to 599";
-        let status: Option<u16> = take(&mut members, "status", STATUS)?;
+        let status: Option<u16> = optional_member(&mut members, "status", STATUS)?;
         let status = StatusCode::from_u16(status.unwrap_or(200)).ok().filter(|status| status.as_u16() < 600);
         let status = status.ok_or_else(|| format!("`status` takes {STATUS}"))?;
-        let pairs = take(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
-        let body: Option<String> = take(&mut members, "body", "a text")?;
-        let base64: Option<String> = take(&mut members, "body_base64", "a text")?;
+        let pairs = optional_member(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
+        let body: Option<String> = optional_member(&mut members, "body", "a text")?;
+        let base64: Option<String> = optional_member(&mut members, "body_base64", "a text")?;
         let body = match (body, base64) {
             (Some(_), Some(_)) => return Err("give `body` or `body_base64`, not both".to_owned()),
             (text, None) => text.unwrap_or_default().into(),
@@ -281,10 +281,10 @@ impl Given {
         };
         let exit = members.remove("exit_status").filter(|exit| !exit.is_null());
         let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
-        let exit = exit.map(|exit| exit.parse::<End>()).transpose();
+        let exit = exit.map(|exit| exit.parse::<ProgramEnd>()).transpose();
         let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
-        let stderr: String = take(&mut members, "stderr", "a text")?;
-        refuse_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
+        let stderr: String = optional_member(&mut members, "stderr", "a text")?;
+        reject_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
         Ok(Self { status, headers: headers(pairs)?, body, exit, stderr: stderr.into() })
     }
 
@@ -294,7 +294,7 @@ impl Given {
             RequestTemplate::Command(_) => {
                 return UpstreamResponse::of_program(
                     body,
-                    Exit { end: exit.unwrap_or(End::Code(0)), stderr },
+                    ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr },
                 );
             }
             RequestTemplate::Http(_) | RequestTemplate::Tool(_) => {
@@ -323,7 +323,7 @@ fn headers(pairs: Vec<(String, String)>) -> Result<HeaderMap, String> {
 }
 
 /// Removes a member, which is optional; `form` describes its type in the error.
-fn take<T: DeserializeOwned + Default>(
+fn optional_member<T: DeserializeOwned + Default>(
     members: &mut Map<String, Value>,
     name: &str,
     form: &str,
@@ -335,7 +335,7 @@ fn take<T: DeserializeOwned + Default>(
 }
 
 /// Rejects members that are left.
-fn refuse_unknown(members: &Map<String, Value>, known: &str) -> Result<(), String> {
+fn reject_unknown(members: &Map<String, Value>, known: &str) -> Result<(), String> {
     match members.keys().next() {
         None => Ok(()),
         Some(name) => {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_is_said() {
+    fn request_errors_are_reported() {
         check("[]", "a JSON object");
         check("{}", "`rule` is missing");
         check(r#"{"rule": 5}"#, "`rule` takes a text");
@@ -374,20 +374,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_meaning() {
+    fn omitted_members_have_defaults() {
         let attempt =
             Attempt::decode(br#"{"rule": "", "response": {"headers": [["A", "b"]], "exit_status": 3}}"#)
                 .unwrap();
         assert_eq!((&*attempt.route, attempt.given.status), ("draft", StatusCode::OK));
         assert_eq!(
             (attempt.given.headers["a"].as_bytes(), attempt.given.exit),
-            (&b"b"[..], Some(End::Code(3)))
+            (&b"b"[..], Some(ProgramEnd::Code(3)))
         );
     }
 
     // A paused clock does not advance while a thread works.
     #[tokio::test]
-    async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
+    async fn work_over_the_timeout_is_cancelled_and_frees_its_slot() {
         let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
         for _ in 0..=WORKERS {
             let endless = |stop: &WorkBudget| {
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_done_at_once_than_there_are_places() {
+    async fn concurrent_work_is_limited_by_the_slots() {
         let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
         let together = Arc::new(Barrier::new(WORKERS + 1));
         for _ in 0..WORKERS {

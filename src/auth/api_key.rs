@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, fmt, str::FromStr, sync::Arc, tim
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use settings_derive::Section;
 
-use super::{AuthError, ClientSettings, Identified, Secret};
+use super::{AuthError, ClientSettings, IdentifiedClient, PresentedSecret};
 use crate::{
     crypto::{Digest, random_key, sha256},
     settings::{
@@ -25,10 +25,10 @@ pub struct KeyHash(Digest);
 
 /// Error for a text that is not the hash of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAHash {
+pub enum KeyHashError {
     /// The prefix with the hash function is missing.
     #[error("expected `{PREFIX}` and 64 hexadecimal digits")]
-    Unnamed,
+    MissingPrefix,
     /// The digits have the wrong number, or other characters occur.
     #[error("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters")]
     Digits {
@@ -66,12 +66,12 @@ impl fmt::Debug for NewKey {
 
 impl KeyHash {
     /// The hash of a key.
-    pub fn of(key: &str) -> Self {
-        Self::of_bytes(key.as_bytes())
+    pub fn from_key(key: &str) -> Self {
+        Self::from_key_bytes(key.as_bytes())
     }
 
     /// The hash of any bytes.
-    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+    pub(super) fn from_key_bytes(bytes: &[u8]) -> Self {
         Self(sha256(bytes))
     }
 }
@@ -104,13 +104,13 @@ impl Setting for KeyHash {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let hash = text_of(value)?.trim().parse().or_else(|error: NotAHash| {
+        let hash = text_of(value)?.trim().parse().or_else(|error: KeyHashError| {
             let help = match error {
-                NotAHash::Unnamed => {
+                KeyHashError::MissingPrefix => {
                     "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key itself \
                      does not belong in the file"
                 }
-                NotAHash::Digits { .. } => "copy the whole hash, as `glossator key` prints it",
+                KeyHashError::Digits { .. } => "copy the whole hash, as `glossator key` prints it",
             };
             value.reject(Invalid::without_value(error.to_string(), help))
         })?;
@@ -147,11 +147,11 @@ impl Setting for SystemTime {
 }
 
 impl FromStr for KeyHash {
-    type Err = NotAHash;
+    type Err = KeyHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
-        let digits = text.strip_prefix(PREFIX).ok_or(NotAHash::Unnamed)?;
-        let wrong = NotAHash::Digits { found: digits.chars().count() };
+    fn from_str(text: &str) -> Result<Self, KeyHashError> {
+        let digits = text.strip_prefix(PREFIX).ok_or(KeyHashError::MissingPrefix)?;
+        let wrong = KeyHashError::Digits { found: digits.chars().count() };
         let mut bytes = [0; 32];
         if digits.len() != 2 * bytes.len() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(wrong);
@@ -182,10 +182,10 @@ impl fmt::Debug for KeyHash {
 /// The duration of a comparison of hashes reveals nothing useful. Nobody can choose the hash of a key, nor
 /// find a key of 256 random bits by a part of its hash.
 #[derive(Debug)]
-pub(super) struct Keys(HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>);
+pub(super) struct ApiKeys(HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>);
 
-impl Keys {
-    pub(super) fn of(clients: &[ClientSettings]) -> Self {
+impl ApiKeys {
+    pub(super) fn new(clients: &[ClientSettings]) -> Self {
         let each = clients.iter().flat_map(|settings| {
             let client = settings.client();
             let keys = settings.api_key_hashes.0.iter();
@@ -195,10 +195,14 @@ impl Keys {
     }
 
     /// Identifies the client of a key.
-    pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Identified, AuthError> {
-        match self.0.get(&KeyHash::of(key.0)) {
+    pub(super) fn find(
+        &self,
+        key: PresentedSecret<'_>,
+        now: SystemTime,
+    ) -> Result<IdentifiedClient, AuthError> {
+        match self.0.get(&KeyHash::from_key(key.0)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
-            Some((client, until)) => Ok(Identified { client: Arc::clone(client), until: *until }),
+            Some((client, until)) => Ok(IdentifiedClient { client: Arc::clone(client), until: *until }),
             None => Err(AuthError::Invalid("the key is not known here")),
         }
     }
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_read_as_it_is_written() {
-        let hash = KeyHash::of("abc");
+        let hash = KeyHash::from_key("abc");
         let written = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(hash.to_string(), written);
         assert_eq!(written.parse(), Ok(hash));
@@ -236,7 +240,7 @@ mod tests {
         ] {
             assert!(wrong.parse::<KeyHash>().is_err(), "{wrong}");
         }
-        assert_eq!("sha256:ä".parse::<KeyHash>(), Err(NotAHash::Digits { found: 1 }));
+        assert_eq!("sha256:ä".parse::<KeyHash>(), Err(KeyHashError::Digits { found: 1 }));
     }
 
     #[test]
@@ -249,18 +253,19 @@ mod tests {
             name: "reports".to_owned(),
             scopes: Scopes::new(["read"]).unwrap(),
             api_key_hashes: OneOrMore(vec![
-                ApiKey { hash: KeyHash::of(old.as_str()), expires: Some(until) },
-                ApiKey { hash: KeyHash::of(new.as_str()), expires: None },
+                ApiKey { hash: KeyHash::from_key(old.as_str()), expires: Some(until) },
+                ApiKey { hash: KeyHash::from_key(new.as_str()), expires: None },
             ]),
             certificates: Vec::new(),
             jwt_subjects: Vec::new(),
         };
-        let keys = Keys::of(&[settings]);
-        let find = |key: &str, now| keys.find(Secret(key), now).map(|found| found.client.name().to_owned());
+        let keys = ApiKeys::new(&[settings]);
+        let find =
+            |key: &str, now| keys.find(PresentedSecret(key), now).map(|found| found.client.name().to_owned());
         assert_eq!(find(old.as_str(), now).unwrap(), "reports");
         assert_eq!(find(old.as_str(), until).unwrap_err(), AuthError::Invalid("the key has expired"));
         assert_eq!(find(new.as_str(), until).unwrap(), "reports");
-        let hash = KeyHash::of(new.as_str()).to_string();
+        let hash = KeyHash::from_key(new.as_str()).to_string();
         for wrong in ["x", &hash, &new.as_str()[1..]] {
             assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is not known here"));
         }

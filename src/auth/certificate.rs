@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
-use super::{AuthError, ClientSettings, Identified, KeyHash};
+use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
 use crate::{settings::value::parsed_settings, tls::ClientCertificate, upstream::Client};
 
 /// A name in a certificate that identifies a client. `client_ca` decides who may issue it.
@@ -22,26 +22,26 @@ pub enum CertificateName {
 /// Error for a text that does not name a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`")]
-pub struct NotACertificateName;
+pub struct CertificateNameError;
 
 parsed_settings! {
     CertificateName = Text, "write `dns:reports.example.com`, as the certificate has it";
 }
 
 impl FromStr for CertificateName {
-    type Err = NotACertificateName;
+    type Err = CertificateNameError;
 
-    fn from_str(text: &str) -> Result<Self, NotACertificateName> {
+    fn from_str(text: &str) -> Result<Self, CertificateNameError> {
         if let Ok(hash) = text.replace(':', "").replacen("sha256", "sha256:", 1).parse() {
             return Ok(Self::Fingerprint(hash));
         }
-        let (kind, name) = text.split_once(':').ok_or(NotACertificateName)?;
+        let (kind, name) = text.split_once(':').ok_or(CertificateNameError)?;
         match (kind, name.trim()) {
-            (_, "") => Err(NotACertificateName),
+            (_, "") => Err(CertificateNameError),
             ("cn", name) => Ok(Self::CommonName(name.to_owned())),
             ("dns", name) => Ok(Self::Dns(name.to_ascii_lowercase())),
             ("uri", name) => Ok(Self::Uri(name.to_owned())),
-            _ => Err(NotACertificateName),
+            _ => Err(CertificateNameError),
         }
     }
 }
@@ -62,7 +62,7 @@ impl fmt::Display for CertificateName {
 pub(super) struct Certificates(HashMap<CertificateName, Arc<Client>>);
 
 impl Certificates {
-    pub(super) fn of(clients: &[ClientSettings]) -> Self {
+    pub(super) fn new(clients: &[ClientSettings]) -> Self {
         let each = clients.iter().flat_map(|settings| {
             let client = settings.client();
             settings.certificates.iter().map(move |name| (name.clone(), Arc::clone(&client)))
@@ -76,12 +76,12 @@ impl Certificates {
         &self,
         certificate: &ClientCertificate,
         now: SystemTime,
-    ) -> Result<Identified, AuthError> {
+    ) -> Result<IdentifiedClient, AuthError> {
         let ClientCertificate { der, common_name, dns_names, uris, until, vouching: _ } = certificate;
         if until.is_some_and(|until| until < now) {
             return Err(AuthError::Invalid("the certificate has expired"));
         }
-        let names = std::iter::once(CertificateName::Fingerprint(KeyHash::of_bytes(der)))
+        let names = std::iter::once(CertificateName::Fingerprint(KeyHash::from_key_bytes(der)))
             .chain(common_name.clone().map(CertificateName::CommonName))
             .chain(dns_names.iter().cloned().map(CertificateName::Dns))
             .chain(uris.iter().cloned().map(CertificateName::Uri));
@@ -93,14 +93,14 @@ impl Certificates {
             found = Some(client);
         }
         let client = found.cloned().ok_or(AuthError::Missing)?;
-        Ok(Identified { client, until: *until })
+        Ok(IdentifiedClient { client, until: *until })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{route::Scopes, settings::value::OneOrMore, tls::Vouching};
+    use crate::{route::Scopes, settings::value::OneOrMore, tls::VerificationChain};
 
     fn client(name: &str, certificates: &[&str]) -> ClientSettings {
         ClientSettings {
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn a_certificate_is_known_by_any_of_its_names() {
-        let hash = KeyHash::of_bytes(b"der").to_string();
+        let hash = KeyHash::from_key_bytes(b"der").to_string();
         let all = [
             client("one", &["cn:backup", "dns:Backup.test"]),
             client("two", &["uri:spiffe://test/two", &hash]),
         ];
-        let certificates = Certificates::of(&all);
+        let certificates = Certificates::new(&all);
         let end = SystemTime::now();
         let find = |common_name: Option<&str>, dns: &[&str], uris: &[&str], der: &[u8]| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -129,7 +129,7 @@ mod tests {
                 dns_names: owned(dns),
                 uris: owned(uris),
                 until: Some(end),
-                vouching: Vouching::default(),
+                vouching: VerificationChain::default(),
             };
             certificates.find(&shown, end).map(|found| found.client.name().to_owned())
         };
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_of_what_kind_it_is() {
+    fn a_name_has_its_kind_as_prefix() {
         for wrong in ["", "backup", "cn:", "CN=backup", "email:x@test", "sha256:12"] {
-            assert_eq!(wrong.parse::<CertificateName>(), Err(NotACertificateName), "{wrong}");
+            assert_eq!(wrong.parse::<CertificateName>(), Err(CertificateNameError), "{wrong}");
         }
         let pairs = ["AB"; 32].join(":");
         assert!(matches!(format!("sha256:{pairs}").parse(), Ok(CertificateName::Fingerprint(_))));

@@ -19,8 +19,8 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::{
-    AskedFor, AuthError,
-    jws::{Jws, KeyList},
+    AuthError, RequestIdOf,
+    jws::{Jwks, Jws},
 };
 use crate::{
     route::{HttpRequest, PathBase},
@@ -31,7 +31,7 @@ use crate::{
         section::{Checked, Context, Cursor, Invalid, Setting},
         value::text_of,
     },
-    telemetry::{CallContext, Chain, Span},
+    telemetry::{CallContext, ErrorChain, Span},
     upstream::{
         Deadline, SharedTask, UpstreamCall,
         http::{HttpSettings, HttpUpstream, TokenUrl},
@@ -41,19 +41,19 @@ use crate::{
 /// Maximum length of a JWKS, in bytes.
 const LIST_LIMIT_BYTES: usize = 256 << 10;
 /// Timeout of a refresh.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Age of a JWKS after which it is refreshed.
 const REFRESHED_AFTER: Duration = Duration::from_secs(300);
 /// Age up to which the last good JWKS is used, if refreshes fail.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+const MAX_STALE_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two attempts to refresh.
-const REST: Duration = Duration::from_secs(10);
+const REFRESH_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The source of a JWKS.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeySource {
     /// A document in the configuration or in a file.
-    Written(KeyList),
+    Document(Jwks),
     /// A server.
     Server {
         /// The address and connection settings.
@@ -74,7 +74,7 @@ impl Setting for KeySource {
         let contents = contents.map(|contents| value.checked(contents)).transpose()?;
         let text = contents.as_ref().map_or(written, |contents| contents.text.trim());
         if is_file || text.starts_with('{') {
-            return KeyList::read(text.as_bytes()).map(Self::Written).or_else(|error| {
+            return Jwks::read(text.as_bytes()).map(Self::Document).or_else(|error| {
                 let help = "name a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
                 value.reject(Invalid::without_value(format!("`jwks` can't be used: {error}"), help))
             });
@@ -101,49 +101,49 @@ pub(super) struct KeySet(Arc<Shared>);
 
 struct Shared {
     /// Requests the JWKS; `None` if the keys come from a document.
-    server: Option<Box<Server>>,
-    held: ArcSwapOption<Held>,
-    asking: Mutex<Asking>,
+    server: Option<Box<JwksFetcher>>,
+    held: ArcSwapOption<CachedJwks>,
+    asking: Mutex<RefreshState>,
 }
 
 /// Function that requests a JWKS, with the context of the call that causes it.
-type Server = dyn Fn(CallContext) -> Listing + Send + Sync;
+type JwksFetcher = dyn Fn(CallContext) -> JwksFuture + Send + Sync;
 
 /// The future of a requested JWKS.
-type Listing = Pin<Box<dyn Future<Output = Result<KeyList, String>> + Send>>;
+type JwksFuture = Pin<Box<dyn Future<Output = Result<Jwks, String>> + Send>>;
 
 /// A JWKS, with the time when it was received.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) keys: KeyList,
+pub(super) struct CachedJwks {
+    pub(super) keys: Jwks,
     /// The version: a different JWKS has another number.
     pub(super) number: u64,
     since: Instant,
 }
 
 #[derive(Default)]
-struct Asking {
+struct RefreshState {
     /// The last refresh.
     coming: Option<SharedTask<()>>,
     asked: Option<Instant>,
 }
 
 impl KeySet {
-    pub(super) fn of(source: &KeySource) -> Self {
+    pub(super) fn new(source: &KeySource) -> Self {
         match source {
-            KeySource::Written(keys) => {
-                let held = Held { keys: keys.clone(), number: 0, since: Instant::now() };
+            KeySource::Document(keys) => {
+                let held = CachedJwks { keys: keys.clone(), number: 0, since: Instant::now() };
                 let held = ArcSwapOption::from_pointee(held);
                 Self(Arc::new(Shared { server: None, held, asking: Mutex::default() }))
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
-                Self::asking(move |context| Box::pin(list_of(server.clone(), path.clone(), context)))
+                Self::with_fetcher(move |context| Box::pin(fetch_jwks(server.clone(), path.clone(), context)))
             }
         }
     }
 
-    fn asking(server: impl Fn(CallContext) -> Listing + Send + Sync + 'static) -> Self {
+    fn with_fetcher(server: impl Fn(CallContext) -> JwksFuture + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             server: Some(Box::new(server)),
             held: ArcSwapOption::empty(),
@@ -152,7 +152,7 @@ impl KeySet {
     }
 
     /// The active JWKS, if there is one. If it is due for a refresh, that starts in the background.
-    pub(super) fn current(&self, asked_for: AskedFor<'_>) -> Option<Arc<Held>> {
+    pub(super) fn current(&self, asked_for: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
         let held = self.0.held.load_full()?;
         if self.0.server.is_none() {
             return Some(held);
@@ -161,7 +161,7 @@ impl KeySet {
         if age >= REFRESHED_AFTER {
             let _ = self.0.fetch(asked_for);
         }
-        (age < KEPT_FOR).then_some(held)
+        (age < MAX_STALE_AGE).then_some(held)
     }
 
     /// The active JWKS for a token. If it has no key that the token names, it is refreshed first.
@@ -172,11 +172,11 @@ impl KeySet {
     pub(super) async fn for_token(
         &self,
         token: &Jws<'_>,
-        asked_for: AskedFor<'_>,
-    ) -> Result<Arc<Held>, AuthError> {
+        asked_for: RequestIdOf<'_>,
+    ) -> Result<Arc<CachedJwks>, AuthError> {
         let held = self.current(asked_for);
         if let Some(held) = &held
-            && held.keys.knows(token)
+            && held.keys.has_key_for(token)
         {
             return Ok(Arc::clone(held));
         }
@@ -189,32 +189,32 @@ impl KeySet {
 }
 
 impl Shared {
-    fn asking(&self) -> MutexGuard<'_, Asking> {
+    fn with_fetcher(&self) -> MutexGuard<'_, RefreshState> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues when no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
-    fn fetch(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<SharedTask<()>> {
+    fn fetch(self: &Arc<Self>, asked_for: RequestIdOf<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
-        let mut asking = self.asking();
+        let mut asking = self.with_fetcher();
         if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_running()) {
             return Some(coming.clone());
         }
-        if asking.asked.is_some_and(|asked| asked.elapsed() < REST) {
+        if asking.asked.is_some_and(|asked| asked.elapsed() < REFRESH_BACKOFF) {
             return None;
         }
         asking.asked = Some(Instant::now());
         let context = CallContext::new(asked_for(), Span::default());
         let (shared, listing) = (Arc::clone(self), server(context.clone()));
         let coming = SharedTask::spawn(async move {
-            match timeout(ANSWER_TIMEOUT, listing).await {
+            match timeout(REFRESH_TIMEOUT, listing).await {
                 Ok(Ok(keys)) => shared.hold(keys, &context),
                 Ok(Err(why)) => {
                     warn!(request_id = context.request_id(), %why, "JWKS refresh failed")
                 }
                 Err(_) => {
-                    warn!(request_id = context.request_id(), after = ?ANSWER_TIMEOUT, "JWKS refresh timed out")
+                    warn!(request_id = context.request_id(), after = ?REFRESH_TIMEOUT, "JWKS refresh timed out")
                 }
             }
         });
@@ -222,22 +222,22 @@ impl Shared {
         Some(coming)
     }
 
-    fn hold(&self, keys: KeyList, context: &CallContext) {
+    fn hold(&self, keys: Jwks, context: &CallContext) {
         let before = self.held.load_full();
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
         let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
         if !is_same {
             info!(request_id = context.request_id(), ?keys, "JWKS refreshed: the keys have changed");
         }
-        self.held.store(Some(Arc::new(Held { keys, number, since: Instant::now() })));
+        self.held.store(Some(Arc::new(CachedJwks { keys, number, since: Instant::now() })));
     }
 }
 
-async fn list_of(
+async fn fetch_jwks(
     server: HttpUpstream,
     path_and_query: PathAndQuery,
     context: CallContext,
-) -> Result<KeyList, String> {
+) -> Result<Jwks, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let request = HttpRequest {
@@ -248,13 +248,13 @@ async fn list_of(
         body: Bytes::new(),
     };
     let mut upstream_call =
-        UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(ANSWER_TIMEOUT), true);
+        UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(REFRESH_TIMEOUT), true);
     upstream_call.context = context;
-    let response = server.answer(&upstream_call).await.map_err(|error| Chain(&error).to_string())?;
+    let response = server.answer(&upstream_call).await.map_err(|error| ErrorChain(&error).to_string())?;
     if !response.status.is_success() {
         return Err(format!("the server answers {}", response.status));
     }
-    KeyList::read(&response.body).map_err(|error| error.to_string())
+    Jwks::read(&response.body).map_err(|error| error.to_string())
 }
 
 impl fmt::Debug for KeySet {
@@ -272,10 +272,10 @@ mod tests {
     use super::*;
     use crate::{auth::jws::Algorithm, telemetry::RequestId};
 
-    fn keys(id: &str) -> KeyList {
+    fn keys(id: &str) -> Jwks {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
         let list = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": x }] });
-        KeyList::read(list.to_string().as_bytes()).unwrap()
+        Jwks::read(list.to_string().as_bytes()).unwrap()
     }
 
     fn token(id: &str) -> Jws<'static> {
@@ -289,10 +289,10 @@ mod tests {
     }
 
     /// A server that returns these lists one after the other, each after a while, and then fails.
-    fn server(answers: Vec<Option<KeyList>>) -> (KeySet, Arc<AtomicUsize>) {
+    fn server(answers: Vec<Option<Jwks>>) -> (KeySet, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
-        let set = KeySet::asking(move |_| {
+        let set = KeySet::with_fetcher(move |_| {
             let answer = answers.get(count.fetch_add(1, Ordering::Relaxed)).cloned().flatten();
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -303,11 +303,11 @@ mod tests {
     }
 
     async fn knows(set: &KeySet, id: &str) -> Result<bool, AuthError> {
-        set.for_token(&token(id), &RequestId::next).await.map(|held| held.keys.knows(&token(id)))
+        set.for_token(&token(id), &RequestId::next).await.map(|held| held.keys.has_key_for(&token(id)))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_is_not_known_is_asked_for_once_and_not_too_often() {
+    async fn an_unknown_key_is_fetched_once_and_not_too_often() {
         let (set, asked) = server(vec![Some(keys("old")), Some(keys("new"))]);
         let (one, other) = tokio::join!(knows(&set, "old"), knows(&set, "old"));
         assert_eq!((one, other, asked.load(Ordering::Relaxed)), (Ok(true), Ok(true), 1));
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(knows(&set, "made up").await, Ok(false));
         }
         assert_eq!(asked.load(Ordering::Relaxed), 1, "it was asked a moment ago");
-        tokio::time::advance(REST).await;
+        tokio::time::advance(REFRESH_BACKOFF).await;
         let begun = Instant::now();
         assert_eq!((knows(&set, "old").await, begun.elapsed()), (Ok(true), Duration::ZERO));
         assert_eq!((knows(&set, "new").await, asked.load(Ordering::Relaxed)), (Ok(true), 2));
@@ -323,24 +323,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_good_list_is_kept_while_none_comes_and_not_for_ever() {
+    async fn the_last_jwks_is_used_for_a_limited_time_if_refreshing_fails() {
         let (set, asked) = server(vec![None, Some(keys("a"))]);
         assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
         assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
-        tokio::time::advance(REST).await;
+        tokio::time::advance(REFRESH_BACKOFF).await;
         assert_eq!(knows(&set, "a").await, Ok(true));
         for _ in 0..100 {
-            tokio::time::advance(KEPT_FOR / 101).await;
+            tokio::time::advance(MAX_STALE_AGE / 101).await;
             assert_eq!(knows(&set, "a").await, Ok(true));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         assert!(asked.load(Ordering::Relaxed) > 50, "it is asked again and again");
-        tokio::time::advance(KEPT_FOR / 50).await;
+        tokio::time::advance(MAX_STALE_AGE / 50).await;
         assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_old_list_is_renewed_and_nobody_waits_for_it() {
+    async fn an_old_jwks_is_refreshed_in_the_background() {
         let (set, asked) = server(vec![Some(keys("a")), Some(keys("b"))]);
         assert_eq!(knows(&set, "a").await, Ok(true));
         tokio::time::advance(REFRESHED_AFTER).await;
@@ -352,10 +352,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
-        let set = KeySet::asking(|_| Box::pin(std::future::pending()));
+    async fn fetching_from_a_silent_server_times_out() {
+        let set = KeySet::with_fetcher(|_| Box::pin(std::future::pending()));
         let begun = Instant::now();
         assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
-        assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);
+        assert_eq!(begun.elapsed(), REFRESH_TIMEOUT);
     }
 }

@@ -73,7 +73,7 @@ impl Algorithm {
     }
 
     /// The algorithm with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         // `Ed25519` is `EdDSA` with the one curve that is supported here (RFC 9864, section 2.2).
         let name = if name == "Ed25519" { "EdDSA" } else { name };
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
@@ -86,7 +86,7 @@ impl Setting for Algorithm {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?.trim();
-        Self::named(text).map_or_else(
+        Self::from_name(text).map_or_else(
             || {
                 let known = listed(Self::ALL.iter().map(|one| one.as_str()));
                 let help = match text.to_ascii_lowercase().as_str() {
@@ -150,7 +150,7 @@ impl<'a> Jws<'a> {
                 return Err(AuthError::Invalid("the token is of a type that is not taken here"));
             }
         }
-        let algorithm = header.get("alg").and_then(Value::as_str).and_then(Algorithm::named);
+        let algorithm = header.get("alg").and_then(Value::as_str).and_then(Algorithm::from_name);
         let algorithm =
             algorithm.ok_or(AuthError::Invalid("the token is signed in a way that is not taken here"))?;
         let key_id = match header.get("kid") {
@@ -166,7 +166,7 @@ impl<'a> Jws<'a> {
 
 /// A set of public keys (JWKS).
 #[derive(Clone, PartialEq, Eq)]
-pub struct KeyList(Vec<Jwk>);
+pub struct Jwks(Vec<Jwk>);
 
 /// A key, with its id and algorithm.
 #[derive(Clone, PartialEq, Eq)]
@@ -190,19 +190,19 @@ enum Material {
 
 /// Error for a document that is not a JWKS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAKeyList {
+pub enum JwksError {
     /// It is not a JSON object with `keys`.
     #[error("it is not a JSON object with a list `keys`")]
     NotJson,
     /// It has more keys than any issuer uses.
-    #[error("it lists more than {} keys", KeyList::LIMIT)]
+    #[error("it lists more than {} keys", Jwks::LIMIT)]
     TooMany,
     /// None of its keys is supported.
     #[error("it lists no key that a signature can be held against")]
     NoneUsable,
 }
 
-impl KeyList {
+impl Jwks {
     /// Maximum number of keys.
     pub const LIMIT: usize = 100;
 
@@ -213,25 +213,25 @@ impl KeyList {
     ///
     /// # Errors
     ///
-    /// [`NotAKeyList`] if the document is malformed, too long, or has no usable key.
-    pub fn read(document: &[u8]) -> Result<Self, NotAKeyList> {
-        let document: Value = serde_json::from_slice(document).map_err(|_| NotAKeyList::NotJson)?;
-        let listed = document.get("keys").and_then(Value::as_array).ok_or(NotAKeyList::NotJson)?;
+    /// [`JwksError`] if the document is malformed, too long, or has no usable key.
+    pub fn read(document: &[u8]) -> Result<Self, JwksError> {
+        let document: Value = serde_json::from_slice(document).map_err(|_| JwksError::NotJson)?;
+        let listed = document.get("keys").and_then(Value::as_array).ok_or(JwksError::NotJson)?;
         if listed.len() > Self::LIMIT {
-            return Err(NotAKeyList::TooMany);
+            return Err(JwksError::TooMany);
         }
         let keys: Vec<Jwk> = listed.iter().filter_map(Jwk::read).collect();
-        if keys.is_empty() { Err(NotAKeyList::NoneUsable) } else { Ok(Self(keys)) }
+        if keys.is_empty() { Err(JwksError::NoneUsable) } else { Ok(Self(keys)) }
     }
 
     /// Whether a key matches the token's key id and algorithm.
-    pub(super) fn knows(&self, token: &Jws<'_>) -> bool {
+    pub(super) fn has_key_for(&self, token: &Jws<'_>) -> bool {
         self.candidates(token).next().is_some()
     }
 
     /// Whether one of the keys verifies the token's signature.
-    pub(super) fn have_signed(&self, token: &Jws<'_>) -> bool {
-        self.candidates(token).take(Self::TRIED_LIMIT).any(|key| key.has_signed(token))
+    pub(super) fn verify(&self, token: &Jws<'_>) -> bool {
+        self.candidates(token).take(Self::TRIED_LIMIT).any(|key| key.verify(token))
     }
 
     fn candidates<'k>(&'k self, token: &'k Jws<'_>) -> impl Iterator<Item = &'k Jwk> {
@@ -241,7 +241,7 @@ impl KeyList {
 }
 
 /// Keys are not secret, but of no use in a log.
-impl fmt::Debug for KeyList {
+impl fmt::Debug for Jwks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "KeyList({})", self.0.len())
     }
@@ -261,7 +261,7 @@ impl Jwk {
         }
         let algorithm = match value.get("alg") {
             None => None,
-            Some(name) => Some(Algorithm::named(name.as_str()?)?),
+            Some(name) => Some(Algorithm::from_name(name.as_str()?)?),
         };
         let point = |length: usize| {
             let (x, y) = (bytes("x")?, bytes("y")?);
@@ -301,7 +301,7 @@ impl Jwk {
         is_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
-    fn has_signed(&self, token: &Jws<'_>) -> bool {
+    fn verify(&self, token: &Jws<'_>) -> bool {
         let (message, signature) = (token.message, token.signature.as_slice());
         let by = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(token: &str, words: &str) {
+    fn check_rejected(token: &str, words: &str) {
         match Jws::parse(token) {
             Ok(_) => panic!("{token} is taken"),
             Err(denied) => assert!(denied.to_string().contains(words), "{denied}"),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_apart() {
+    fn a_token_is_parsed() {
         let token = token(
             &json!({ "alg": "ES256", "kid": "k", "typ": "at+JWT", "jku": "https://evil.test" }),
             "{\"a\":1}",
@@ -363,22 +363,22 @@ mod tests {
         for name in
             ["none", "None", "NONE", "", "HS256", "HS512", "es256", "ES512", "RSA-OAEP", "ES256K", "Ed448"]
         {
-            refused(&token(&json!({ "alg": name }), "{}"), "not taken here");
+            check_rejected(&token(&json!({ "alg": name }), "{}"), "not taken here");
         }
-        refused(&token(&json!({}), "{}"), "not taken here");
-        refused(&token(&json!({ "alg": ["ES256"] }), "{}"), "not taken here");
-        assert!(Algorithm::ALL.iter().all(|one| Algorithm::named(one.as_str()) == Some(*one)));
-        assert_eq!(Algorithm::named("Ed25519"), Some(Algorithm::EdDsa));
+        check_rejected(&token(&json!({}), "{}"), "not taken here");
+        check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not taken here");
+        assert!(Algorithm::ALL.iter().all(|one| Algorithm::from_name(one.as_str()) == Some(*one)));
+        assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));
     }
 
     #[test]
-    fn what_is_not_understood_is_not_taken() {
-        refused(&token(&json!({ "alg": "ES256", "crit": ["b64"], "b64": false }), "{}"), "critical");
-        refused(&token(&json!({ "alg": "ES256", "crit": [] }), "{}"), "critical");
-        refused(&token(&json!({ "alg": "ES256", "typ": "logout+jwt" }), "{}"), "type");
-        refused(&token(&json!({ "alg": "ES256", "kid": 7 }), "{}"), "not a signed JWT");
-        refused(&token(&json!({ "alg": "ES256", "kid": "k".repeat(300) }), "{}"), "not a signed JWT");
-        refused(&token(&json!({ "alg": "ES256" }), "[]"), "not a signed JWT");
+    fn unknown_forms_of_tokens_are_rejected() {
+        check_rejected(&token(&json!({ "alg": "ES256", "crit": ["b64"], "b64": false }), "{}"), "critical");
+        check_rejected(&token(&json!({ "alg": "ES256", "crit": [] }), "{}"), "critical");
+        check_rejected(&token(&json!({ "alg": "ES256", "typ": "logout+jwt" }), "{}"), "type");
+        check_rejected(&token(&json!({ "alg": "ES256", "kid": 7 }), "{}"), "not a signed JWT");
+        check_rejected(&token(&json!({ "alg": "ES256", "kid": "k".repeat(300) }), "{}"), "not a signed JWT");
+        check_rejected(&token(&json!({ "alg": "ES256" }), "[]"), "not a signed JWT");
         for broken in ["", ".", "..", "a.b", "a.b.c.d", "{}.{}.x", "e30.e30.", "e30.e30=.e30"] {
             assert!(Jws::parse(broken).is_err(), "{broken}");
         }
@@ -391,21 +391,21 @@ mod tests {
         json!({ "kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" })
     }
 
-    fn read(keys: Value) -> Result<KeyList, NotAKeyList> {
-        KeyList::read(json!({ "keys": keys }).to_string().as_bytes())
+    fn read(keys: Value) -> Result<Jwks, JwksError> {
+        Jwks::read(json!({ "keys": keys }).to_string().as_bytes())
     }
 
     #[test]
     fn a_signature_is_held_against_the_key_that_is_named() {
         let token = Jws::parse(TOKEN).unwrap();
-        assert!(read(json!([key()])).unwrap().have_signed(&token));
+        assert!(read(json!([key()])).unwrap().verify(&token));
         let mut named = key();
         named["kid"] = "one".into();
-        assert!(read(json!([named])).unwrap().have_signed(&token), "the token names none");
+        assert!(read(json!([named])).unwrap().verify(&token), "the token names none");
         let changed = TOKEN.replace("joe", "eve").replacen("eyJpc3MiOiJqb2Ui", "eyJpc3MiOiJldmUi", 1);
-        assert!(!read(json!([key()])).unwrap().have_signed(&Jws::parse(&changed).unwrap()));
+        assert!(!read(json!([key()])).unwrap().verify(&Jws::parse(&changed).unwrap()));
         let other = Jws { key_id: Some("two".to_owned()), ..Jws::parse(TOKEN).unwrap() };
-        assert!(!read(json!([named])).unwrap().knows(&other));
+        assert!(!read(json!([named])).unwrap().has_key_for(&other));
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         let keys = read(json!([key()])).unwrap();
         for algorithm in Algorithm::ALL {
             token.algorithm = algorithm;
-            assert_eq!(keys.knows(&token), algorithm == Algorithm::Es256);
+            assert_eq!(keys.has_key_for(&token), algorithm == Algorithm::Es256);
         }
         let with = |name: &str, value: Value| {
             let mut key = key();
@@ -431,19 +431,19 @@ mod tests {
             ("x", json!("AA")),
             ("x", json!("!")),
         ] {
-            assert_eq!(with(name, value.clone()).unwrap_err(), NotAKeyList::NoneUsable, "{name}: {value}");
+            assert_eq!(with(name, value.clone()).unwrap_err(), JwksError::NoneUsable, "{name}: {value}");
         }
         assert!(with("use", json!("sig")).is_ok() && with("key_ops", json!(["verify"])).is_ok());
         let small = json!({ "kty": "RSA", "n": URL_SAFE_NO_PAD.encode([255; 128]), "e": "AQAB" });
-        assert_eq!(read(json!([small])).unwrap_err(), NotAKeyList::NoneUsable, "1024 bits");
+        assert_eq!(read(json!([small])).unwrap_err(), JwksError::NoneUsable, "1024 bits");
     }
 
     #[test]
     fn a_list_is_a_list_of_keys_and_not_endless() {
-        assert_eq!(KeyList::read(b"<html>").unwrap_err(), NotAKeyList::NotJson);
-        assert_eq!(KeyList::read(b"{}").unwrap_err(), NotAKeyList::NotJson);
-        assert_eq!(read(json!([])).unwrap_err(), NotAKeyList::NoneUsable);
-        assert_eq!(read(vec![key(); 101].into()).unwrap_err(), NotAKeyList::TooMany);
+        assert_eq!(Jwks::read(b"<html>").unwrap_err(), JwksError::NotJson);
+        assert_eq!(Jwks::read(b"{}").unwrap_err(), JwksError::NotJson);
+        assert_eq!(read(json!([])).unwrap_err(), JwksError::NoneUsable);
+        assert_eq!(read(vec![key(); 101].into()).unwrap_err(), JwksError::TooMany);
         assert!(read(json!([{ "kty": "oct", "k": "AA" }, null, key()])).is_ok());
     }
 }

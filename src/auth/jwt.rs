@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use settings_derive::Section;
 
 use super::{
-    AskedFor, AuthError, Identified, Secret,
+    AuthError, IdentifiedClient, PresentedSecret, RequestIdOf,
     jwks::{KeySet, KeySource},
     jws::{Algorithm, Jws},
 };
@@ -64,7 +64,7 @@ impl TokenSettings {
         }
         let server = match &mut self.keys {
             KeySource::Server { server, .. } => Some(server),
-            KeySource::Written(_) => None,
+            KeySource::Document(_) => None,
         };
         let is_tls = server.as_ref().is_some_and(|server| server.address.is_tls());
         if let Some(entry) = section.entry("tls").filter(|_| !is_tls) {
@@ -95,12 +95,12 @@ pub(super) struct Issuer {
     keys: KeySet,
     /// The configured clients, by the subject in their tokens.
     subjects: HashMap<String, Arc<Client>>,
-    verified: Cache<Digest, Good>,
+    verified: Cache<Digest, VerifiedToken>,
 }
 
 /// A verified token: verifying a signature is expensive.
 #[derive(Clone)]
-struct Good {
+struct VerifiedToken {
     client: Arc<Client>,
     until: SystemTime,
     /// The version of the JWKS that verified it.
@@ -108,8 +108,8 @@ struct Good {
 }
 
 impl Issuer {
-    pub(super) fn of(settings: TokenSettings, subjects: HashMap<String, Arc<Client>>) -> Self {
-        let keys = KeySet::of(&settings.keys);
+    pub(super) fn new(settings: TokenSettings, subjects: HashMap<String, Arc<Client>>) -> Self {
+        let keys = KeySet::new(&settings.keys);
         Self { settings, keys, subjects, verified: Cache::new(VERIFIED_LIMIT) }
     }
 
@@ -119,19 +119,19 @@ impl Issuer {
     }
 
     /// The client of a token that was verified before, if that is still valid.
-    pub(super) fn remembers(
+    pub(super) fn has_cached(
         &self,
-        secret: Secret<'_>,
+        secret: PresentedSecret<'_>,
         now: SystemTime,
-        asked_for: AskedFor<'_>,
-    ) -> Option<Identified> {
+        asked_for: RequestIdOf<'_>,
+    ) -> Option<IdentifiedClient> {
         if self.verified.is_empty() {
             return None;
         }
         let number = self.keys.current(asked_for)?.number;
         let good = self.verified.get(&sha256(secret.0.as_bytes()))?;
         (good.number == number && now < good.until)
-            .then_some(Identified { client: good.client, until: Some(good.until) })
+            .then_some(IdentifiedClient { client: good.client, until: Some(good.until) })
     }
 
     /// Verifies a token, and identifies its client.
@@ -141,26 +141,26 @@ impl Issuer {
     /// [`AuthError`] if the token is invalid or expired, or can't be verified.
     pub(super) async fn identify(
         &self,
-        secret: Secret<'_>,
+        secret: PresentedSecret<'_>,
         token: &Jws<'_>,
         now: SystemTime,
-        asked_for: AskedFor<'_>,
-    ) -> Result<Identified, AuthError> {
+        asked_for: RequestIdOf<'_>,
+    ) -> Result<IdentifiedClient, AuthError> {
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(AuthError::Invalid("the token is signed in a way that is not taken here"));
         }
         // The claims are checked first: a token that is not for us causes no request for keys.
         let (client, until) = self.client_of(&token.claims, now)?;
         let held = self.keys.for_token(token, asked_for).await?;
-        if !held.keys.knows(token) {
+        if !held.keys.has_key_for(token) {
             return Err(AuthError::Invalid("the token is signed with a key that is not known"));
         }
-        if !held.keys.have_signed(token) {
+        if !held.keys.verify(token) {
             return Err(AuthError::Invalid("the signature of the token is wrong"));
         }
-        let good = Good { client: Arc::clone(&client), until, number: held.number };
+        let good = VerifiedToken { client: Arc::clone(&client), until, number: held.number };
         self.verified.insert(sha256(secret.0.as_bytes()), good);
-        Ok(Identified { client, until: Some(until) })
+        Ok(IdentifiedClient { client, until: Some(until) })
     }
 
     /// The client that the claims describe, and the time until which they are valid.
@@ -200,8 +200,8 @@ impl Issuer {
         let subject = subject.filter(|subject| subject.len() <= SUBJECT_LIMIT_BYTES);
         let subject = subject.ok_or(AuthError::Invalid("the token does not say whose it is"))?;
         let scopes = match claims.get(&settings.scope_claim) {
-            Some(Value::String(words)) => Scopes::of_caller(words.split_whitespace()),
-            Some(Value::Array(words)) => Scopes::of_caller(words.iter().filter_map(Value::as_str)),
+            Some(Value::String(words)) => Scopes::from_client(words.split_whitespace()),
+            Some(Value::Array(words)) => Scopes::from_client(words.iter().filter_map(Value::as_str)),
             _ => Scopes::default(),
         };
         let client = match self.subjects.get(subject) {
@@ -229,7 +229,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::auth::KeyList;
+    use crate::auth::Jwks;
 
     const NOW: u64 = 1_000_000;
 
@@ -238,14 +238,14 @@ mod tests {
         let settings = TokenSettings {
             issuer: "https://login.test".to_owned(),
             audiences: OneOrMore(vec!["https://tools.test/mcp".to_owned(), "tools".to_owned()]),
-            keys: KeySource::Written(KeyList::read(keys.to_string().as_bytes()).unwrap()),
+            keys: KeySource::Document(Jwks::read(keys.to_string().as_bytes()).unwrap()),
             algorithms: vec![Algorithm::EdDsa],
             clock_skew: Duration::from_secs(30),
             scope_claim: "scope".to_owned(),
             tls: None,
         };
         let known = Client::new("client reports", "reports", Scopes::new(["read"]).unwrap());
-        Issuer::of(settings, HashMap::from([("svc-1".to_owned(), Arc::new(known))]))
+        Issuer::new(settings, HashMap::from([("svc-1".to_owned(), Arc::new(known))]))
     }
 
     fn claims(more: Value) -> Map<String, Value> {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(more: Value, words: &str) {
+    fn check_rejected(more: Value, words: &str) {
         let shown = more.to_string();
         match found(more) {
             Ok(_) => panic!("{shown} is taken"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_whose_it_is_and_what_that_is_allowed() {
+    fn a_token_identifies_its_client_and_scopes() {
         let client = found(json!({})).unwrap();
         assert_eq!((client.id(), client.name()), ("token https://login.test ada", "ada"));
         assert_eq!(client.scopes().to_string(), "read write");
@@ -295,17 +295,17 @@ mod tests {
             json!(1),
             json!({"tools": 1}),
         ] {
-            refused(json!({ "aud": audience }), "audience");
+            check_rejected(json!({ "aud": audience }), "audience");
         }
-        refused(json!({ "exp": NOW - 31 }), "expired");
-        refused(json!({ "exp": null }), "can't be read");
-        refused(json!({ "exp": "tomorrow" }), "can't be read");
-        refused(json!({ "exp": -1 }), "can't be read");
-        refused(json!({ "exp": 1e300 }), "can't be read");
-        refused(json!({ "nbf": NOW + 31 }), "not valid yet");
-        refused(json!({ "nbf": "x" }), "can't be read");
-        refused(json!({ "sub": "" }), "whose it is");
-        refused(json!({ "sub": "a".repeat(513) }), "whose it is");
+        check_rejected(json!({ "exp": NOW - 31 }), "expired");
+        check_rejected(json!({ "exp": null }), "can't be read");
+        check_rejected(json!({ "exp": "tomorrow" }), "can't be read");
+        check_rejected(json!({ "exp": -1 }), "can't be read");
+        check_rejected(json!({ "exp": 1e300 }), "can't be read");
+        check_rejected(json!({ "nbf": NOW + 31 }), "not valid yet");
+        check_rejected(json!({ "nbf": "x" }), "can't be read");
+        check_rejected(json!({ "sub": "" }), "whose it is");
+        check_rejected(json!({ "sub": "a".repeat(513) }), "whose it is");
         for fine in
             [json!({ "exp": NOW - 29 }), json!({ "exp": NOW as f64 + 0.5 }), json!({ "nbf": NOW + 29 })]
         {
@@ -318,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_an_end() {
+    fn the_cache_of_verified_tokens_is_bounded() {
         let issuer = issuer();
         let client = Arc::new(Client::new("x", "x", Scopes::default()));
-        let good = || Good { client: Arc::clone(&client), until: SystemTime::UNIX_EPOCH, number: 0 };
+        let good = || VerifiedToken { client: Arc::clone(&client), until: SystemTime::UNIX_EPOCH, number: 0 };
         let digest = |number: usize| sha256(&number.to_be_bytes());
         for number in 0..3 * VERIFIED_LIMIT {
             issuer.verified.insert(digest(number), good());

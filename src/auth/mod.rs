@@ -32,16 +32,16 @@ use crate::{
     upstream::Client,
 };
 
-use api_key::Keys;
-pub use api_key::{ApiKey, KeyHash, NewKey, NotAHash};
+use api_key::ApiKeys;
+pub use api_key::{ApiKey, KeyHash, KeyHashError, NewKey};
 use certificate::Certificates;
-pub use certificate::{CertificateName, NotACertificateName};
+pub use certificate::{CertificateName, CertificateNameError};
 pub use jwks::KeySource;
 use jws::Jws;
-pub use jws::{Algorithm, KeyList, NotAKeyList};
+pub use jws::{Algorithm, Jwks, JwksError};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
-pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceServer, ResourceUrl};
+pub use oauth_metadata::{METADATA_PATH, Resource, ResourceServer, ResourceUrl, ResourceUrlError};
 
 /// The configured clients and issuers.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -92,14 +92,14 @@ pub enum PresentedCredential<'a> {
     /// Nothing.
     Nothing,
     /// An API key or a token. A certificate in addition to it is ignored.
-    Secret(Secret<'a>),
+    Secret(PresentedSecret<'a>),
     /// A certificate.
     Certificate(&'a ClientCertificate),
 }
 
 /// An authenticated client.
 #[derive(Debug, Clone)]
-pub struct Identified {
+pub struct IdentifiedClient {
     /// The client.
     pub client: Arc<Client>,
     /// When its credential expires.
@@ -108,7 +108,7 @@ pub struct Identified {
 
 /// A text that must not be shown.
 #[derive(Clone, Copy)]
-pub struct Secret<'a>(pub &'a str);
+pub struct PresentedSecret<'a>(pub &'a str);
 
 /// Why authentication failed. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,24 +130,24 @@ pub enum AuthError {
 }
 
 /// Returns the id of the request whose client is identified, for the log.
-pub type AskedFor<'a> = &'a (dyn Fn() -> RequestId + Sync);
+pub type RequestIdOf<'a> = &'a (dyn Fn() -> RequestId + Sync);
 
 /// Maximum length of a key or token, in bytes: longer ones are never issued.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
-impl Secret<'_> {
+impl PresentedSecret<'_> {
     /// Whether it has the form of a JWT: three parts with dots between them.
-    fn is_like_a_token(self) -> bool {
+    fn looks_like_jwt(self) -> bool {
         self.0.bytes().filter(|byte| *byte == b'.').count() == 2
     }
 
     /// Whether it has a valid length, and visible ASCII characters only.
-    fn is_readable(self) -> bool {
+    fn is_well_formed(self) -> bool {
         (1..=SECRET_LIMIT_BYTES).contains(&self.0.len()) && self.0.bytes().all(|byte| byte.is_ascii_graphic())
     }
 }
 
-impl std::fmt::Debug for Secret<'_> {
+impl std::fmt::Debug for PresentedSecret<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Secret(…)")
     }
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Secret<'_> {
 #[derive(Debug)]
 pub struct Access {
     settings: AccessSettings,
-    keys: Keys,
+    keys: ApiKeys,
     certificates: Certificates,
     tls: Option<ServerTls>,
     issuers: Vec<Issuer>,
@@ -166,15 +166,15 @@ pub struct Access {
 impl Access {
     /// Creates it from settings; `tls` has the CAs that client certificates are checked against.
     pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
-        let keys = Keys::of(&settings.clients);
-        let certificates = Certificates::of(&settings.clients);
+        let keys = ApiKeys::new(&settings.clients);
+        let certificates = Certificates::new(&settings.clients);
         let mut subjects = HashMap::new();
         for known in &settings.clients {
             let client = known.client();
             subjects.extend(known.jwt_subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
         }
         let issuers =
-            settings.tokens.iter().map(|token| Issuer::of(token.clone(), subjects.clone())).collect();
+            settings.tokens.iter().map(|token| Issuer::new(token.clone(), subjects.clone())).collect();
         Self { settings, keys, certificates, tls, issuers }
     }
 
@@ -187,7 +187,7 @@ impl Access {
     pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
         let has_same_roots = match (&self.tls, tls) {
             (None, None) => true,
-            (Some(own), Some(other)) => own.has_roots_of(other),
+            (Some(own), Some(other)) => own.trusts_same_cas(other),
             (Some(_), None) | (None, Some(_)) => false,
         };
         has_same_roots && self.settings == *settings
@@ -202,22 +202,22 @@ impl Access {
         &self,
         shown: PresentedCredential<'_>,
         now: SystemTime,
-        asked_for: AskedFor<'_>,
-    ) -> Result<Identified, AuthError> {
+        asked_for: RequestIdOf<'_>,
+    ) -> Result<IdentifiedClient, AuthError> {
         match shown {
             PresentedCredential::Nothing => Err(AuthError::Missing),
-            PresentedCredential::Secret(secret) if !secret.is_readable() => Err(AuthError::Invalid(
+            PresentedCredential::Secret(secret) if !secret.is_well_formed() => Err(AuthError::Invalid(
                 "the key or token is too long, or has characters that do not belong in one",
             )),
             PresentedCredential::Secret(secret) => match self.keys.find(secret, now) {
-                Err(_) if !self.issuers.is_empty() && secret.is_like_a_token() => {
+                Err(_) if !self.issuers.is_empty() && secret.looks_like_jwt() => {
                     self.bearer(secret, now, asked_for).await
                 }
                 found => found,
             },
             // A connection can outlive the trusted CAs that its certificate was verified with.
             PresentedCredential::Certificate(certificate)
-                if self.tls.as_ref().is_some_and(|tls| !tls.vouches_for(certificate)) =>
+                if self.tls.as_ref().is_some_and(|tls| !tls.trusts(certificate)) =>
             {
                 Err(AuthError::Invalid("no trusted CA has signed the certificate"))
             }
@@ -228,11 +228,12 @@ impl Access {
     /// Identifies the client of a token.
     async fn bearer(
         &self,
-        secret: Secret<'_>,
+        secret: PresentedSecret<'_>,
         now: SystemTime,
-        asked_for: AskedFor<'_>,
-    ) -> Result<Identified, AuthError> {
-        if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now, asked_for)) {
+        asked_for: RequestIdOf<'_>,
+    ) -> Result<IdentifiedClient, AuthError> {
+        if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.has_cached(secret, now, asked_for))
+        {
             return Ok(found);
         }
         let token = Jws::parse(secret.0)?;

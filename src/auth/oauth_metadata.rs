@@ -67,7 +67,7 @@ impl ResourceServer {
     }
 
     /// The token settings, and the protected resource of the metadata if `resource` is set.
-    pub fn described(self) -> (Vec<TokenSettings>, Option<Resource>) {
+    pub fn into_parts(self) -> (Vec<TokenSettings>, Option<Resource>) {
         let issuers = || self.jwt.0.iter().map(|token| token.issuer.clone()).collect();
         let servers = self.authorization_servers.clone().unwrap_or_else(issuers);
         let resource = self.resource.map(|url| Resource { url, servers });
@@ -126,7 +126,7 @@ impl Setting for ResourceUrl {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let url: Self = text_of(value)?.parse().or_else(|error: NotAResource| {
+        let url: Self = text_of(value)?.parse().or_else(|error: ResourceUrlError| {
             value.reject(Invalid::without_value(error.to_string(), "write `https://tools.example.com/mcp`"))
         })?;
         if url.is_open() {
@@ -148,15 +148,15 @@ pub struct ResourceUrl {
 /// Error for a text that is not the URL of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected an `http://` or `https://` address without query and fragment")]
-pub struct NotAResource;
+pub struct ResourceUrlError;
 
 impl FromStr for ResourceUrl {
-    type Err = NotAResource;
+    type Err = ResourceUrlError;
 
-    fn from_str(text: &str) -> Result<Self, NotAResource> {
-        let uri: Uri = text.parse().map_err(|_| NotAResource)?;
+    fn from_str(text: &str) -> Result<Self, ResourceUrlError> {
+        let uri: Uri = text.parse().map_err(|_| ResourceUrlError)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(NotAResource);
+            return Err(ResourceUrlError);
         };
         let is_plain = matches!(scheme, "http" | "https")
             && uri.query().is_none()
@@ -165,7 +165,7 @@ impl FromStr for ResourceUrl {
         let path = uri.path().trim_end_matches('/').to_owned();
         is_plain
             .then(|| Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path })
-            .ok_or(NotAResource)
+            .ok_or(ResourceUrlError)
     }
 }
 
@@ -216,7 +216,7 @@ impl Access {
     /// The `WWW-Authenticate` challenge for a client that is not authenticated.
     pub fn challenge(&self, denied: &AuthError) -> HeaderValue {
         let why = denied.code().map(|code| (code, denied.to_string()));
-        self.written_challenge(&self.settings.scopes, why)
+        self.challenge_with(&self.settings.scopes, why)
     }
 
     /// `WWW-Authenticate` for a client without the required scopes; `known` has every scope that a route or
@@ -233,11 +233,11 @@ impl Access {
         let scopes = match (client, &self.settings.resource) {
             (Some(client), Some(_)) => {
                 let all = known().and(&self.settings.scopes);
-                needed.and(&self.by_token(client).among(&all))
+                needed.and(&self.token_scopes(client).among(&all))
             }
             (_, _) => needed.clone(),
         };
-        self.written_challenge(
+        self.challenge_with(
             &scopes,
             Some(("insufficient_scope", "this needs more than the caller is allowed".into())),
         )
@@ -245,16 +245,16 @@ impl Access {
 
     /// The scopes that a client has by its token, and not by the configuration, which authorization servers
     /// do not know.
-    fn by_token(&self, client: &Client) -> Scopes {
+    fn token_scopes(&self, client: &Client) -> Scopes {
         let known = self.settings.clients.iter().find(|known| *known.client() == *client);
         known.map_or_else(|| client.scopes().clone(), |known| client.scopes().without(&known.scopes))
     }
 
-    fn written_challenge(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
+    fn challenge_with(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
         let mut members = Vec::new();
         if let Some((code, description)) = why {
             members.push(format!("error=\"{code}\""));
-            members.push(format!("error_description=\"{}\"", plain(&description)));
+            members.push(format!("error_description=\"{}\"", quoted_string_text(&description)));
         }
         if !scopes.is_empty() {
             members.push(format!("scope=\"{scopes}\""));
@@ -290,7 +290,7 @@ impl Access {
 }
 
 /// A text with the characters that are allowed in a quoted string (RFC 6750, section 3).
-fn plain(text: &str) -> String {
+fn quoted_string_text(text: &str) -> String {
     let fits = |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
     text.chars()
         .filter(|character| *character != '`')
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_says_what_is_missing_and_where_it_is_given() {
+    fn a_challenge_names_the_missing_scope_and_the_metadata() {
         let nothing = Access::new(AccessSettings::default(), None);
         assert_eq!(nothing.challenge(&AuthError::Missing), "Bearer");
         let access = access(Some("https://tools.test/mcp"));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_to_keep_what_it_has_by_its_token() {
+    fn a_challenge_repeats_the_scopes_of_the_token() {
         let mut access = access(Some("https://tools.test/mcp"));
         let robot = ClientSettings {
             name: "robot".to_owned(),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_an_address_and_nothing_more() {
+    fn a_resource_is_a_url_without_query_and_fragment() {
         for wrong in [
             "",
             "tools.test",

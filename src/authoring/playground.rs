@@ -7,18 +7,18 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::RouteFile,
-    model::{Arguments, Shapes, ToolResult, UpstreamResponse, result_to_json},
+    model::{Arguments, StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json},
     route::Route,
-    translate::{CallInput, Note, Step, Trace, Translation, WorkBudget, translate},
+    translate::{CallInput, LogNote, Trace, TraceStep, Translation, WorkBudget, translate},
 };
 
 /// Result of a translation, with its steps.
 #[derive(Debug)]
-pub struct Explained {
+pub struct Explanation {
     /// Index of the rule that decided, from 0; `None` for the default rules.
     pub rule: Option<usize>,
     /// Steps of the translation.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
     /// Notes that the log would contain.
     pub notes: Vec<String>,
     /// Whether it is a tool error.
@@ -28,32 +28,34 @@ pub struct Explained {
 }
 
 /// Translates a response for a call with these arguments.
-pub fn explained(
+pub fn explain_translation(
     file: &RouteFile,
     arguments: Arguments,
     answers: &Map<String, Value>,
     response: &UpstreamResponse,
     stop: Option<&WorkBudget>,
-) -> Explained {
+) -> Explanation {
     let route = &file.route;
     let mut trace = Trace::on();
     let args = arguments.into_value();
     let answers = Value::Object(route.asking.complete(answers));
-    let facts = CallInput { answers: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
+    let facts =
+        CallInput { input_responses: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
     let Translation { result, rule, notes, asks: _ } =
         translate(&route.translator, facts, response, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
-    steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));
+    steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
     // The user pasted the response, so the sentence that quotes it is shown instead of the one for the log.
-    let quoting = notes.iter().skip(1).map(|note| matches!(note, Note::Quoting(_))).chain([false]);
-    let shown = notes.iter().zip(quoting).filter(|(note, next)| !(*next && matches!(note, Note::Why(_))));
+    let quoting = notes.iter().skip(1).map(|note| matches!(note, LogNote::QuotingReason(_))).chain([false]);
+    let shown =
+        notes.iter().zip(quoting).filter(|(note, next)| !(*next && matches!(note, LogNote::Reason(_))));
     let notes = shown.map(|(note, _)| note.to_string()).collect();
-    Explained { rule, steps, notes, is_error: result.is_error(), result: written(&result) }
+    Explanation { rule, steps, notes, is_error: result.is_error(), result: result_json(&result) }
 }
 
 /// Adds to a step the origin of its rule, if that comes from `use`.
-fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
+fn add_origin(step: &mut TraceStep, origins: &[Option<String>]) {
     let index = step.what.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
     let origin = index.and_then(|index| origins.get(index.checked_sub(1)?)?.as_ref());
     if let Some(origin) = origin {
@@ -62,11 +64,11 @@ fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
 }
 
 /// The result that a client receives.
-pub fn written(result: &ToolResult) -> Value {
-    result_to_json(result, Shapes::ObjectsOnly)
+pub fn result_json(result: &ToolResult) -> Value {
+    result_to_json(result, StructuredContentSupport::ObjectsOnly)
 }
 
-impl Explained {
+impl Explanation {
     /// The steps as JSON, for programs.
     pub fn steps_to_json(&self) -> Value {
         self.steps.iter().map(|step| json!({ "what": step.what, "found": step.found })).collect()
@@ -83,25 +85,25 @@ pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arg
     if !given.is_empty() {
         return route.input.check(given.into());
     }
-    let made_up = made_up_arguments(route);
+    let made_up = generated_arguments(route);
     // Generated values may violate a pattern, which says nothing about the example.
     Ok(route.input.check(made_up.clone()).unwrap_or(made_up))
 }
 
 /// The required arguments of a route, with generated values.
-pub fn made_up_arguments(route: &Route) -> Arguments {
+pub fn generated_arguments(route: &Route) -> Arguments {
     let mut arguments = Arguments::default();
     let document = route.input.document();
     let properties = document.get("properties").and_then(Value::as_object);
     let required = document.get("required").and_then(Value::as_array);
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         let schema = properties.and_then(|properties| properties.get(name));
-        arguments.insert(name, made_up(schema.unwrap_or(&Value::Null)));
+        arguments.insert(name, generated(schema.unwrap_or(&Value::Null)));
     }
     arguments
 }
 
-fn made_up(schema: &Value) -> Value {
+fn generated(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].get(0).or_else(|| schema["examples"].get(0)) {
         return first.clone();
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sarif_result_names_rule_and_place() {
+    fn a_sarif_result_has_rule_and_position() {
         let log = sarif(problems("a b.yaml", "routes: 3\n").iter());
         let (run, result) = (&log["runs"][0], &log["runs"][0]["results"][0]);
         assert_eq!(run["tool"]["driver"]["rules"][0]["id"], "G0104");

@@ -79,7 +79,7 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
             }
         }
     }
-    if is_good { Ok(()) } else { Err(Failure::Shown(1)) }
+    if is_good { Ok(()) } else { Err(Failure::Reported(1)) }
 }
 
 fn explain(code: Code, output: Output, screen: &mut Screen) {

@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     Failure,
     output::{Paint, Screen},
-    serve::{Overrides, Server, prepare, run_to_end},
+    serve::{BoundServer, Overrides, prepare, run_to_end},
 };
 use crate::config::{Environment, Loaded, Origin, Sources};
 
@@ -37,7 +37,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         let legacy_address = legacy.address().map_err(in_the_way)?;
         let loaded = load(arguments, Some(legacy_address), screen)?;
         screen.problems(&loaded.warnings);
-        let server = Server::bind(&loaded).await?;
+        let server = BoundServer::bind(&loaded).await?;
         let operators = server.admin_address();
         introduce(&loaded, (server.address()?, operators), legacy_address, screen);
         tokio::select! {
@@ -58,7 +58,7 @@ fn load(
     let sources = Sources { origin, environment, flags: arguments.overrides.flags() };
     crate::config::load(&sources).map_err(|problems| {
         screen.problems(problems.as_slice());
-        Failure::Shown(1)
+        Failure::Reported(1)
     })
 }
 
@@ -180,13 +180,13 @@ struct Request {
     body: String,
 }
 
-struct Page {
+struct PageTemplate {
     status: &'static str,
     media_type: &'static str,
     body: String,
 }
 
-impl Page {
+impl PageTemplate {
     fn text(status: &'static str, body: impl Into<String>) -> Self {
         Self { status, media_type: "text/plain; charset=utf-8", body: body.into() }
     }
@@ -230,61 +230,67 @@ impl Request {
         Ok(Some(Self { method: method.to_owned(), path, body }))
     }
 
-    async fn page(&self) -> Page {
+    async fn page(&self) -> PageTemplate {
         match (self.method.as_str(), self.path.as_str()) {
-            ("GET", "/stations.json") => Page::json(
+            ("GET", "/stations.json") => PageTemplate::json(
                 "[{\"id\": 1, \"city\": \"Oslo\"}, {\"id\": 2, \"city\": \"Bergen\"}, {\"id\": 3, \"city\": \"Tromsø\"}]\n",
             ),
-            ("GET", "/stations/count") => Page::text(OK, "3\n"),
+            ("GET", "/stations/count") => PageTemplate::text(OK, "3\n"),
             ("GET", "/statistics") => broken_statistics(),
             ("GET", "/radar") => {
                 tokio::time::sleep(RADAR_TURN).await;
-                Page::text(OK, "....:::;;;;:::....\n")
+                PageTemplate::text(OK, "....:::;;;;:::....\n")
             }
             ("POST", "/visits") => visit(&self.body),
             ("GET", path) => match (path.strip_prefix("/report/"), path.strip_prefix("/stations/")) {
                 (Some(city), _) => report(city),
                 (_, Some(file)) => record(file),
-                (None, None) => Page::text(NOT_FOUND, "ERR 4 NO SUCH PAGE\n"),
+                (None, None) => PageTemplate::text(NOT_FOUND, "ERR 4 NO SUCH PAGE\n"),
             },
-            _ => Page::text("501 Not Implemented", "ERR 1 UNKNOWN METHOD\n"),
+            _ => PageTemplate::text("501 Not Implemented", "ERR 1 UNKNOWN METHOD\n"),
         }
     }
 }
 
-fn report(city: &str) -> Page {
+fn report(city: &str) -> PageTemplate {
     let report = match city.to_lowercase().as_str() {
         "oslo" => "Station: Oslo\nTemp: 5.0\nSky: Cloudy\nWind: 3.5\nRain: no\n",
         "bergen" => "Station: Bergen\nTemp: 7.5\nSky: Overcast\nWind: 11.0\nRain: yes\n",
         "tromsø" => "Station: Tromsø\nTemp: -2.0\nSky: Clear\nRain: no\n",
-        _ => return Page::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
+        _ => return PageTemplate::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
     };
-    Page::text(OK, format!("WEATHER REPORT\n==============\n{report}"))
+    PageTemplate::text(OK, format!("WEATHER REPORT\n==============\n{report}"))
 }
 
-fn record(file: &str) -> Page {
+fn record(file: &str) -> PageTemplate {
     match file {
-        "1.json" => Page::json("{\"id\": 1, \"city\": \"Oslo\", \"height_m\": 94.0, \"built\": 1937}\n"),
-        "2.json" => Page::json("{\"id\": 2, \"city\": \"Bergen\", \"height_m\": 12.0, \"built\": 1904}\n"),
-        "3.json" => Page::json("{\"id\": 3, \"city\": \"Tromsø\", \"height_m\": 100.0, \"built\": 1920}\n"),
-        _ => Page::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
+        "1.json" => {
+            PageTemplate::json("{\"id\": 1, \"city\": \"Oslo\", \"height_m\": 94.0, \"built\": 1937}\n")
+        }
+        "2.json" => {
+            PageTemplate::json("{\"id\": 2, \"city\": \"Bergen\", \"height_m\": 12.0, \"built\": 1904}\n")
+        }
+        "3.json" => {
+            PageTemplate::json("{\"id\": 3, \"city\": \"Tromsø\", \"height_m\": 100.0, \"built\": 1920}\n")
+        }
+        _ => PageTemplate::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
     }
 }
 
-fn visit(form: &str) -> Page {
+fn visit(form: &str) -> PageTemplate {
     let closed = form.contains("day=friday");
     let station = form.split('&').find_map(|pair| pair.strip_prefix("station="));
     match station {
         Some(station @ ("1" | "2" | "3")) if closed => {
-            Page::json(format!("{{\"error\": \"station {station} is closed on friday\"}}\n"))
+            PageTemplate::json(format!("{{\"error\": \"station {station} is closed on friday\"}}\n"))
         }
-        Some("1" | "2" | "3") => Page::json("{\"ok\": 1, \"ref\": \"V-1998-0042\"}\n"),
-        _ => Page::json("{\"error\": \"no such station\"}\n"),
+        Some("1" | "2" | "3") => PageTemplate::json("{\"ok\": 1, \"ref\": \"V-1998-0042\"}\n"),
+        _ => PageTemplate::json("{\"error\": \"no such station\"}\n"),
     }
 }
 
-fn broken_statistics() -> Page {
-    Page {
+fn broken_statistics() -> PageTemplate {
+    PageTemplate {
         status: "500 Internal Server Error",
         media_type: "text/plain",
         body: "java.sql.SQLException: connect to jdbc:oracle:thin:@10.1.2.3:1521 as scott/tiger failed\n    \

@@ -14,9 +14,11 @@ use super::{
     output::{Paint, Screen, read_recording},
 };
 use crate::{
-    authoring::playground::{example_arguments, explained, made_up_arguments, written},
+    authoring::playground::{example_arguments, explain_translation, generated_arguments, result_json},
     config::{Loaded, RouteFile},
-    model::{Arguments, Choice, End, Exit, Fault, Recording, ToolResult, UpstreamResponse},
+    model::{
+        Arguments, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
+    },
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
     translate::extract::MCP_MEDIA_TYPE,
 };
@@ -31,7 +33,7 @@ pub(super) struct ExplainArguments {
     response: Option<PathBuf>,
     /// Entry of a HAR file: its number from 1, or a part of its URL (default: the last entry)
     #[arg(long, value_name = "NUMBER|URL", requires = "response")]
-    entry: Option<Choice>,
+    entry: Option<EntryChoice>,
     /// Arguments of the call, a JSON object; without `--response`, shows the request for them
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
@@ -43,7 +45,7 @@ pub(super) struct ExplainArguments {
     media_type: Option<String>,
     /// For a command: its exit status, or the signal that ended it, such as `SIGKILL` (default: 0)
     #[arg(long = "exit-status", value_name = "STATUS", requires = "response")]
-    exit: Option<End>,
+    exit: Option<ProgramEnd>,
     /// For a command: its standard error
     #[arg(long, value_name = "TEXT", requires = "response")]
     stderr: Option<String>,
@@ -61,7 +63,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     let (file, in_uri) = by_name
         .or_else(|| by_uri(&loaded, &arguments.route))
         .ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
-    let mut given = given_arguments(arguments.args.as_deref())?;
+    let mut given = parse_arguments(arguments.args.as_deref())?;
     let is_uri = !named(&file);
     given.extend(in_uri);
     match &arguments.response {
@@ -71,7 +73,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
                 RequestTemplate::Tool(_) => of_mcp_server(recorded(arguments, path, screen)?),
                 RequestTemplate::Command(_) => of_program(arguments, path)?,
             };
-            explain_reply(arguments, file, given, response, screen)
+            explain_response(arguments, file, given, response, screen)
         }
         None if arguments.args.is_some() || is_uri => {
             explain_request(arguments.output, &loaded, &file.route, given, screen)
@@ -98,7 +100,7 @@ fn by_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<Strin
     Some((file, arguments))
 }
 
-fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
+fn parse_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     match json.map(serde_json::from_str) {
         None => Ok(Map::new()),
         Some(Ok(Value::Object(map))) => Ok(map),
@@ -118,7 +120,7 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamRespo
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
     Ok(UpstreamResponse::of_program(
         response.body,
-        Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr },
+        ProgramExit { end: arguments.exit.unwrap_or(ProgramEnd::Code(0)), stderr },
     ))
 }
 
@@ -136,7 +138,9 @@ fn recorded(
     let (mut response, is_whole) = chosen(arguments, file)?;
     let mut tell = |option: &str, own: &str| {
         if is_whole {
-            screen.remark(&format!("`{option}` takes the place of what the recording says, which is {own}"));
+            screen.status_line(&format!(
+                "`{option}` takes the place of what the recording says, which is {own}"
+            ));
         }
     };
     if let Some(status) = arguments.status {
@@ -178,7 +182,7 @@ fn is_media_type(text: &str) -> bool {
     essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 
-fn explain_reply(
+fn explain_response(
     arguments: &ExplainArguments,
     file: &RouteFile,
     given: Map<String, Value>,
@@ -186,12 +190,12 @@ fn explain_reply(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let made_up = match given.is_empty() {
-        true => made_up_arguments(&file.route).into_value(),
+        true => generated_arguments(&file.route).into_value(),
         false => Value::Null,
     };
     let made_up = made_up.as_object().filter(|made_up| !made_up.is_empty());
     let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
-    let explained = explained(file, args, &Map::new(), &response, None);
+    let explained = explain_translation(file, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
         let rule = explained.rule.map(|index| index + 1);
         screen.json(&json!({ "rule": rule, "steps": explained.steps_to_json(), "notes": explained.notes,
@@ -201,7 +205,7 @@ fn explain_reply(
     }
     let bytes = response.body.len();
     screen.line(match &response.exit {
-        Some(exit) => format!("output       {}, {bytes} bytes", exit.end.in_words()),
+        Some(exit) => format!("output       {}, {bytes} bytes", exit.end.describe()),
         None => {
             let media_type = response.media_type().unwrap_or_else(|| "no media type".into());
             format!("reply        {}, {media_type}, {bytes} bytes", response.status)
@@ -253,8 +257,8 @@ fn explain_request(
     });
     match built {
         Err(error) => {
-            let result = route.translator.for_clients(ToolResult::error(Fault::Arguments, error));
-            let written = written(&result.with_errors_as(route.error_format));
+            let result = route.translator.for_clients(ToolResult::error(ErrorType::Arguments, error));
+            let written = result_json(&result.with_errors_as(route.error_format));
             if output == Output::Text {
                 show_step(screen, "arguments", "do not fit; the upstream is not asked");
             }

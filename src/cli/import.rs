@@ -10,7 +10,7 @@ use super::{
     output::{Screen, read_input},
 };
 use crate::{
-    authoring::import::{self, Wishes},
+    authoring::import::{self, ImportOptions},
     config::yaml,
 };
 
@@ -56,7 +56,7 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
     let From::Openapi(arguments) = &arguments.from;
     let document = read(&arguments.file)?;
     let source = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
-    let wishes = Wishes {
+    let wishes = ImportOptions {
         source: source.filter(|name| name != "-").unwrap_or_else(|| "standard input".to_owned()),
         url: arguments.url.clone(),
         tags: arguments.tags.clone(),
@@ -76,9 +76,9 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
         Output::Text => {
             screen.line(imported.yaml.trim_end());
             let plural = if imported.routes == 1 { "" } else { "s" };
-            screen.remark(&format!("{} route{plural}; what is written was checked", imported.routes));
+            screen.status_line(&format!("{} route{plural}; what is written was checked", imported.routes));
             for remark in &imported.remarks {
-                screen.remark(&format!("  {}: {}", remark.about, remark.what));
+                screen.status_line(&format!("  {}: {}", remark.about, remark.what));
             }
         }
     }

@@ -10,13 +10,13 @@ use super::{
     output::{Screen, read_recording},
 };
 use crate::{
-    authoring::infer::{Finding, Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
+    authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
     config::{self, Sources},
-    model::{Choice, Exchange, Recording, RecordingError},
+    model::{EntryChoice, HarExchange, Recording, RecordingError},
 };
 
 /// Maximum number of HAR entries listed in a message.
-const MOST_ENTRIES_TOLD: usize = 20;
+const MAX_ENTRIES_LISTED: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct InferArguments {
@@ -27,7 +27,7 @@ pub(super) struct InferArguments {
     /// For HAR files: one entry by its number from 1, or all with this in their URL (default: those of the
     /// last entry's endpoint)
     #[arg(long, value_name = "NUMBER|URL")]
-    entry: Option<Choice>,
+    entry: Option<EntryChoice>,
     /// Name of the tool
     #[arg(long)]
     name: Option<String>,
@@ -65,7 +65,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                         .response
                         .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), response });
-                    seen.push(Seen { file, number, method: exchange.method, url: exchange.url });
+                    seen.push(SelectedEntry { file, number, method: exchange.method, url: exchange.url });
                 }
             }
         }
@@ -94,7 +94,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
 }
 
 /// Selected entry of a HAR file.
-struct Seen<'a> {
+struct SelectedEntry<'a> {
     file: &'a Path,
     /// Number from 1.
     number: usize,
@@ -104,20 +104,20 @@ struct Seen<'a> {
 
 /// Rejects entries of several endpoints, which are not samples of one route. If the command line gives the
 /// request, paths may differ, as those of `/orders/{id}` do.
-fn one_endpoint(arguments: &InferArguments, seen: &[Seen<'_>]) -> Result<(), Failure> {
+fn one_endpoint(arguments: &InferArguments, seen: &[SelectedEntry<'_>]) -> Result<(), Failure> {
     let is_said = arguments.url.is_some() || arguments.request.is_some();
-    let same = |one: &Seen<'_>, other: &Seen<'_>| {
+    let same = |one: &SelectedEntry<'_>, other: &SelectedEntry<'_>| {
         one.method == other.method && (is_said || path_of(&one.url) == path_of(&other.url))
     };
     if seen.iter().zip(seen.iter().skip(1)).all(|(one, other)| same(one, other)) {
         return Ok(());
     }
     let mut told = "expected entries of one endpoint, found several:".to_owned();
-    for Seen { file, number, method, url } in seen.iter().take(MOST_ENTRIES_TOLD) {
+    for SelectedEntry { file, number, method, url } in seen.iter().take(MAX_ENTRIES_LISTED) {
         told += &format!("\n  {}, entry {number}: {method} {url}", file.display());
     }
-    if seen.len() > MOST_ENTRIES_TOLD {
-        told += &format!("\n  and {} more", seen.len() - MOST_ENTRIES_TOLD);
+    if seen.len() > MAX_ENTRIES_LISTED {
+        told += &format!("\n  and {} more", seen.len() - MAX_ENTRIES_LISTED);
     }
     told += "\nname one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD /path/{argument}'` says that \
              paths which differ are one endpoint";
@@ -130,34 +130,39 @@ fn path_of(url: &str) -> &str {
 }
 
 /// Selected entries, with their numbers from 1.
-fn chosen(exchanges: Vec<Exchange>, choice: Option<&Choice>) -> Result<Vec<(usize, Exchange)>, String> {
+fn chosen(
+    exchanges: Vec<HarExchange>,
+    choice: Option<&EntryChoice>,
+) -> Result<Vec<(usize, HarExchange)>, String> {
     let entries = exchanges.len();
-    let endpoint = |exchange: &Exchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
+    let endpoint = |exchange: &HarExchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
     let wanted = exchanges.last().map(endpoint);
     let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
     let chosen: Vec<_> = match choice {
-        None | Some(Choice::Last) => numbered
+        None | Some(EntryChoice::Last) => numbered
             .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.response.is_ok())
             .collect(),
-        Some(Choice::Number(number)) => numbered.find(|(other, _)| other == number).into_iter().collect(),
-        Some(Choice::Url(part)) => numbered
+        Some(EntryChoice::Number(number)) => {
+            numbered.find(|(other, _)| other == number).into_iter().collect()
+        }
+        Some(EntryChoice::Url(part)) => numbered
             .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.response.is_ok())
             .collect(),
     };
     match (chosen.is_empty(), choice) {
         (false, _) => Ok(chosen),
-        (true, Some(Choice::Url(part))) => {
+        (true, Some(EntryChoice::Url(part))) => {
             Err(format!("expected an entry with `{part}` in its URL and a reply, found none"))
         }
-        (true, Some(Choice::Number(number))) => {
+        (true, Some(EntryChoice::Number(number))) => {
             Err(format!("expected an entry from 1 to {entries}, found {number}"))
         }
-        (true, None | Some(Choice::Last)) => Err("the last entry has no reply".to_owned()),
+        (true, None | Some(EntryChoice::Last)) => Err("the last entry has no reply".to_owned()),
     }
 }
 
 /// Names and request of the route, from the command line or from the HAR file's requests.
-fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<Naming, Failure> {
+fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<RouteNaming, Failure> {
     let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
     let is_said = arguments.url.is_some();
     let url = arguments.url.clone().or(seen_url);
@@ -186,7 +191,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let path = path.unwrap_or_else(|| "/".to_owned());
     let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
     let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
-    let naming = Naming { name, upstream, address, method, path };
+    let naming = RouteNaming { name, upstream, address, method, path };
     let Some(problems) = problems(&naming) else { return Ok(naming) };
     if is_said || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some() {
         return Err(Failure::usage(format!(
@@ -194,10 +199,10 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
         )));
     }
     // The URL in the HAR file is not valid for a route, so defaults are used.
-    let Naming { name, .. } = naming;
+    let RouteNaming { name, .. } = naming;
     let name = if name.parse::<crate::model::ToolName>().is_ok() { name } else { "get_report".to_owned() };
     let upstream = upstream_of(&name);
-    Ok(Naming {
+    Ok(RouteNaming {
         name,
         upstream,
         address: "http://127.0.0.1:9000".into(),
@@ -213,7 +218,7 @@ fn upstream_of(tool: &str) -> String {
 }
 
 /// Problems of a route with that name and request.
-fn problems(naming: &Naming) -> Option<String> {
+fn problems(naming: &RouteNaming) -> Option<String> {
     let yaml = propose(&[], naming).yaml;
     let problems = config::load(&Sources::of_text("proposal.yaml", yaml)).err()?;
     Some(problems.as_slice().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; "))
@@ -247,14 +252,14 @@ fn to_json(proposal: &Proposal) -> Value {
 /// Written to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     let plural = if samples == 1 { "" } else { "s" };
-    screen.remark(&format!(
+    screen.status_line(&format!(
         "from {samples} sample{plural}, which what is proposed reads; see whether it finds what matters:"
     ));
     for Finding { part, value, sure, why } in &proposal.findings {
-        screen.remark(&format!("  {:<7} {part}: {value} ({why})", sure.word()));
+        screen.status_line(&format!("  {:<7} {part}: {value} ({why})", sure.word()));
     }
-    let guesses = proposal.findings.iter().filter(|finding| finding.sure == Sure::Guess).count();
+    let guesses = proposal.findings.iter().filter(|finding| finding.sure == Confidence::Guess).count();
     if guesses > 0 {
-        screen.remark("look at the guesses; more samples, failures too, make fewer of them");
+        screen.status_line("look at the guesses; more samples, failures too, make fewer of them");
     }
 }

@@ -22,11 +22,11 @@ pub(super) struct KeyArguments {
 const KEY_LIMIT_BYTES: u64 = 1024;
 
 /// Shortest key. A shorter one could be guessed from its hash.
-const KEY_LEAST_BYTES: usize = 24;
+const KEY_MIN_BYTES: usize = 24;
 
 pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), Failure> {
     if arguments.stdin {
-        let hash = KeyHash::of(&given()?).to_string();
+        let hash = KeyHash::from_key(&read_key()?).to_string();
         match arguments.output {
             Output::Text => screen.line(&hash),
             Output::Json => screen.json(&json!({ "hash": hash })),
@@ -34,26 +34,27 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
         return Ok(());
     }
     let key = NewKey::random();
-    let hash = KeyHash::of(key.as_str()).to_string();
+    let hash = KeyHash::from_key(key.as_str()).to_string();
     match arguments.output {
         Output::Json => screen.json(&json!({ "key": key.as_str(), "hash": hash })),
         Output::Text => {
             screen.line(format!("key:  {}", key.as_str()));
             screen.line(format!("hash: {hash}"));
-            screen.remark("Give the key to its client: it is shown once. Write the hash under `clients`.");
+            screen
+                .status_line("Give the key to its client: it is shown once. Write the hash under `clients`.");
         }
     }
     Ok(())
 }
 
-fn given() -> Result<String, Failure> {
+fn read_key() -> Result<String, Failure> {
     let mut text = String::new();
     let read = io::stdin().take(KEY_LIMIT_BYTES + 1).read_to_string(&mut text);
     read.map_err(|error| Failure::usage(format!("standard input can't be read as text: {error}")))?;
     let key = text.trim();
-    if key.len() < KEY_LEAST_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
+    if key.len() < KEY_MIN_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
         let words = format!(
-            "a key has {KEY_LEAST_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short one is found by its hash",
+            "a key has {KEY_MIN_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short one is found by its hash",
             key.len()
         );
         return Err(Failure::usage(words));

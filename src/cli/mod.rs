@@ -30,7 +30,7 @@ use serde_json::json;
 
 use crate::{
     config::{Environment, Flag, Loaded, Origin, Problems, Sources, renamed_flag},
-    telemetry::{Chain, log},
+    telemetry::{ErrorChain, log},
 };
 use output::Screen;
 
@@ -99,7 +99,7 @@ enum Output {
 #[derive(Debug)]
 enum Failure {
     /// Problems or failed tests, already shown. Has the exit status.
-    Shown(u8),
+    Reported(u8),
     /// Invalid configuration.
     Problems(Problems),
     /// Any other failure, as text.
@@ -126,12 +126,12 @@ impl Failure {
     }
 
     fn from_error(error: impl std::error::Error) -> Self {
-        Self::runtime(Chain(&error).to_string())
+        Self::runtime(ErrorChain(&error).to_string())
     }
 
     fn exit_status(&self) -> u8 {
         match self {
-            Self::Shown(status) => *status,
+            Self::Reported(status) => *status,
             Self::Problems(_) => CONFIG_STATUS,
             Self::Other { status, .. } => *status,
         }
@@ -153,7 +153,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(101)
         }
         Err(error) => {
-            Screen::new().complain(&format!("the system gives no thread: {error}"));
+            Screen::new().error_line(&format!("the system gives no thread: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -189,12 +189,12 @@ fn program() -> ExitCode {
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
     match (&failure, output) {
-        (Failure::Shown(_), _) => {}
+        (Failure::Reported(_), _) => {}
         (Failure::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
         (Failure::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
         }
-        (Failure::Other { text, .. }, Output::Text) => screen.complain(text),
+        (Failure::Other { text, .. }, Output::Text) => screen.error_line(text),
         (Failure::Other { text, .. }, Output::Json) => screen.json(&json!({ "ok": false, "error": text })),
     }
     ExitCode::from(failure.exit_status())
@@ -206,12 +206,12 @@ fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
     if let Some(ContextValue::String(flag)) = answer.get(ContextKind::InvalidArg)
         && let Some(now) = renamed_flag(flag)
     {
-        screen.complain(&format!("`{flag}` is called `{now}` now"));
+        screen.error_line(&format!("`{flag}` is called `{now}` now"));
         return ExitCode::from(2);
     }
     if answer.use_stderr() && screen.writes_json() {
         let text = answer.to_string();
-        screen.complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+        screen.error_line(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
     } else {
         // Standard output may be closed; that is not an error.
         let _ = answer.print();

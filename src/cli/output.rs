@@ -106,12 +106,12 @@ impl Screen {
     }
 
     /// Shows a remark besides the result.
-    pub(super) fn remark(&mut self, text: &str) {
+    pub(super) fn status_line(&mut self, text: &str) {
         self.write_stderr("INFO", text);
     }
 
     /// Shows the error of a command that failed.
-    pub(super) fn complain(&mut self, text: &str) {
+    pub(super) fn error_line(&mut self, text: &str) {
         let text = match self.format {
             LogFormat::Text => format!("glossator: {text}"),
             LogFormat::Json => text.to_owned(),

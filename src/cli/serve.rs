@@ -20,11 +20,11 @@ use crate::{
     descriptors,
     inbound::cgi as cgi_api,
     server::{
-        self, AdminListener, App, CgiError, Drained, Hangups, Listener, Pipes, Reloader, answer_cgi,
-        serve_stdio, stop_signal,
+        self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, StdioPipes,
+        answer_cgi, serve_stdio, stop_signal,
     },
     telemetry::{
-        Chain,
+        ErrorChain,
         log::{self, LogFormat},
     },
 };
@@ -125,7 +125,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
     let runtime = prepare(&loaded)?;
     warn_of_few_descriptors(&loaded);
     run_to_end(runtime, async {
-        let server = Server::bind(&loaded).await?;
+        let server = BoundServer::bind(&loaded).await?;
         let (scheme, address) = (server.listener.scheme(), server.address()?);
         info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
@@ -139,9 +139,9 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(), screen)?;
     run_to_end(prepare(&loaded)?, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
-        let exit_timeout = server::CUT_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
-        let pipes = Pipes {
+        let pipes = StdioPipes {
             input: io::stdin(),
             output: io::stdout(),
             message_limit_bytes: loaded.door.body_limit_bytes,
@@ -154,7 +154,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let drained = serve_stdio(&mcp, pipes, stop).await;
         running.end().await;
         // A cut-off has been logged; the client was gone.
-        let (Drained::All | Drained::CutOff { .. }) = drained.map_err(Failure::from_error)?;
+        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = drained.map_err(Failure::from_error)?;
         Ok(())
     })
 }
@@ -166,14 +166,14 @@ pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), F
     screen.write_as(arguments.log.format());
     let answered = answer(arguments, screen);
     if answered.is_err() {
-        write_response(&cgi_api::broken(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
+        write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
     }
     answered
 }
 
 fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
     let (request, own): (Vec<_>, Vec<_>) =
-        config::process_variables().partition(|(name, _)| cgi_api::is_of_request(name));
+        config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
         origin: Origin::Path(arguments.config.path()?),
         // Without the variables that a client can influence. Otherwise a client could set a value that a file
@@ -188,8 +188,8 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     let request = match cgi_api::request(&request, tokio::io::stdin()) {
         Ok(request) => request,
         Err(error) => {
-            write_response(&cgi_api::broken(error.status(), &error.to_string()));
-            screen.complain(&error.to_string());
+            write_response(&cgi_api::error_response(error.status(), &error.to_string()));
+            screen.error_line(&error.to_string());
             return Ok(());
         }
     };
@@ -206,7 +206,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     runtime.shutdown_background();
     if let Err(error @ (CgiError::Write(_) | CgiError::CutOff(_))) = answered {
         // The response has started, so the error can only be reported here.
-        screen.complain(&Chain(&error).to_string());
+        screen.error_line(&ErrorChain(&error).to_string());
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ fn warn_of_few_descriptors(loaded: &Loaded) {
 }
 
 /// Server that is bound but not serving yet.
-pub(super) struct Server {
+pub(super) struct BoundServer {
     app: App,
     listener: Listener,
     /// Admin API, open until the last call has ended.
@@ -276,19 +276,19 @@ pub(super) struct Server {
     process: ProcessControl,
 }
 
-impl Server {
+impl BoundServer {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let app = App::new(loaded).map_err(Failure::from_error)?;
         let port = match server::inherited().map_err(Failure::from_error)? {
             Some(port) => port,
             None => server::bind(app.settings.listen).await.map_err(|error| {
-                Failure::runtime(format!("{}; another address is given with `--listen`", Chain(&error)))
+                Failure::runtime(format!("{}; another address is given with `--listen`", ErrorChain(&error)))
             })?,
         };
         let (process, control) = Process::new(Playground::new(loaded));
         let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);
         let admin = AdminListener::open(&loaded.admin, admin).await.map_err(|error| {
-            Failure::runtime(format!("{}; another address is given under `admin`", Chain(&error)))
+            Failure::runtime(format!("{}; another address is given under `admin`", ErrorChain(&error)))
         })?;
         Ok(Self { listener: app.listener(port), app, admin, process: control })
     }
@@ -309,44 +309,44 @@ impl Server {
         let (settings, handler) = (app.settings, app.handler.clone());
         let exit_timeout = settings.shutdown_delay
             + settings.shutdown_timeout
-            + 2 * server::CUT_TIMEOUT
+            + 2 * server::CANCEL_TIMEOUT
             + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;
         let signal = stop_signal(exit_timeout).map_err(Failure::from_error)?;
         let status = process.status.clone();
         let stop = async move {
             signal.await;
-            notify_supervisor(Supervised::Stopping);
+            notify_supervisor(SupervisorState::Stopping);
             status.send_modify(|status| status.is_ending = true);
         };
         app.start().await;
         // Without a reloader `process` is dropped, which tells the admin API that there is none.
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
-        notify_supervisor(Supervised::Ready);
+        notify_supervisor(SupervisorState::Ready);
         let drained = server::serve(listener, settings, handler, stop).await;
         running.end().await;
         drop(admin);
         // A cut-off has been logged; the process ended as requested.
-        let (Drained::All | Drained::CutOff { .. }) = drained;
+        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = drained;
         Ok(())
     }
 }
 
 /// State that is reported to systemd (`Type=notify`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Supervised {
+enum SupervisorState {
     Ready,
     Stopping,
 }
 
 /// Notifies systemd, if it started the program with a notification socket.
-fn notify_supervisor(state: Supervised) {
+fn notify_supervisor(state: SupervisorState) {
     #[cfg(unix)]
     {
         let state = match state {
-            Supervised::Ready => sd_notify::NotifyState::Ready,
-            Supervised::Stopping => sd_notify::NotifyState::Stopping,
+            SupervisorState::Ready => sd_notify::NotifyState::Ready,
+            SupervisorState::Stopping => sd_notify::NotifyState::Stopping,
         };
         if let Err(error) = sd_notify::notify(&[state]) {
             tracing::warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` can't be reached");

@@ -11,7 +11,7 @@ use super::{
     output::{Paint, Screen},
 };
 use crate::{
-    authoring::playground::{example_arguments, explained},
+    authoring::playground::{example_arguments, explain_translation},
     config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, RouteFile, accept},
 };
 
@@ -45,9 +45,9 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         (arguments.routes.is_empty() || arguments.routes.iter().any(|meant| meant == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
     };
-    let verdicts: Vec<Verdict> = examples(&loaded)
+    let verdicts: Vec<ExampleResult> = examples(&loaded)
         .filter(|(name, _, file, _)| is_meant(name, file))
-        .map(|(name, index, file, example)| Verdict::of(name, index, file, example))
+        .map(|(name, index, file, example)| ExampleResult::run(name, index, file, example))
         .collect();
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
         let routes: Vec<_> = arguments.routes.iter().map(|name| format!("`{name}`")).collect();
@@ -62,7 +62,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     let failed = different - accepted.len();
     match arguments.output {
         Output::Json => {
-            let tests: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
+            let tests: Vec<_> = verdicts.iter().map(ExampleResult::to_json).collect();
             let refused: Vec<_> =
                 refused.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
             screen
@@ -82,9 +82,9 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         }
     }
     for (name, why) in refused {
-        screen.complain(&format!("{name} is left as it is: {why}"));
+        screen.error_line(&format!("{name} is left as it is: {why}"));
     }
-    if failed == 0 { Ok(()) } else { Err(Failure::Shown(1)) }
+    if failed == 0 { Ok(()) } else { Err(Failure::Reported(1)) }
 }
 
 /// All examples with their names `ROUTE/EXAMPLE`. An example without a name has its number.
@@ -98,7 +98,7 @@ fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &RouteFile,
 }
 
 /// Result of one example.
-struct Verdict {
+struct ExampleResult {
     name: String,
     route: String,
     /// Index of the example in its route.
@@ -117,12 +117,13 @@ struct Difference {
     found: String,
 }
 
-impl Verdict {
-    fn of(name: String, index: usize, file: &RouteFile, example: &Example) -> Self {
+impl ExampleResult {
+    fn run(name: String, index: usize, file: &RouteFile, example: &Example) -> Self {
         let mut found = None;
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
-                let result = explained(file, checked, &example.answers, &example.response, None).result;
+                let result =
+                    explain_translation(file, checked, &example.answers, &example.response, None).result;
                 found = Some(to_expect(&result, &example.expect));
                 differences(&result, &example.expect, &example.position)
             }
@@ -193,7 +194,7 @@ impl Difference {
 
 /// Writes the actual results into the files. Returns the accepted examples, and those that failed, with the
 /// reason.
-fn update(verdicts: &[Verdict]) -> (Vec<String>, Vec<(String, String)>) {
+fn update(verdicts: &[ExampleResult]) -> (Vec<String>, Vec<(String, String)>) {
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {
         match accept_one(verdict) {
@@ -204,7 +205,7 @@ fn update(verdicts: &[Verdict]) -> (Vec<String>, Vec<(String, String)>) {
     (accepted, refused)
 }
 
-fn accept_one(verdict: &Verdict) -> Result<(), String> {
+fn accept_one(verdict: &ExampleResult) -> Result<(), String> {
     let expect = verdict.found.clone().ok_or("its arguments do not fit")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;

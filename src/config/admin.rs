@@ -6,7 +6,7 @@ use settings_derive::Section;
 
 use super::server::hosts_of;
 use crate::{
-    crypto::Secret,
+    crypto::SecretKey,
     inbound::filter::read_hosts,
     settings::{
         code::Code,
@@ -38,7 +38,7 @@ pub struct AdminSettings {
     pub readiness_upstreams: Vec<String>,
     /// Bearer token for the admin API, at least 16 bytes; probes need none.
     #[key(shown = "no authentication", secret, restart)]
-    pub token: Option<Secret>,
+    pub token: Option<SecretKey>,
 }
 
 fn read_listen(value: &Cursor<'_>) -> Checked<Option<SocketAddr>> {

@@ -11,7 +11,7 @@ use super::{
     report::Report,
     request::{self, METHODS, Upstreams},
     response::{self, whole},
-    schemas::Asked,
+    schemas::UsedArguments,
     section::Section,
     source::Span,
     upstreams::UpstreamFile,
@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     route::{
-        CancelRule, HttpTemplate, JobPlaceRule, JobRule, RequestTemplate, TaskOffer, TaskRule, UpstreamName,
+        AsyncOperationRule, CancelRule, HttpTemplate, OperationLocationRule, RequestTemplate, TaskRule,
+        TaskSupport, UpstreamName,
     },
     translate::{Jq, Matcher},
 };
@@ -38,9 +39,9 @@ pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
     context: &Context<'_>,
-    asked: &mut Asked,
-    used: &mut Asked,
-) -> Option<JobRule> {
+    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
+) -> Option<AsyncOperationRule> {
     let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
@@ -72,13 +73,13 @@ pub(super) fn read(
     }
     let section = Section::open(report, entry.key.span, &entry.value, &JOB)?;
     let extract = section.entry("extract").map(|entry| extract::read(report, entry));
-    let filter = |name: &'static str, what: &str, used: &mut Asked| {
+    let filter = |name: &'static str, what: &str, used: &mut UsedArguments| {
         section.get(name).map(|node| response::jq(report, node, what, &[], used))
     };
     let id = filter("id", "`id`", used);
     let named = section.get("id").is_some() || section.get("status").is_some();
     if let Some(argument) =
-        asked.arguments.iter().find(|argument| named && argument.name == JobRule::ARGUMENT)
+        asked.arguments.iter().find(|argument| named && argument.name == AsyncOperationRule::ARGUMENT)
     {
         let help = "give the argument another name";
         report.error(
@@ -116,10 +117,10 @@ pub(super) fn read(
         (None, None) | (Some(_), Some(_)) => {}
     }
     let place = match (whole(id)?, whole(status)?) {
-        (Some(id), Some(status)) => JobPlaceRule::Named { id, status: Box::new(status) },
-        _ => JobPlaceRule::Location,
+        (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
+        _ => OperationLocationRule::Location,
     };
-    Some(JobRule {
+    Some(AsyncOperationRule {
         place,
         extract: whole(extract)?.map(|compiled| compiled.extract),
         done: whole(done)?,
@@ -128,7 +129,7 @@ pub(super) fn read(
         task,
         result: whole(result)?,
         cancel: whole(cancel)?,
-        poll: poll.unwrap_or(JobRule::POLL_DEFAULT),
+        poll: poll.unwrap_or(AsyncOperationRule::POLL_DEFAULT),
         progress: whole(progress)?,
         total: whole(total)?,
         message: whole(message)?,
@@ -136,13 +137,13 @@ pub(super) fn read(
     })
 }
 
-fn by_location(base: Uri) -> JobRule {
+fn by_location(base: Uri) -> AsyncOperationRule {
     let nothing: Option<Jq> = None;
     let (extract, result, cancel) = (None, None, None);
     let (done, failed, cancelled, progress, total) = (None, None, None, None, None);
     let task = TaskRule::default();
-    let (place, poll) = (JobPlaceRule::Location, JobRule::POLL_DEFAULT);
-    JobRule {
+    let (place, poll) = (OperationLocationRule::Location, AsyncOperationRule::POLL_DEFAULT);
+    AsyncOperationRule {
         place,
         extract,
         done,
@@ -163,14 +164,14 @@ fn by_location(base: Uri) -> JobRule {
 fn task(section: &Section<'_, '_>) -> TaskRule {
     let default = TaskRule::default();
     let offer = match section.word("task") {
-        Some("forbidden") => TaskOffer::Forbidden,
-        Some("required") => TaskOffer::Required,
+        Some("forbidden") => TaskSupport::Forbidden,
+        Some("required") => TaskSupport::Required,
         Some(_) | None => default.offer,
     };
     let (after, life) = (section.duration("task_after"), section.duration("task_ttl"));
     let asks = section.flag("task_requests_input");
     for name in ["task_after", "task_ttl", "task_requests_input"] {
-        if let Some(entry) = section.entry(name).filter(|_| offer == TaskOffer::Forbidden) {
+        if let Some(entry) = section.entry(name).filter(|_| offer == TaskSupport::Forbidden) {
             section.report.warning(
                 Code::ConflictingKeys.at(entry.key.span),
                 format!("`{name}` has no effect beside `task: forbidden`"),
@@ -193,7 +194,7 @@ fn base(context: &Context<'_>) -> Option<Uri> {
 }
 
 /// jq over the value, or a map of conditions.
-fn condition(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {
+fn condition(report: &Report<'_>, entry: &Entry, used: &mut UsedArguments) -> Option<Matcher> {
     if let Kind::Text(_) = &entry.value.kind {
         let filter = response::jq(report, &entry.value, &format!("`{}`", entry.key.text), &[], used)?;
         return Some(Matcher { value: Some(filter), ..Matcher::default() });
@@ -222,12 +223,12 @@ struct Requests<'a, 'r, 'f> {
     report: &'r Report<'f>,
     context: &'a Context<'a>,
     named: bool,
-    asked: &'a mut Asked,
+    asked: &'a mut UsedArguments,
 }
 
 impl Requests<'_, '_, '_> {
     fn read(&mut self, entry: &Entry) -> Option<HttpTemplate> {
-        let mut asked = Asked::default();
+        let mut asked = UsedArguments::default();
         let upstreams = Upstreams { names: self.context.names, files: self.context.upstreams };
         let compiled = request::read(self.report, upstreams, &entry.value, entry.key.span, &mut asked)?;
         if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
@@ -237,7 +238,7 @@ impl Requests<'_, '_, '_> {
             return None;
         }
         for argument in &asked.arguments {
-            if argument.name != JobRule::ARGUMENT {
+            if argument.name != AsyncOperationRule::ARGUMENT {
                 self.asked.add_for(argument, None);
             } else if !self.named {
                 let help = "write `id: .id`, a jq filter that finds the job's name in the first reply";

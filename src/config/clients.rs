@@ -62,7 +62,7 @@ pub(super) fn read(
     if let Some(auth) = &auth {
         lint::clients::check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
     }
-    let (tokens, resource) = auth.clone().flatten().map(ResourceServer::described).unwrap_or_default();
+    let (tokens, resource) = auth.clone().flatten().map(ResourceServer::into_parts).unwrap_or_default();
     let are_told_apart = entry.is_some() || has_auth;
     let lets_others_say = !tokens.is_empty();
     let with_name = |(name, client)| ClientSettings { name, ..client };

@@ -10,11 +10,11 @@ use super::{
     node::{Entry, Kind},
     report::Report,
     route_calls::{self, WrittenCall},
-    schemas::Asked,
+    schemas::UsedArguments,
     section::Section,
     upstreams::scalar,
 };
-use crate::route::{AskedCompletion, Completion};
+use crate::route::{Completion, RouteCompletion};
 
 /// What completes an argument, and the call that is made for it.
 pub(super) struct Compiled {
@@ -50,7 +50,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
     }
     let section = Section::open(report, entry.key.span, &entry.value, &COMPLETE)?;
     section.required("route", "write `route: NAME`, or a list of values")?;
-    let mut asked = Asked::default();
+    let mut asked = UsedArguments::default();
     let values = section.get("values").map(|node| language::jq(report, node, "`values`", &[]));
     let (call, written) = route_calls::read(&section, &mut asked)?;
     let before = report.errors();
@@ -62,6 +62,6 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
         Some(values) => Some(Arc::new(values?)),
     };
     let chosen = asked.names(own);
-    let completion = Completion::Asked(AskedCompletion { call, values, chosen });
+    let completion = Completion::Route(RouteCompletion { call, values, chosen });
     (report.errors() == before).then_some(Compiled { completion, call: Some(written) })
 }

@@ -12,9 +12,9 @@ use crate::{
         value::{Word as _, text_of},
     },
     translate::{
-        BlockTemplate, BodyTemplate, ContentTemplate, Jq, Payload, Template,
+        BlockPayload, BlockTemplate, ContentTemplate, Jq, ResourceBodyTemplate, Template,
         extract::{Binary, BinaryKind, MediaType},
-        is_moment,
+        is_timestamp,
         scope::Scope,
     },
 };
@@ -33,7 +33,7 @@ impl Setting for ContentTemplate {
             Kind::List(_) => Vec::read(value)?,
             Kind::Map(_) => vec![BlockTemplate::read(value)?],
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
-                vec![BlockTemplate::new(Payload::Text(Template::read(value)?))]
+                vec![BlockTemplate::new(BlockPayload::Text(Template::read(value)?))]
             }
         };
         Ok(Self::Blocks(blocks))
@@ -46,7 +46,7 @@ impl Setting for BlockTemplate {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // Only a block for each row has a row.
         let item: &[_] = if value.node.get("for_each").is_some() { &["item"] } else { &[] };
-        let block = Scope::of(value).with_also(item, || BlockSettings::read(value))?;
+        let block = Scope::from_cursor(value).with_more_names(item, || BlockSettings::read(value))?;
         block.compile(value)
     }
 }
@@ -91,7 +91,7 @@ impl BlockSettings {
 
     fn compile(self, value: &Cursor<'_>) -> Checked<BlockTemplate> {
         let media_type = self.media_type.map(|MediaType(text)| text);
-        let bytes = |kind, media_type| Payload::Bytes(Binary { kind: Some(kind), media_type });
+        let bytes = |kind, media_type| BlockPayload::Bytes(Binary { kind: Some(kind), media_type });
         let typed = |name| {
             let help = "write `media_type: image/png` beside it, or `response` for the response's own bytes and type";
             let invalid =
@@ -100,17 +100,17 @@ impl BlockSettings {
             media_type.clone().map_or_else(|| value.reject_at(place, invalid()), Ok)
         };
         let payload = match self {
-            Self { text: Some(text), .. } => Payload::Text(text),
-            Self { r#as: Some(ShownAs::Verbatim), .. } => Payload::Verbatim,
-            Self { r#as: Some(ShownAs::Json), .. } => Payload::Json,
-            Self { r#as: Some(ShownAs::JsonPretty), .. } => Payload::JsonPretty,
+            Self { text: Some(text), .. } => BlockPayload::Text(text),
+            Self { r#as: Some(ShownAs::Verbatim), .. } => BlockPayload::Verbatim,
+            Self { r#as: Some(ShownAs::Json), .. } => BlockPayload::Json,
+            Self { r#as: Some(ShownAs::JsonPretty), .. } => BlockPayload::JsonPretty,
             Self { image: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Image, media_type),
             Self { image: Some(BlockData::Template(data)), .. } => {
-                Payload::Image { data, media_type: typed("image")? }
+                BlockPayload::Image { data, media_type: typed("image")? }
             }
             Self { audio: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Audio, media_type),
             Self { audio: Some(BlockData::Template(data)), .. } => {
-                Payload::Audio { data, media_type: typed("audio")? }
+                BlockPayload::Audio { data, media_type: typed("audio")? }
             }
             Self { resource: Some(BlockResource::Map(resource)), .. } => resource.into(),
             Self { resource_link: Some(link), .. } => link.into(),
@@ -200,12 +200,12 @@ struct Resource {
     blob: Option<Template>,
 }
 
-impl From<Resource> for Payload {
+impl From<Resource> for BlockPayload {
     fn from(Resource { uri, media_type, text, blob }: Resource) -> Self {
         let body = match (text, blob) {
-            (Some(text), _) => BodyTemplate::Text(text),
-            (None, Some(blob)) => BodyTemplate::Blob(blob),
-            (None, None) => BodyTemplate::UpstreamResponse,
+            (Some(text), _) => ResourceBodyTemplate::Text(text),
+            (None, Some(blob)) => ResourceBodyTemplate::Blob(blob),
+            (None, None) => ResourceBodyTemplate::Response,
         };
         Self::Resource { uri, media_type: media_type.map(|MediaType(text)| text), body }
     }
@@ -226,7 +226,7 @@ pub(super) struct ResourceLink {
     pub(super) media_type: Option<MediaType>,
 }
 
-impl From<ResourceLink> for Payload {
+impl From<ResourceLink> for BlockPayload {
     fn from(ResourceLink { uri, name, description, media_type }: ResourceLink) -> Self {
         Self::ResourceLink { uri, name, description, media_type: media_type.map(|MediaType(text)| text) }
     }
@@ -262,7 +262,7 @@ impl Setting for LastModified {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match text_of(value)? {
             text if text.contains("{{") => Template::read(value).map(Self::Template),
-            text if is_moment(text) => Ok(Self::Moment(text.to_owned())),
+            text if is_timestamp(text) => Ok(Self::Moment(text.to_owned())),
             _ => {
                 let found = value.node.found();
                 let message = format!("`lastModified` is a moment as RFC 3339 writes it, found {found}");

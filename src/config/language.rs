@@ -6,7 +6,7 @@ use crate::{
     translate::{Jq, Pattern, Template, expressions},
 };
 
-pub(super) use crate::translate::expressions::{arguments_of, words_in};
+pub(super) use crate::translate::expressions::{arguments_of, span_of_name};
 
 /// A regular expression.
 pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {

@@ -10,7 +10,8 @@ use super::{
 /// In the place of a secret that stands in the file itself.
 pub(super) const HIDDEN: &str = "(hidden)";
 
-/// A tree as JSON. Names of variables and files stay as they are: they are no secrets, what they stand for is.
+/// A tree as JSON. Names of variables and files stay as they are: they are no secrets, what they stand for
+/// is.
 pub(super) fn shown(node: &Node) -> Value {
     match &node.kind {
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) if node.secret => {
@@ -54,8 +55,8 @@ fn is_no_secret(word: &Node) -> bool {
     is_option || is_only_references(text)
 }
 
-/// A text without the defaults of its variables, which stand in for secrets, the credentials of an address, and the values
-/// of a query whose names say that they are secret.
+/// A text without the defaults of its variables, which stand in for secrets, the credentials of an address,
+/// and the values of a query whose names say that they are secret.
 fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_shown_and_the_rest_is() {
+    fn possible_secrets_are_masked_and_the_rest_is_not() {
         check("http://a.test/b?c=d&e", "http://a.test/b?c=d&e");
         check("${URL:-http://me:word@a.test}/x", "${URL:-(hidden)}/x");
         check("${URL}/x${EMPTY:-}", "${URL}/x${EMPTY:-}");
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_command_the_program_and_the_names_of_options_are_shown() {
+    fn the_program_and_the_option_names_of_a_command_are_shown() {
         let text =
             "a: { command: [tool, --password, word, -p, -pword, --key=word, \"${KEY}\", \"file:/word\", 7] }";
         let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));

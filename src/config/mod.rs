@@ -62,14 +62,14 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
     auth::AccessSettings,
-    inbound::{filter::FilterSettings, mcp::McpSettings},
+    inbound::{filter::FilterSettings, mcp::McpApiSettings},
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
     settings::{code, layers::Given, problem, report, secret, source, suggest, tree as node, units},
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
     tls::ServerTls,
-    translate::on_a_deep_stack,
+    translate::with_deep_stack,
     upstream::UpstreamSettings,
 };
 
@@ -133,7 +133,7 @@ pub struct Loaded {
     /// Who may call; everybody where this is `None`.
     pub access: Option<AccessSettings>,
     /// What MCP clients are told of the server.
-    pub mcp: McpSettings,
+    pub mcp: McpApiSettings,
     /// Level and format of the log.
     pub log: LogSettings,
     /// What is sent to a collector, and where.
@@ -219,7 +219,7 @@ impl Loaded {
 /// [`Problems`]: everything that is wrong with all of its files, found in one run.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     // All filters on one thread. Where there is none, each may find one, or says so.
-    on_a_deep_stack(|| load_here(sources)).unwrap_or_else(|| load_here(sources))
+    with_deep_stack(|| load_here(sources)).unwrap_or_else(|| load_here(sources))
 }
 
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {

@@ -1,10 +1,10 @@
 //! `notifications` of a route: log notifications that are sent to clients during a call.
 
-use super::{code::Code, keys::LOG_LINE, language, node::Kind, schemas::Asked, section::Section};
-use crate::route::{LogLevel, LogLine};
+use super::{code::Code, keys::LOG_LINE, language, node::Kind, schemas::UsedArguments, section::Section};
+use crate::route::{LogLine, McpLogLevel};
 
 /// Reads `notifications`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(route: &Section<'_, '_>, used: &mut Asked) -> Option<Vec<LogLine>> {
+pub(super) fn read(route: &Section<'_, '_>, used: &mut UsedArguments) -> Option<Vec<LogLine>> {
     let report = route.report;
     let Some(entry) = route.entry("notifications") else { return Some(Vec::new()) };
     let Kind::List(items) = &entry.value.kind else {
@@ -22,7 +22,7 @@ pub(super) fn read(route: &Section<'_, '_>, used: &mut Asked) -> Option<Vec<LogL
             let section = Section::open(report, item.span, item, &LOG_LINE)?;
             let level = match section.get("level") {
                 Some(_) => section.word("level")?.parse().ok()?,
-                None => LogLevel::Info,
+                None => McpLogLevel::Info,
             };
             let node = section.required("text", "write `text: \"asked for {{ args.city }}\"`")?;
             let text = language::template(report, node, "`text`", &LogLine::NAMES)?;

@@ -16,16 +16,16 @@ use super::{
     report::Report,
     route_calls::{self, Routes, WrittenCall},
     route_tests::Position,
-    schemas::Asked,
+    schemas::UsedArguments,
     section::{Section, read_in_scope},
     source::Span,
     suggest,
 };
 use crate::{
     model::{Arguments, ToolName},
-    prompt::{Part, PartTemplate, Prompt, PromptArgument, Role},
+    prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role},
     route::{Completion, InputSchema, JsonTemplate, Scopes},
-    translate::{Template, extract::MediaType, template_names},
+    translate::{Template, extract::MediaType, request_variables},
 };
 
 /// One prompt as it was written.
@@ -68,7 +68,7 @@ pub(super) fn read(
     let names: Vec<String> = written.iter().map(|entry| entry.key.text.clone()).collect();
     let mut arguments: Vec<PromptArgument> =
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
-    let mut asked = Asked::default();
+    let mut asked = UsedArguments::default();
     let parts = messages(&section, routes, &mut asked);
     let questions = input_requests::read(&section, &mut asked);
     let scopes = clients::scopes(&section).unwrap_or_else(|| default_scopes.clone());
@@ -147,10 +147,10 @@ fn argument(
     entry: &Entry,
     names: &[String],
 ) -> Option<PromptArgument> {
-    const LONGEST_NAME_BYTES: usize = 128;
+    const MAX_NAME_BYTES: usize = 128;
     let name = entry.key.text.clone();
-    if name.is_empty() || name.len() > LONGEST_NAME_BYTES {
-        let message = format!("the name of an argument has 1 to {LONGEST_NAME_BYTES} bytes");
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let message = format!("the name of an argument has 1 to {MAX_NAME_BYTES} bytes");
         report.error(Code::InvalidName.at(entry.key.span), message, "write a short word, such as `city`");
         return None;
     }
@@ -181,7 +181,11 @@ fn argument(
     })
 }
 
-fn messages(section: &Section<'_, '_>, routes: Routes<'_>, asked: &mut Asked) -> Option<Vec<ReadPart>> {
+fn messages(
+    section: &Section<'_, '_>,
+    routes: Routes<'_>,
+    asked: &mut UsedArguments,
+) -> Option<Vec<ReadPart>> {
     let report = section.report;
     let help = "write `messages: [{ user: \"…\" }]`";
     let node = section.required("messages", help)?;
@@ -216,7 +220,7 @@ fn messages(section: &Section<'_, '_>, routes: Routes<'_>, asked: &mut Asked) ->
 }
 
 /// The parts of a message, without those that are wrong; that has been reported then.
-fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Asked) -> Vec<ReadPart> {
+fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut UsedArguments) -> Vec<ReadPart> {
     let Some(section) = Section::open(report, node.span, node, &PROMPT_MESSAGE) else { return Vec::new() };
     let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
     let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
@@ -249,7 +253,7 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Ask
             let part = text.map(|text| ReadPart {
                 template: PartTemplate {
                     role,
-                    part: Part::Text(text),
+                    part: PartContent::Text(text),
                     annotations: None,
                     last_modified: None,
                 },
@@ -267,7 +271,7 @@ fn block(
     node: &Node,
     place: Span,
     role: Role,
-    asked: &mut Asked,
+    asked: &mut UsedArguments,
 ) -> Option<ReadPart> {
     let section = Section::open(report, place, node, &PROMPT_BLOCK)?;
     let (annotations, last_modified) = match section.entry("annotations") {
@@ -296,11 +300,11 @@ fn block(
     }
     let mut call = None;
     let part = match kind {
-        "text" => Part::Text(template(report, &one.value, "`text`", asked)?),
+        "text" => PartContent::Text(template(report, &one.value, "`text`", asked)?),
         "route" => {
             let (route, written) = route_calls::read(&section, asked)?;
             call = Some(written);
-            Part::Route(route)
+            PartContent::Route(route)
         }
         "resource" if one.value.as_text().is_some() => {
             read_of(report, &one.value, template(report, &one.value, "`resource`", asked)?, routes)?
@@ -313,7 +317,7 @@ fn block(
             match inner.get("text") {
                 Some(text) => {
                     let text = template(report, text, "`text`", asked);
-                    Part::Resource { uri: uri?, media_type, text: text? }
+                    PartContent::Resource { uri: uri?, media_type, text: text? }
                 }
                 None => {
                     if let Some(entry) = inner.entry("media_type") {
@@ -332,7 +336,7 @@ fn block(
             let content::ResourceLink { uri, name, description, media_type } =
                 read_in_scope(report, one, &NAMES, asked)?;
             let media_type = media_type.map(|MediaType(text)| text);
-            Part::ResourceLink { uri, name, description, media_type }
+            PartContent::ResourceLink { uri, name, description, media_type }
         }
     };
     let template = PartTemplate { role, part, annotations, last_modified };
@@ -340,7 +344,7 @@ fn block(
 }
 
 /// An embedded resource. A literal URI must be that of a resource; a template is checked at the call.
-fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) -> Option<Part> {
+fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) -> Option<PartContent> {
     let resources = || routes.read.iter().filter_map(|file| file.route.resource.as_ref());
     let is_read = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
     let all_read = routes.read.len() == routes.written.len();
@@ -355,10 +359,10 @@ fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) 
         );
         return None;
     }
-    Some(Part::Read(uri))
+    Some(PartContent::Read(uri))
 }
 
-fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<Template> {
+fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArguments) -> Option<Template> {
     let template = language::template(report, node, what, &NAMES)?;
     asked.add_template(report, &template, node.span);
     Some(template)
@@ -375,12 +379,12 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
     };
     for (only_required, when) in [(false, ""), (true, " when what may be left out is")] {
         let given = given(only_required);
-        let names = template_names(&given);
+        let names = request_variables(&given);
         let of_templates = part.template.templates().into_iter();
         let of_templates =
             of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
         let of_call = match &part.template.part {
-            Part::Route(call) => call.arguments.as_slice(),
+            PartContent::Route(call) => call.arguments.as_slice(),
             _ => &[],
         };
         let of_call =
@@ -401,7 +405,7 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
                 false => "an argument is a text, with nothing inside".to_owned(),
             };
             return report.error(
-                Code::FailingTemplate.at(language::words_in(report, part.span, name)),
+                Code::FailingTemplate.at(language::span_of_name(report, part.span, name)),
                 message,
                 help,
             );
@@ -412,7 +416,7 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
 /// What the schema of a route lists for an argument that is handed on to it as it is.
 fn listed_by_a_route(name: &str, parts: &[ReadPart], routes: Routes<'_>) -> Option<Vec<String>> {
     parts.iter().find_map(|part| {
-        let Part::Route(call) = &part.template.part else { return None };
+        let PartContent::Route(call) = &part.template.part else { return None };
         let file = part.call.as_ref()?.route(routes)?;
         call.arguments.iter().find_map(|(theirs, template)| match template {
             JsonTemplate::Argument(ours) | JsonTemplate::NotNull(ours) if ours == name => {

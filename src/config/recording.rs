@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{code::Code, source::why, units};
 use crate::{
-    model::{Choice, Recording, UpstreamResponse},
+    model::{EntryChoice, Recording, UpstreamResponse},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
@@ -26,7 +26,7 @@ impl Setting for Recorded {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let name = text_of(value)?;
         let choice = value.sibling("entry").and_then(|entry| entry.scalar());
-        let choice = choice.map(|text| text.parse::<Choice>().unwrap_or(Choice::Last));
+        let choice = choice.map(|text| text.parse::<EntryChoice>().unwrap_or(EntryChoice::Last));
         let Some(folder) = value.context.report.files().folder(value.node.span) else {
             let message = "a configuration that is not a file has no files beside it";
             return value.reject(Invalid::new(message, "write the reply under `body`"));

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_key_is_answered_with_its_new_name_in_its_place() {
+    fn the_error_about_a_renamed_key_names_the_new_one() {
         const RENAMED: &[Renamed] =
             &[Renamed { sections: &["server"], key: "bind", now: Now::Key("listen") }];
         let renames = Renames { settings: RENAMED, variables: &[] };

@@ -10,7 +10,7 @@ use super::{
     language,
     node::{Entry, Kind, Node},
     report::Report,
-    schemas::Asked,
+    schemas::UsedArguments,
     section::{self, Section},
     source::Span,
 };
@@ -30,7 +30,7 @@ pub(super) struct ReadAs {
 }
 
 /// Reads `resource`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut Asked) -> Option<ReadAs> {
+pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<ReadAs> {
     let before = report.errors();
     let help = "write `resource: report://daily/{date}`";
     let read = match &entry.value.kind {
@@ -57,7 +57,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut Asked) -> Opt
         }
     };
     for name in read.uri.arguments() {
-        asked.add(name, false, language::words_in(report, read.uri_span, name));
+        asked.add(name, false, language::span_of_name(report, read.uri_span, name));
     }
     (report.errors() == before).then_some(read)
 }
@@ -68,7 +68,7 @@ fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
     let told = parsed.map_err(|error| {
         let span = match &error {
             UriError::Expression(words) | UriError::Name(words) | UriError::Twice(words) => {
-                language::words_in(report, node.span, words)
+                language::span_of_name(report, node.span, words)
             }
             UriError::Scheme(_)
             | UriError::Empty(_)
@@ -85,7 +85,7 @@ fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
 
 /// Hints that are known beforehand: there is no reply yet that a template could look at.
 fn annotations(report: &Report<'_>, entry: &Entry) -> Option<Annotations> {
-    let read: BlockAnnotations = section::read_in_scope(report, entry, &[], &mut Asked::default())?;
+    let read: BlockAnnotations = section::read_in_scope(report, entry, &[], &mut UsedArguments::default())?;
     let (annotations, template) = read.into();
     if let (Some(_), Some(node)) = (template, entry.value.get("lastModified")) {
         let help = "write a moment, such as `\"2026-11-21T09:30:00Z\"`, or leave it out";
@@ -127,7 +127,7 @@ impl ReadAs {
         if !route.flag("idempotent").unwrap_or_else(|| request.is_safe()) {
             report.warning(
                 Code::PollsUnsafeRequest.at(span),
-                format!("`poll_interval` sends this {} again and again", request.in_words()),
+                format!("`poll_interval` sends this {} again and again", request.describe()),
                 "say `idempotent: true` where that does no harm",
             );
         }

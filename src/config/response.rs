@@ -11,7 +11,7 @@ use super::{
     node::{Entry, Node},
     report::Report,
     rules::{Via, WrittenRule},
-    schemas::{Asked, AskedAnswer},
+    schemas::{InputResponseUse, UsedArguments},
     section::{self, cursor},
     source::Span,
     suggest,
@@ -22,8 +22,8 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
     },
     translate::{
-        Action, Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, SampleTemplate,
-        SuccessRule, TEMPLATE_NAMES, Template, extract::Gives, scope::Scope,
+        Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
+        SamplingRequestTemplate, SuccessRule, TEMPLATE_NAMES, Template, extract::ValueCount, scope::Scope,
     },
 };
 
@@ -40,17 +40,17 @@ pub(super) struct Compiled {
 pub(super) fn read(
     report: &Report<'_>,
     rules: Vec<WrittenRule<'_>>,
-    used: &mut Asked,
+    used: &mut UsedArguments,
 ) -> Option<Vec<Compiled>> {
     let mut compiled = Vec::with_capacity(rules.len());
     for WrittenRule { node, span, via } in rules {
         let context = via.as_ref().map(|via| &via.context);
-        let mut asked = Asked::default();
+        let mut asked = UsedArguments::default();
         let read = report.within(context.cloned(), || rule(report, &node, span, &mut asked));
         used.all |= asked.all;
         asked.arguments.iter().for_each(|argument| used.add_for(argument, context));
         used.answers.extend(
-            asked.answers.into_iter().map(|answer| AskedAnswer { context: context.cloned(), ..answer }),
+            asked.answers.into_iter().map(|answer| InputResponseUse { context: context.cloned(), ..answer }),
         );
         compiled.push(read.map(|read| Compiled { via, ..read }));
     }
@@ -98,7 +98,7 @@ pub(super) struct RuleSettings {
     /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
     /// in `content`.
     #[key(conflicts = "error")]
-    sample: Option<Box<SampleTemplate>>,
+    sample: Option<Box<SamplingRequestTemplate>>,
     /// Content for users and models: a template, `{ as: … }`, or a list of blocks.
     #[key(conflicts = "error")]
     content: Option<ContentTemplate>,
@@ -147,7 +147,7 @@ impl RuleSettings {
         };
         let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
         let extract = self.extract.map(|extract| extract.extract);
-        if extract.as_ref().is_some_and(|extract| extract.gives() == Gives::Block) {
+        if extract.as_ref().is_some_and(|extract| extract.gives() == ValueCount::Block) {
             // Bytes have no value for a condition or a filter to look at.
             if self.when.reads_value() {
                 let message = "`value` has nothing to look at: `binary` gives a block, and no value";
@@ -177,7 +177,7 @@ impl RuleSettings {
                     let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
                     value.context.report.warning(Code::UnusedExtract.at(entry.key.span), message, help);
                 }
-                (Action::Error(rule), None)
+                (RuleAction::Error(rule), None)
             }
             None => {
                 let rule = SuccessRule {
@@ -190,7 +190,7 @@ impl RuleSettings {
                 if let Some(node) = value.node.get("content") {
                     refuse_missing_paths(value, node, &rule)?;
                 }
-                (Action::Success(rule), fields_span)
+                (RuleAction::Success(rule), fields_span)
             }
         };
         let rule = Rule { matcher: self.when, charset: self.charset, action };
@@ -198,7 +198,7 @@ impl RuleSettings {
     }
 }
 
-fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Option<Compiled> {
+fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut UsedArguments) -> Option<Compiled> {
     section::in_scope(&TEMPLATE_NAMES, used, |scope| {
         let value = cursor(report, span, node, "a rule", RuleSettings::KIND).in_scope(scope);
         RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
@@ -209,7 +209,7 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
 fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorSettings>> {
     let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
     let names: Vec<_> = TEMPLATE_NAMES.into_iter().filter(is_there).collect();
-    Scope::of(value).with_names(&names, || ErrorSettings::read(value)).map(Some)
+    Scope::from_cursor(value).with_names(&names, || ErrorSettings::read(value)).map(Some)
 }
 
 /// Rejects an empty error text: a model could not react to it.
@@ -222,11 +222,12 @@ fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     Template::read(value)
 }
 
-impl Setting for SampleTemplate {
+impl Setting for SamplingRequestTemplate {
     const KIND: ValueKind = SAMPLE_FORM;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let (scope, entry) = (Scope::of(value), Entry::new("sample", value.node.clone(), value.place));
+        let (scope, entry) =
+            (Scope::from_cursor(value), Entry::new("sample", value.node.clone(), value.place));
         let mut used = scope.used.borrow_mut();
         value.checked(
             scope.template(|names| input_requests::sample(value.context.report, &entry, names, &mut used)),
@@ -249,7 +250,7 @@ fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) 
         if let Some((name, names)) = output_schema::missing_on_the_way(&schema, way) {
             let message = format!("the template asks for `{path}`, and this rule gives no `{name}`");
             let help = suggest::help(&name, "it gives", names.iter().map(String::as_str));
-            let place = language::words_in(value.context.report, content.span, path);
+            let place = language::span_of_name(value.context.report, content.span, path);
             checked =
                 value.reject_at(place, Invalid { code: Code::UnknownName, message, help, shows_value: true });
         }
@@ -272,7 +273,7 @@ pub(super) fn jq(
     node: &Node,
     what: &str,
     captures: &[String],
-    used: &mut Asked,
+    used: &mut UsedArguments,
 ) -> Option<Jq> {
     used.add_jq(report, node);
     language::jq(report, node, what, captures)
@@ -282,12 +283,14 @@ pub(super) fn jq(
 fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
     // Without a condition a success rule holds for 2xx, and an error rule for all but 5xx.
     let taken = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
-        (Action::Success(_), Some(patterns), _) => patterns.0.iter().all(|pattern| pattern.is_success_only()),
-        (Action::Error(_), Some(patterns), _) => {
+        (RuleAction::Success(_), Some(patterns), _) => {
+            patterns.0.iter().all(|pattern| pattern.is_success_only())
+        }
+        (RuleAction::Error(_), Some(patterns), _) => {
             !patterns.0.iter().any(|pattern| pattern.fits_server_errors())
         }
-        (Action::Success(_), None, later) => matches!(later, Action::Success(_)),
-        (Action::Error(_), None, _) => true,
+        (RuleAction::Success(_), None, later) => matches!(later, RuleAction::Success(_)),
+        (RuleAction::Error(_), None, _) => true,
     };
     // What is said of the end of a program may be a failure.
     first.rule.matcher.is_empty() && taken && !later.rule.matcher.is_about_programs()

@@ -2,8 +2,8 @@
 //! values.
 
 use super::{
-    code::Code, node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section,
-    source::Span, suggest,
+    code::Code, node::Entry, report::Report, request, routes::RouteFile, schemas::UsedArguments,
+    section::Section, source::Span, suggest,
 };
 use crate::{model::ToolName, route::RouteCall};
 
@@ -24,7 +24,7 @@ pub(super) struct Routes<'a> {
 
 /// Reads `route` and `args` of a section. `None` when something is wrong with them; that has been reported
 /// then.
-pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<(RouteCall, WrittenCall)> {
+pub(super) fn read(section: &Section<'_, '_>, asked: &mut UsedArguments) -> Option<(RouteCall, WrittenCall)> {
     let report = section.report;
     let (node, name) = section.text_node("route")?;
     let mut good = section.get("args").is_none_or(|node| node.as_map().is_some());
@@ -97,7 +97,7 @@ impl WrittenCall {
 /// What is known of the arguments that templates may name.
 pub(super) fn refuse_unknown(
     report: &Report<'_>,
-    asked: &Asked,
+    asked: &UsedArguments,
     known: &[String],
     missing: &str,
     help: impl Fn(&str) -> String,

@@ -16,7 +16,7 @@ use super::{
     source::Span,
 };
 use crate::{
-    model::{End, Exit, UpstreamResponse},
+    model::{ProgramEnd, ProgramExit, UpstreamResponse},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
@@ -148,7 +148,7 @@ struct ExampleResponse {
     status: Option<u16>,
     /// Commands: exit status, or signal. Default 0.
     #[key(name = "exit_status")]
-    exit: Option<End>,
+    exit: Option<ProgramEnd>,
     /// Commands: standard error.
     stderr: Option<Scalar>,
     /// `Content-Type` of the response.
@@ -247,7 +247,7 @@ impl ExampleResponse {
             let stderr = self.stderr.map(|Scalar(text)| text).unwrap_or_default().into();
             return UpstreamResponse::of_program(
                 body,
-                Exit { end: self.exit.unwrap_or(End::Code(0)), stderr },
+                ProgramExit { end: self.exit.unwrap_or(ProgramEnd::Code(0)), stderr },
             );
         }
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -300,7 +300,7 @@ impl Setting for ExpectedContent {
 }
 
 parsed_settings! {
-    End = Scalar, "write `exit_status: 1`";
+    ProgramEnd = Scalar, "write `exit_status: 1`";
 }
 
 struct ContentType(HeaderValue);

@@ -13,17 +13,17 @@ use super::{
 use crate::{
     model::{CHECK_STEP_LIMIT, SchemaError},
     route::InputSchema,
-    translate::{OutputSchema, OutputSchemaError, Wrap},
+    translate::{OutputSchema, OutputSchemaError, WrapNonObjects},
 };
 
-pub(super) use crate::translate::scope::{ArgumentKind, Asked, AskedAnswer, AskedArgument};
+pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
 
 /// The input schema: as written, or inferred from what the request asks.
 pub(super) fn input(
     report: &Report<'_>,
     entry: Option<&Entry>,
-    asked: &Asked,
-    used: &Asked,
+    asked: &UsedArguments,
+    used: &UsedArguments,
 ) -> Option<InputSchema> {
     let Some(entry) = entry else {
         let names = asked.arguments.iter().map(|argument| argument.name.as_str());
@@ -51,10 +51,10 @@ fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly:
     );
 }
 
-fn inferred(asked: &Asked, used: &Asked) -> Map<String, Value> {
+fn inferred(asked: &UsedArguments, used: &UsedArguments) -> Map<String, Value> {
     let kind_of = |name: &str| match used.arguments.iter().find(|argument| argument.name == name) {
-        Some(AskedArgument { kind: ArgumentKind::Count, .. }) => "integer",
-        Some(AskedArgument { kind: ArgumentKind::Text, .. }) | None => "string",
+        Some(ArgumentUse { kind: ArgumentKind::Count, .. }) => "integer",
+        Some(ArgumentUse { kind: ArgumentKind::Text, .. }) | None => "string",
     };
     let properties: Map<_, _> = asked
         .arguments
@@ -79,7 +79,7 @@ fn inferred(asked: &Asked, used: &Asked) -> Map<String, Value> {
     document
 }
 
-fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map<String, Value>> {
+fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
     mcp_param_headers::check(report, &entry.value);
     match document.get("type") {
@@ -115,7 +115,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map
             let message = format!("`{name}` is required, and is not a property of `input`");
             let help = suggest::help(name, "its properties", names());
             report.error(
-                Code::RequiredWithoutProperty.at(super::language::words_in(report, place, name)),
+                Code::RequiredWithoutProperty.at(super::language::span_of_name(report, place, name)),
                 message,
                 help,
             );
@@ -139,12 +139,12 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map
 /// Names that no caller can give.
 fn refuse_unknown<'a>(
     report: &Report<'_>,
-    used: &Asked,
+    used: &UsedArguments,
     names: impl Iterator<Item = &'a str> + Clone,
     open: bool,
     missing: &str,
 ) {
-    let unknown = |argument: &&AskedArgument| !names.clone().any(|name| name == argument.name);
+    let unknown = |argument: &&ArgumentUse| !names.clone().any(|name| name == argument.name);
     for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
         let help = suggest::help(&argument.name, "the arguments", names.clone())
             .unwrap_or_else(|| "put it into the request, or add it under `input: properties`".to_owned());
@@ -159,11 +159,11 @@ fn refuse_unknown<'a>(
 }
 
 /// The output schema as written.
-pub(super) fn output(report: &Report<'_>, node: &Node, wrap: Wrap) -> Option<OutputSchema> {
+pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> Option<OutputSchema> {
     let document = document(report, "output", node)?;
     match OutputSchema::new(document, wrap) {
         Ok(schema) => {
-            warn_of_cost(report, "output", node, schema.values_too_costly());
+            warn_of_cost(report, "output", node, schema.value_count_limit());
             Some(schema)
         }
         Err(OutputSchemaError::Schema(error)) => {

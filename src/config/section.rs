@@ -24,7 +24,7 @@ use crate::{
         section::{Checked, Context, Cursor, Section as _, Setting},
     },
     telemetry::log::LogSettings,
-    translate::scope::{Asked, Scope},
+    translate::scope::{Scope, UsedArguments},
 };
 
 /// A map of the file with the keys that it may have.
@@ -299,7 +299,7 @@ pub(super) fn cursor<'a>(
 /// Reads something whose templates may use these names, and notes the arguments and answers that it uses.
 pub(super) fn in_scope<T>(
     names: &[&'static str],
-    used: &mut Asked,
+    used: &mut UsedArguments,
     read: impl FnOnce(&Scope) -> Checked<T>,
 ) -> Option<T> {
     let scope = Scope::default();
@@ -314,7 +314,7 @@ pub(super) fn read_in_scope<T: Setting>(
     report: &Report<'_>,
     entry: &Entry,
     names: &[&'static str],
-    used: &mut Asked,
+    used: &mut UsedArguments,
 ) -> Option<T> {
     let name = format!("`{}`", entry.key.text);
     let value = cursor(report, entry.key.span, &entry.value, &name, T::KIND);

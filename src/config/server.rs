@@ -9,8 +9,8 @@ use settings_derive::Section;
 
 use crate::{
     auth::ResourceServer,
-    inbound::{filter::FilterSettings, mcp::McpSettings},
-    policy::Store,
+    inbound::{filter::FilterSettings, mcp::McpApiSettings},
+    policy::CacheStore,
     settings::{
         code::Code,
         keys::ValueKind,
@@ -32,9 +32,9 @@ pub(super) struct ServerSettings {
     #[key(part)]
     pub(super) filter: FilterSettings,
     #[key(part)]
-    pub(super) mcp: McpSettings,
+    pub(super) mcp: McpApiSettings,
     /// Size of the response cache of all routes together.
-    #[key(name = "cache_limit", size = 0..=1 << 40, default = Store::LIMIT_BYTES_DEFAULT, live)]
+    #[key(name = "cache_limit", size = 0..=1 << 40, default = CacheStore::LIMIT_BYTES_DEFAULT, live)]
     pub(super) cache_limit_bytes: usize,
     /// Maximum memory for upstream responses of all calls together. A response longer than 16 KiB counts 3
     /// times its length, or 10 times if rules or a schema parse it. A compressed one counts as

@@ -25,8 +25,8 @@ pub struct Acceptance {
 ///
 /// # Errors
 ///
-/// A sentence that says why the example can't be rewritten: what is written would be read as something else, or would
-/// change another place as well (an alias, a rule with parameters).
+/// A sentence that says why the example can't be rewritten: what is written would be read as something else,
+/// or would change another place as well (an alias, a rule with parameters).
 pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
     let before = read(text).ok_or("the file can't be read")?;
     let example =
@@ -78,7 +78,8 @@ fn with_expect(root: &Value, acceptance: &Acceptance) -> Option<Value> {
     Some(root)
 }
 
-/// The text with the scalars replaced that are not as in `value`; `None` when more than scalars of one line differ.
+/// The text with the scalars replaced that are not as in `value`; `None` when more than scalars of one line
+/// differ.
 fn scalars_replaced(text: &str, node: &Node, value: &Value) -> Option<String> {
     let mut changes = Vec::new();
     collect_scalars(text, node, value, &mut changes)?;
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn where_scalars_differ_comments_and_layout_stay() {
+    fn comments_and_layout_are_kept_when_scalars_change() {
         check(
             "      - response: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 1,   b: [two, 'three']} # both\n          text: old # said\n          isError: false",
             0,
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_added() {
+    fn missing_expectations_are_added() {
         check(
             "      - response: { body: x } # said",
             0,
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_elsewhere_too_is_left() {
+    fn shared_parts_are_unchanged() {
         let anchored = "      - response: { body: x }\n        expect: &e { text: a }\n      - response: { body: y }\n        expect: *e";
         check(anchored, 1, json!({ "text": "b" }), Err("by hand"));
         check(anchored, 0, json!({ "text": "b" }), Err("by hand"));

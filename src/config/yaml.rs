@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_yaml_is_read_back() {
         for text in [
             "",
             " ",

@@ -37,14 +37,14 @@ impl<'a> MediaRange<'a> {
     }
 
     /// Whether the range is exactly this media type.
-    pub fn is(&self, media_type: &str) -> bool {
+    pub fn is_exactly(&self, media_type: &str) -> bool {
         self.essence.eq_ignore_ascii_case(media_type.as_bytes())
     }
 
     /// The specificity of the range for this media type: 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
     /// `None` if the range does not include it.
     fn specificity(&self, media_type: &str) -> Option<u8> {
-        if self.is(media_type) {
+        if self.is_exactly(media_type) {
             return Some(2);
         }
         let (range, (kind, _)) = (self.essence.strip_suffix(b"/*")?, media_type.split_once('/')?);

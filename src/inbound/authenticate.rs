@@ -1,8 +1,8 @@
 //! Identification of a request's client, and reauthorization of open streams.
 //!
-//! An `Identity` comes from `Guard::identify`, from another replica's signed request, or is
-//! `Identity::local`; no API calls a tool without one. Open streams are authorized again when the credential
-//! expires, when the configured clients change, and every minute.
+//! An `AuthenticatedClient` comes from `Authenticator::identify`, from another replica's signed request, or
+//! is `AuthenticatedClient::local`; no API calls a tool without one. Open streams are authorized again when
+//! the credential expires, when the configured clients change, and every minute.
 
 use std::{
     fmt,
@@ -21,7 +21,7 @@ use tracing::{field::display, info};
 
 use super::context::{Arrival, Rejection, RequestContext};
 use crate::{
-    auth::{Access, AuthError, METADATA_PATH, PresentedCredential, Secret},
+    auth::{Access, AuthError, METADATA_PATH, PresentedCredential, PresentedSecret},
     route::Scopes,
     telemetry::RequestId,
     tls::ClientCertificate,
@@ -40,7 +40,7 @@ const AUTHORIZED_EVERY: Duration = Duration::from_secs(60);
 
 /// The authentication rules, if clients are configured. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Guard(Arc<Rules>);
+pub struct Authenticator(Arc<Rules>);
 
 #[derive(Debug, Default)]
 struct Rules {
@@ -51,7 +51,7 @@ struct Rules {
 
 /// The client of a request, and the credential that proves it.
 #[derive(Debug, Clone)]
-pub(super) struct Identity {
+pub(super) struct AuthenticatedClient {
     client: ClientIdentity,
     credential: Credential,
     /// The rules that identified it, if clients are configured.
@@ -74,7 +74,7 @@ enum Credential {
 
 /// Why an open stream is closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Revoked {
+enum Revocation {
     /// The credential is no longer valid.
     #[error("{0}")]
     AuthError(AuthError),
@@ -83,7 +83,7 @@ enum Revoked {
     Changed,
 }
 
-impl Guard {
+impl Authenticator {
     /// Replaces the rules; `None` if no clients are configured.
     pub fn replace(&self, access: Option<Arc<Access>>) {
         self.0.access.store(access);
@@ -101,17 +101,21 @@ impl Guard {
     /// # Errors
     ///
     /// [`Rejection`] if a credential is missing, malformed or invalid, or can't be checked.
-    pub(super) async fn identify(&self, head: &mut Parts, arrival: &Arrival) -> Result<Identity, Rejection> {
-        let Some(access) = self.access() else { return Ok(Identity::by_address(arrival)) };
+    pub(super) async fn identify(
+        &self,
+        head: &mut Parts,
+        arrival: &Arrival,
+    ) -> Result<AuthenticatedClient, Rejection> {
+        let Some(access) = self.access() else { return Ok(AuthenticatedClient::by_address(arrival)) };
         let found = async {
-            let credential = Credential::of(&head.headers, arrival)?;
+            let credential = Credential::from_headers(&head.headers, arrival)?;
             let asked_for = || arrival.request_id.clone();
-            let found = access.identify(credential.shown()?, SystemTime::now(), &asked_for).await?;
+            let found = access.identify(credential.presented()?, SystemTime::now(), &asked_for).await?;
             Ok((found.client, credential))
         };
         let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
         remove_credentials(&mut head.headers);
-        Ok(Identity { client: ClientIdentity::Client(client), credential, access: Some(access) })
+        Ok(AuthenticatedClient { client: ClientIdentity::Client(client), credential, access: Some(access) })
     }
 
     /// Identifies the client of a request that another replica has authenticated.
@@ -120,16 +124,16 @@ impl Guard {
         head: &mut Parts,
         arrival: &Arrival,
         client: ClientIdentity,
-    ) -> Identity {
-        let Some(access) = self.access() else { return Identity::by_address(arrival) };
+    ) -> AuthenticatedClient {
+        let Some(access) = self.access() else { return AuthenticatedClient::by_address(arrival) };
         remove_credentials(&mut head.headers);
-        Identity { client, credential: Credential::Replica, access: Some(access) }
+        AuthenticatedClient { client, credential: Credential::Replica, access: Some(access) }
     }
 
     /// Whether clients are configured and this request has no credential.
-    pub(super) fn is_shown_nothing(&self, head: &Parts, arrival: &Arrival) -> bool {
+    pub(super) fn has_no_credential(&self, head: &Parts, arrival: &Arrival) -> bool {
         self.0.access.load().is_some()
-            && matches!(Credential::of(&head.headers, arrival), Ok(Credential::Nothing))
+            && matches!(Credential::from_headers(&head.headers, arrival), Ok(Credential::Nothing))
     }
 
     /// OAuth metadata at a path, by which clients find the authorization server.
@@ -161,23 +165,24 @@ impl Guard {
     /// reload requires one.
     async fn authorize_again(
         &self,
-        identity: &Identity,
+        identity: &AuthenticatedClient,
         request_id: &RequestId,
         now: SystemTime,
-    ) -> Result<Option<Duration>, Revoked> {
+    ) -> Result<Option<Duration>, Revocation> {
         if matches!(identity.credential, Credential::Replica) {
             return Ok(None);
         }
         let client = identity.client.client();
         let Some(access) = self.access() else {
-            return if client.is_none() { Ok(None) } else { Err(Revoked::Changed) };
+            return if client.is_none() { Ok(None) } else { Err(Revocation::Changed) };
         };
-        let shown = identity.credential.shown().map_err(Revoked::AuthError)?;
-        let found = access.identify(shown, now, &|| request_id.clone()).await.map_err(Revoked::AuthError)?;
+        let shown = identity.credential.presented().map_err(Revocation::AuthError)?;
+        let found =
+            access.identify(shown, now, &|| request_id.clone()).await.map_err(Revocation::AuthError)?;
         let is_as_before =
             |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
         if !client.is_some_and(is_as_before) {
-            return Err(Revoked::Changed);
+            return Err(Revocation::Changed);
         }
         let rest = found.until.map(|until| until.duration_since(now).unwrap_or_default());
         Ok(Some(rest.map_or(AUTHORIZED_EVERY, |rest| rest.min(AUTHORIZED_EVERY))))
@@ -200,7 +205,7 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
     }
 }
 
-impl Identity {
+impl AuthenticatedClient {
     /// The local process that uses our stdio: it has all rights.
     pub(super) fn local() -> Self {
         Self { client: ClientIdentity::Only, credential: Credential::Nothing, access: None }
@@ -208,7 +213,7 @@ impl Identity {
 
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
     fn by_address(arrival: &Arrival) -> Self {
-        let client = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::at);
+        let client = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
         Self { client, credential: Credential::of_connection(arrival), access: None }
     }
 
@@ -230,7 +235,7 @@ impl Identity {
 
 impl Credential {
     /// Reads the credential of a request; more than one is an error.
-    fn of(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, AuthError> {
+    fn from_headers(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, AuthError> {
         let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
         let (authorization, another) = (bearers.next(), bearers.next());
         let mut keys = headers.get_all(&API_KEY).iter();
@@ -254,14 +259,14 @@ impl Credential {
         arrival.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
     }
 
-    fn shown(&self) -> Result<PresentedCredential<'_>, AuthError> {
+    fn presented(&self) -> Result<PresentedCredential<'_>, AuthError> {
         Ok(match self {
             // The other replica has checked it.
             Self::Nothing | Self::Replica => PresentedCredential::Nothing,
             Self::Bearer(value) => {
-                PresentedCredential::Secret(Secret(bearer(readable(value)?).unwrap_or_default()))
+                PresentedCredential::Secret(PresentedSecret(bearer(readable(value)?).unwrap_or_default()))
             }
-            Self::ApiKey(value) => PresentedCredential::Secret(Secret(readable(value)?)),
+            Self::ApiKey(value) => PresentedCredential::Secret(PresentedSecret(readable(value)?)),
             Self::Certificate(certificate) => PresentedCredential::Certificate(certificate),
         })
     }
@@ -344,17 +349,17 @@ mod tests {
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let headers = head(pairs).headers;
         let arrival = Arrival::new(Arc::default(), &headers);
-        let credential = Credential::of(&headers, &arrival);
-        let found = match credential.as_ref().map(|credential| credential.shown().unwrap()) {
+        let credential = Credential::from_headers(&headers, &arrival);
+        let found = match credential.as_ref().map(|credential| credential.presented().unwrap()) {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
-            Ok(PresentedCredential::Secret(Secret(text))) => Ok(Some(text)),
+            Ok(PresentedCredential::Secret(PresentedSecret(text))) => Ok(Some(text)),
             Err(denied) => Err(denied.status()),
         };
         assert_eq!(found, expected, "{pairs:?}");
     }
 
     #[test]
-    fn a_caller_shows_one_thing() {
+    fn a_request_has_one_credential() {
         check(&[], Ok(None));
         check(&[("authorization", "bearer  abc ")], Ok(Some("abc")));
         check(&[("x-api-key", " abc")], Ok(Some("abc")));
@@ -370,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_to_us_goes_no_further() {
+    fn credentials_are_not_forwarded() {
         let mut shown =
             head(&[("authorization", "Bearer abc"), ("x-api-key", "k"), ("accept", "*/*")]).headers;
         remove_credentials(&mut shown);
@@ -381,12 +386,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_of_which_nothing_is_known_has_no_rights() {
+    async fn a_request_without_context_has_no_rights() {
         let write = Scopes::new(["write"]).unwrap();
         let mut head = head(&[]);
         let unknown = Arrival::take(&mut head, crate::pipeline::ApiKind::Rest);
-        let found = Guard::default().identify(&mut head, &unknown).await.unwrap();
+        let found = Authenticator::default().identify(&mut head, &unknown).await.unwrap();
         assert!(!found.client().may(&write) && found.client().may(&Scopes::default()));
-        assert!(Identity::local().client().may(&write), "who started the process may do everything in it");
+        assert!(
+            AuthenticatedClient::local().client().may(&write),
+            "who started the process may do everything in it"
+        );
     }
 }

@@ -46,7 +46,7 @@ impl Mount {
 
 /// Why the variables are not a CGI request. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotARequest {
+pub enum CgiRequestError {
     /// A variable that every CGI web server sets is missing.
     #[error("variable `{0}` is not set: this program is started by a web server that speaks CGI")]
     Missing(&'static str),
@@ -55,7 +55,7 @@ pub enum NotARequest {
     Unreadable(Cow<'static, str>),
 }
 
-impl NotARequest {
+impl CgiRequestError {
     /// The HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -71,7 +71,7 @@ const HEADER: &str = "HTTP_";
 
 /// Whether a variable describes the request. Clients control most of them, so the configuration must not read
 /// them as its own.
-pub fn is_of_request(name: &OsStr) -> bool {
+pub fn is_request_variable(name: &OsStr) -> bool {
     const NAMES: [&str; 17] = [
         "AUTH_TYPE",
         "CONTENT_LENGTH",
@@ -100,13 +100,13 @@ pub fn is_of_request(name: &OsStr) -> bool {
 ///
 /// # Errors
 ///
-/// [`NotARequest`], which has the status of the response.
+/// [`CgiRequestError`], which has the status of the response.
 pub fn request(
     variables: &[(OsString, OsString)],
     input: impl AsyncRead + Unpin + Send + 'static,
-) -> Result<Request<Body>, NotARequest> {
+) -> Result<Request<Body>, CgiRequestError> {
     let variables = Variables(variables);
-    let method = variables.get(METHOD).ok_or(NotARequest::Missing(METHOD))?;
+    let method = variables.get(METHOD).ok_or(CgiRequestError::Missing(METHOD))?;
     let method = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
     let mut request = Request::new(Body::empty());
     *request.method_mut() = method;
@@ -115,7 +115,7 @@ pub fn request(
     variables.add_headers(request.headers_mut())?;
     *request.body_mut() = match variables.length(request.headers())? {
         Some(0) => Body::empty(),
-        length => Body::from_stream(pieces(input, length)),
+        length => Body::from_stream(body_stream(input, length)),
     };
     remove_hop_by_hop(request.headers_mut());
     // Nothing changes while one request is served, so a stream of changes must not keep the process alive.
@@ -131,7 +131,7 @@ pub fn request(
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Reads `length` bytes of an input, or all of it.
-fn pieces(
+fn body_stream(
     input: impl AsyncRead + Unpin + Send + 'static,
     length: Option<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
@@ -149,8 +149,8 @@ fn pieces(
     })
 }
 
-fn unreadable(what: impl Into<Cow<'static, str>>) -> NotARequest {
-    NotARequest::Unreadable(what.into())
+fn unreadable(what: impl Into<Cow<'static, str>>) -> CgiRequestError {
+    CgiRequestError::Unreadable(what.into())
 }
 
 struct Variables<'a>(&'a [(OsString, OsString)]);
@@ -168,7 +168,7 @@ impl Variables<'_> {
 
     /// The path below the program, and the query. The web server has decoded the path, but not the query
     /// (sections 4.1.5 and 4.1.7).
-    fn uri(&self) -> Result<Uri, NotARequest> {
+    fn uri(&self) -> Result<Uri, CgiRequestError> {
         /// Characters that a path must encode (RFC 3986, section 3.3).
         const PATH: &AsciiSet = &CONTROLS
             .add(b' ')
@@ -209,7 +209,7 @@ impl Variables<'_> {
         }
     }
 
-    fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), NotARequest> {
+    fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), CgiRequestError> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
             // These have variables of their own.
@@ -248,7 +248,7 @@ impl Variables<'_> {
 
     /// Length of the body; `None` if it ends with the input. Without a length there is no body, unless the
     /// client sent it in chunks: Apache passes it on like that.
-    fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, NotARequest> {
+    fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, CgiRequestError> {
         let Some(length) = self.get("CONTENT_LENGTH") else {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
         };
@@ -276,14 +276,14 @@ impl Variables<'_> {
     }
 }
 
-fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, NotARequest> {
+fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, CgiRequestError> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(format!("header `{name}`")))
 }
 
 /// Writes the response headers, with the empty line after them.
 ///
 /// Hop-by-hop headers are removed, as the web server sets them itself.
-pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
+pub fn write_headers(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     remove_hop_by_hop(&mut response.headers);
     // A body must have a type (section 6.3.1), and a proxied upstream may not have sent one.
     if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
@@ -300,7 +300,7 @@ pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
 }
 
 /// A complete response for an error that occurred before there was a request to handle.
-pub fn broken(status: StatusCode, message: &str) -> Vec<u8> {
+pub fn error_response(status: StatusCode, message: &str) -> Vec<u8> {
     let body = json!({ "error": message }).to_string();
     let mut out = Vec::new();
     line(&mut out, "Status", status_line(status).as_bytes());
@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    fn decoded(variables: &[(&str, &str)]) -> Result<http::request::Parts, NotARequest> {
+    fn decoded(variables: &[(&str, &str)]) -> Result<http::request::Parts, CgiRequestError> {
         let variables: Vec<(OsString, OsString)> =
             variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         request(&variables, tokio::io::empty()).map(|request| request.into_parts().0)
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_host_the_servers_name_stands_for_it() {
+    fn the_server_name_replaces_a_missing_host() {
         let host = |port| {
             let head = decoded(&[(METHOD, "GET"), ("SERVER_NAME", "a.test"), ("SERVER_PORT", port)]).unwrap();
             head.headers[header::HOST].to_str().unwrap().to_owned()
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_says_what_is_missing() {
+    fn the_error_names_the_missing_variable() {
         assert_eq!(decoded(&[]).unwrap_err().status(), 500);
         for (name, value) in
             [(METHOD, "GET IT"), ("CONTENT_LENGTH", "-1"), ("CONTENT_LENGTH", "1e3"), ("HTTP_ORIGIN", "a\nb")]
@@ -431,21 +431,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_has_a_say_in_is_told_from_what_it_has_not() {
+    fn variables_that_clients_control_are_recognized() {
         for name in
             ["HTTP_PROXY", "REMOTE_USER", "QUERY_STRING", "REDIRECT_HTTP_AUTHORIZATION", "REQUEST_URI"]
         {
-            assert!(is_of_request(OsStr::new(name)), "{name}");
+            assert!(is_request_variable(OsStr::new(name)), "{name}");
         }
         for name in
             ["PATH", "HOME", "LEGACY_URL", "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "SERVER", "https_proxy"]
         {
-            assert!(!is_of_request(OsStr::new(name)), "{name}");
+            assert!(!is_request_variable(OsStr::new(name)), "{name}");
         }
     }
 
     async fn body(text: &'static str, length: Option<u64>) -> Result<Bytes, axum::Error> {
-        Ok(Body::from_stream(pieces(text.as_bytes(), length)).collect().await?.to_bytes())
+        Ok(Body::from_stream(body_stream(text.as_bytes(), length)).collect().await?.to_bytes())
     }
 
     #[tokio::test]
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_read_of_a_body_that_nobody_asks_for() {
+    async fn an_unused_body_is_not_read() {
         struct Never;
         impl AsyncRead for Never {
             fn poll_read(
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_its_status_first_and_nothing_of_the_connection() {
+    fn the_status_line_comes_first_and_connection_headers_are_omitted() {
         let response = Response::builder()
             .status(404)
             .header("content-type", "application/json")
@@ -487,14 +487,17 @@ mod tests {
             .header("x-request-id", "1")
             .body(())
             .unwrap();
-        let head = String::from_utf8(head(response.into_parts().0, true)).unwrap();
+        let head = String::from_utf8(write_headers(response.into_parts().0, true)).unwrap();
         assert_eq!(head, "Status: 404 Not Found\nContent-Type: application/json\nX-Request-Id: 1\n\n");
     }
 
     #[test]
     fn a_body_without_a_type_gets_one_and_nothing_gets_none() {
         let parts = || Response::builder().status(299).body(()).unwrap().into_parts().0;
-        assert_eq!(head(parts(), false), b"Status: 299 Unnamed\n\n");
-        assert_eq!(head(parts(), true), b"Status: 299 Unnamed\nContent-Type: application/octet-stream\n\n");
+        assert_eq!(write_headers(parts(), false), b"Status: 299 Unnamed\n\n");
+        assert_eq!(
+            write_headers(parts(), true),
+            b"Status: 299 Unnamed\nContent-Type: application/octet-stream\n\n"
+        );
     }
 }

@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request::Par
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::{SHUTTING_DOWN, authenticate::Identity, cgi::Mount};
+use super::{SHUTTING_DOWN, authenticate::AuthenticatedClient, cgi::Mount};
 use crate::{
     pipeline::ApiKind,
-    telemetry::{Foreign, RequestId, Span, method_word},
+    telemetry::{RequestId, Span, Untrusted, method_word},
     tls::ClientCertificate,
     upstream::ClientIdentity,
 };
@@ -56,7 +56,7 @@ pub struct Arrival {
 #[derive(Debug)]
 pub(super) struct RequestContext {
     pub(super) arrival: Arrival,
-    pub(super) identity: Identity,
+    pub(super) identity: AuthenticatedClient,
 }
 
 impl Arrival {
@@ -65,7 +65,7 @@ impl Arrival {
         Self {
             address: connection.peer.map(|peer| peer.ip().to_canonical()),
             connection,
-            request_id: RequestId::of_headers(headers),
+            request_id: RequestId::from_headers(headers),
             span: Span::default(),
             mount: None,
             api: ApiKind::Rest,
@@ -73,13 +73,13 @@ impl Arrival {
     }
 
     /// Context of a message on our own stdin.
-    pub(super) fn of_pipe(connection: &Arc<Connection>) -> Self {
+    pub(super) fn from_stdio(connection: &Arc<Connection>) -> Self {
         Self { api: ApiKind::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
     }
 
     /// The context in a request's extensions. Where the listener added none, it is added with an unknown
     /// connection.
-    pub fn of<B>(request: &mut Request<B>) -> &mut Self {
+    pub fn from_request<B>(request: &mut Request<B>) -> &mut Self {
         let unknown = match request.extensions().get::<Self>() {
             Some(_) => None,
             None => Some(Self::new(Arc::default(), request.headers())),
@@ -129,10 +129,10 @@ pub(super) struct LoggedRequest<'a> {
 
 impl LoggedRequest<'_> {
     /// Logs a request that is rejected before any call.
-    pub(super) fn rejected(self, rejection: &Rejection) {
+    pub(super) fn log_rejection(self, rejection: &Rejection) {
         let Self { arrival, head, client } = self;
         let request_id = &arrival.request_id;
-        let path = head.map(|head| Foreign(head.uri.path()));
+        let path = head.map(|head| Untrusted(head.uri.path()));
         info!(
             status = rejection.status.as_u16(),
             method = head.map(|head| method_word(&head.method)),
@@ -146,7 +146,7 @@ impl LoggedRequest<'_> {
         );
         if tracing::enabled!(tracing::Level::DEBUG) {
             let error = rejection.to_string();
-            debug!(error = %Foreign(&error), %request_id, "why the request was rejected");
+            debug!(error = %Untrusted(&error), %request_id, "why the request was rejected");
         }
     }
 }
@@ -234,12 +234,12 @@ impl ShutdownSignal {
     }
 
     /// The current stage.
-    pub fn now(&self) -> Shutdown {
+    pub fn stage(&self) -> Shutdown {
         self.0.as_ref().map_or(Shutdown::Serving, |shutdown| *shutdown.borrow())
     }
 
     /// Waits until the shutdown begins.
-    pub async fn come(&self) {
+    pub async fn begun(&self) {
         let Some(mut shutdown) = self.0.clone() else { return std::future::pending().await };
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
     }

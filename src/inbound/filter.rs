@@ -25,9 +25,9 @@ use settings_derive::Section;
 use tokio::time::timeout;
 
 use super::{
-    authenticate::Guard,
+    authenticate::Authenticator,
     context::{Arrival, Rejection},
-    host_origin::{self, Rules},
+    host_origin::{self, HostAndOriginRules},
 };
 use crate::{
     pipeline::ApiKind,
@@ -36,7 +36,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, Setting},
         value::{FromText, text_of, text_settings},
     },
-    telemetry::{MeterSource, Reading, RequestId, Words},
+    telemetry::{LabelCounter, MeterSource, MetricsSnapshot, RequestId},
 };
 
 const REJECTED_HOST: &str = "host";
@@ -83,13 +83,13 @@ pub struct FilterSettings {
     #[key(shown = "none", live)]
     pub trusted_proxies: Vec<IpNet>,
     /// The port that it protects.
-    #[key(skip = Port::Clients)]
-    pub port: Port,
+    #[key(skip = ProtectedPort::Clients)]
+    pub port: ProtectedPort,
 }
 
 /// The port that a filter protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Port {
+pub enum ProtectedPort {
     /// The port for clients. Without allowed origins, pages of this machine at other ports are admitted, so
     /// that a page under development can call the API that it is developed for.
     Clients,
@@ -97,7 +97,7 @@ pub enum Port {
     Admin,
 }
 
-impl Port {
+impl ProtectedPort {
     pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own \
                                            page, name the host in `admin.allowed_hosts`";
 
@@ -126,7 +126,7 @@ pub(super) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Whether a header is one that proxies set (client address, original URL). From anybody but a trusted proxy
 /// it would deceive the upstream.
-fn is_of_a_proxy(name: &str) -> bool {
+fn is_set_by_proxies(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",
         "true-client-ip",
@@ -142,7 +142,7 @@ fn is_of_a_proxy(name: &str) -> bool {
 /// Whether a header is removed from every client. CGI programs read `Proxy` as the variable `HTTP_PROXY`
 /// (CVE-2016-5385) and `X_Forwarded_For` as `X-Forwarded-For`, and proxies pass both on unchecked.
 fn is_always_removed(name: &str) -> bool {
-    name == "proxy" || (name.contains('_') && is_of_a_proxy(&name.replace('_', "-")))
+    name == "proxy" || (name.contains('_') && is_set_by_proxies(&name.replace('_', "-")))
 }
 
 impl FilterSettings {
@@ -237,32 +237,32 @@ const HOUR: u64 = 3_600_000;
 /// The request filter. Clones share its settings and counts.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    rules: Arc<ArcSwap<Rules>>,
+    rules: Arc<ArcSwap<HostAndOriginRules>>,
     /// Counts rejections by reason.
-    rejected: Words,
+    rejected: LabelCounter,
     /// Counts the bytes of request bodies that are being read or processed.
     buffer: RequestBuffer,
     /// Identifies the clients of admitted requests.
-    pub guard: Guard,
+    pub guard: Authenticator,
 }
 
 impl Filter {
     /// Creates a filter. An allowed host or origin that can't be parsed matches nothing.
     pub fn new(settings: &FilterSettings) -> Self {
-        let rejected = Words::default();
+        let rejected = LabelCounter::default();
         rejected.expect([REJECTED_HOST, REJECTED_ORIGIN]);
         rejected.expect(BODY_REASONS);
         Self {
-            rules: Arc::new(ArcSwap::from_pointee(Rules::new(settings))),
+            rules: Arc::new(ArcSwap::from_pointee(HostAndOriginRules::new(settings))),
             rejected,
             buffer: RequestBuffer::default(),
-            guard: Guard::default(),
+            guard: Authenticator::default(),
         }
     }
 
     /// Replaces the settings.
     pub fn replace(&self, settings: &FilterSettings) {
-        self.rules.store(Arc::new(Rules::new(settings)));
+        self.rules.store(Arc::new(HostAndOriginRules::new(settings)));
     }
 
     /// Admits a request, removes the headers that only trusted proxies may set, and determines the client's
@@ -271,7 +271,7 @@ impl Filter {
     /// # Errors
     ///
     /// [`Rejection`] if the host or the origin is not allowed.
-    pub fn admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<Page, Rejection> {
+    pub fn admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<CrossOriginPage, Rejection> {
         let rules = self.rules.load();
         let host = rules.check_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST))?;
         let page = rules.check_origin(&head.headers, host.as_ref());
@@ -280,7 +280,7 @@ impl Filter {
         let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.trusted_proxies));
         let is_removed = |name: &&HeaderName| {
             let name = name.as_str();
-            is_always_removed(name) || (!is_trusted && is_of_a_proxy(name))
+            is_always_removed(name) || (!is_trusted && is_set_by_proxies(name))
         };
         let removed: Vec<HeaderName> = head.headers.keys().filter(is_removed).cloned().collect();
         removed.iter().for_each(|name| drop(head.headers.remove(name)));
@@ -302,13 +302,13 @@ impl Filter {
     ///
     /// [`Rejection`] if the request has no valid host, or several.
     pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
-        let named = host_origin::named_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST));
+        let named = host_origin::request_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST));
         named.map(|_| ())
     }
 }
 
 impl MeterSource for Filter {
-    fn tell(&self, reading: &mut Reading) {
+    fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "Requests rejected before a call, by reason";
         let family = reading.counter("glossator_requests_rejected", help);
         for (reason, count) in self.rejected.read() {
@@ -320,13 +320,13 @@ impl MeterSource for Filter {
 /// The web page of another origin that sends the request, if one does: whether it may read the response
 /// (Fetch, "CORS protocol"), or only links to us.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct CrossOriginPage {
     reader: Option<HeaderValue>,
     has_link: bool,
 }
 
-impl Page {
-    pub(super) fn of(origin: HeaderValue) -> Self {
+impl CrossOriginPage {
+    pub(super) fn new(origin: HeaderValue) -> Self {
         Self { reader: Some(origin), has_link: false }
     }
 
@@ -434,13 +434,13 @@ impl Drop for Reservation {
 const BODY_REASONS: [&str; 5] =
     ["body_too_long", "body_slow", "bodies_too_many", "body_coded", "body_cut_off"];
 
-fn too_long(limit_bytes: usize) -> Rejection {
+fn body_too_long(limit_bytes: usize) -> Rejection {
     let text = format!("the request's body is longer than {limit_bytes} bytes");
     Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", text)
 }
 
 /// Rejects a body with a transfer coding other than `chunked` (RFC 9112, section 6.1).
-pub(super) fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+pub(super) fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Rejection> {
     let codings = headers.get_all(header::TRANSFER_ENCODING);
     if codings.iter().all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
         return Ok(());
@@ -471,9 +471,9 @@ impl Filter {
         let announced =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
-            return Err(too_long(limit_bytes));
+            return Err(body_too_long(limit_bytes));
         }
-        check_coding(headers)?;
+        check_transfer_encoding(headers)?;
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
@@ -483,7 +483,7 @@ impl Filter {
             let mut whole = Vec::with_capacity(announced.unwrap_or(0) as usize);
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
-                    true => too_long(limit_bytes),
+                    true => body_too_long(limit_bytes),
                     false => {
                         let text = "the request's body could not be read";
                         Rejection::new(StatusCode::BAD_REQUEST, "body_cut_off", text)
@@ -591,7 +591,7 @@ mod tests {
         head
     }
 
-    fn admit(filter: &Filter, headers: HeaderMap) -> Result<Page, Rejection> {
+    fn admit(filter: &Filter, headers: HeaderMap) -> Result<CrossOriginPage, Rejection> {
         let arrival = &mut Arrival::new(Arc::default(), &headers);
         filter.admit(&mut head(headers), arrival)
     }
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_comes_in_by_default_and_nobody_else() {
+    fn only_loopback_is_allowed_by_default() {
         let settings = FilterSettings::default();
         check(&settings, "127.0.0.1:8080", None, true);
         check(&settings, "LocalHost", Some("http://localhost:6274"), true);
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_given_twice_or_not_at_all_is_refused() {
+    fn a_duplicate_or_missing_host_is_rejected() {
         let filter = Filter::new(&FilterSettings::default());
         assert!(admit(&filter, HeaderMap::new()).is_err());
         let mut twice = headers(&[("host", "localhost")]);
@@ -681,9 +681,9 @@ mod tests {
     }
 
     /// A body whose pieces come through a channel; it ends when the sender is dropped.
-    struct Sent(mpsc::UnboundedReceiver<&'static str>);
+    struct ChannelBody(mpsc::UnboundedReceiver<&'static str>);
 
-    impl http_body::Body for Sent {
+    impl http_body::Body for ChannelBody {
         type Data = Bytes;
         type Error = std::convert::Infallible;
 
@@ -699,9 +699,9 @@ mod tests {
         }
     }
 
-    fn sent() -> (mpsc::UnboundedSender<&'static str>, Body) {
+    fn channel_body() -> (mpsc::UnboundedSender<&'static str>, Body) {
         let (sender, pieces) = mpsc::unbounded_channel();
-        (sender, Body::new(Sent(pieces)))
+        (sender, Body::new(ChannelBody(pieces)))
     }
 
     /// Headers of a body of known length, and of one of unknown length.
@@ -710,10 +710,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_takes_too_long_is_not_waited_for() {
+    async fn a_slow_request_body_times_out() {
         for length in lengths() {
             let after = async |delay: Duration| {
-                let (sender, body) = sent();
+                let (sender, body) = channel_body();
                 tokio::spawn(async move {
                     tokio::time::sleep(delay).await;
                     let _ = sender.send("a whole");
@@ -731,7 +731,7 @@ mod tests {
     async fn a_body_that_comes_in_pieces_is_put_together() {
         for length in lengths() {
             for pieces in [&["a whole"][..], &["a ", "", "whole"], &["a ", "whole", ""], &[]] {
-                let (sender, body) = sent();
+                let (sender, body) = channel_body();
                 pieces.iter().for_each(|piece| sender.send(piece).unwrap());
                 drop(sender);
                 let whole = Filter::new(&FilterSettings::default()).read(&length, body).await;
@@ -744,8 +744,8 @@ mod tests {
     fn check_address(peer: &str, forwarded: &[&str], expected: &str) {
         let trusted = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"].map(|text| parse_network(text).unwrap());
         let headers = forwarded.iter().map(|value| (FORWARDED_FOR, value.parse().unwrap())).collect();
-        let found = ClientIdentity::at(client_address(peer.parse().unwrap(), &headers, &trusted));
-        assert_eq!(found, ClientIdentity::at(expected.parse().unwrap()), "{peer} {forwarded:?}");
+        let found = ClientIdentity::from_address(client_address(peer.parse().unwrap(), &headers, &trusted));
+        assert_eq!(found, ClientIdentity::from_address(expected.parse().unwrap()), "{peer} {forwarded:?}");
     }
 
     #[test]
@@ -759,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_wrote_itself_is_not_trusted() {
+    fn forwarded_headers_of_clients_are_not_trusted() {
         check_address("10.1.2.3", &["1.1.1.1, 203.0.113.9"], "203.0.113.9");
         check_address("10.1.2.3", &["1.1.1.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9");
         check_address("10.1.2.3", &["1.1.1.1", "203.0.113.9"], "203.0.113.9");
@@ -769,7 +769,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_read_or_refused() {
+    fn networks_are_parsed_or_rejected() {
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/-1", "host", "::/129", "10.0.0.0/"] {
             assert_eq!(parse_network(wrong), None, "{wrong}");
         }
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room() {
+    fn buffered_bodies_are_limited_and_short_ones_always_fit() {
         let buffer = RequestBuffer::default();
         let mut first = buffer.reserve();
         assert!(first.grow_to(FREE_BYTES, 100) && first.grow_to(FREE_BYTES + 60, 100));

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::{
     context::Rejection,
-    filter::{FilterSettings, LOOPBACK, Page, Port},
+    filter::{CrossOriginPage, FilterSettings, LOOPBACK, ProtectedPort},
 };
 
 /// Header with the relation of a page to the target of its request. Browsers send it with or without an
@@ -18,8 +18,8 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The compiled settings of a request filter.
 #[derive(Debug)]
-pub(super) struct Rules {
-    port: Port,
+pub(super) struct HostAndOriginRules {
+    port: ProtectedPort,
     hosts: Vec<HostRule>,
     /// Origins of pages that may read responses.
     origins: Vec<OriginRule>,
@@ -61,7 +61,7 @@ pub(super) struct HostAndPort {
 
 impl HostAndPort {
     /// Whether the host needs no DNS: an IP address or `localhost`.
-    fn is_no_name(&self) -> bool {
+    fn needs_no_dns(&self) -> bool {
         let address = self.host.trim_start_matches('[').trim_end_matches(']');
         self.host == "localhost" || address.parse::<std::net::IpAddr>().is_ok()
     }
@@ -81,7 +81,7 @@ impl HostAndPort {
     }
 }
 
-impl Rules {
+impl HostAndOriginRules {
     pub(super) fn new(settings: &FilterSettings) -> Self {
         let host = |text: &String| match text.trim() {
             "*" => Some(HostRule::Any),
@@ -93,7 +93,7 @@ impl Rules {
             text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
         };
         let origins: Vec<_> = settings.allowed_origins.iter().filter_map(origin).collect();
-        let tolerated = match settings.allowed_origins.is_empty() && settings.port == Port::Clients {
+        let tolerated = match settings.allowed_origins.is_empty() && settings.port == ProtectedPort::Clients {
             true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
             false => Vec::new(),
         };
@@ -113,7 +113,7 @@ impl Rules {
     /// allows it. In the latter case no page counts as our own: DNS rebinding may have pointed its name at
     /// this address.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
-        let Named { host, written } = named_host(head)?;
+        let RequestHost { host, written } = request_host(head)?;
         let by_name = self.hosts.iter().any(|rule| match rule {
             HostRule::Any => false,
             HostRule::Host(rule) => host.as_ref().is_some_and(|host| rule.covers(host)),
@@ -121,7 +121,7 @@ impl Rules {
         if by_name {
             Ok(host)
         } else if self.hosts.contains(&HostRule::Any) {
-            Ok(host.filter(HostAndPort::is_no_name))
+            Ok(host.filter(HostAndPort::needs_no_dns))
         } else {
             let (found, section) = (quoted(written), self.port.section());
             let text = format!("host {found} is not allowed here; allow it with `{section}.allowed_hosts`");
@@ -134,8 +134,8 @@ impl Rules {
         &self,
         headers: &HeaderMap,
         host: Option<&HostAndPort>,
-    ) -> Result<Page, Rejection> {
-        let mut page = Page::default();
+    ) -> Result<CrossOriginPage, Rejection> {
+        let mut page = CrossOriginPage::default();
         // No browser sends several `Origin` headers: each must be allowed.
         for value in headers.get_all(header::ORIGIN) {
             let text = value.to_str().unwrap_or("").trim();
@@ -145,42 +145,44 @@ impl Rules {
                     matches!(scheme.as_str(), "http" | "https") && Some(at) == host
                 })
             };
-            if are_of(&self.origins, text, origin.as_ref()) {
-                page = Page::of(value.clone());
-            } else if !ours() && !are_of(&self.tolerated, text, origin.as_ref()) {
+            if matches_any(&self.origins, text, origin.as_ref()) {
+                page = CrossOriginPage::new(value.clone());
+            } else if !ours() && !matches_any(&self.tolerated, text, origin.as_ref()) {
                 let text = match self.port {
-                    Port::Clients => {
+                    ProtectedPort::Clients => {
                         let found = quoted(Some(value.as_bytes()));
                         format!("origin {found} is not allowed here; allow it with `server.allowed_origins`")
                             .into()
                     }
-                    Port::Admin => Cow::Borrowed(Port::FOREIGN_PAGE),
+                    ProtectedPort::Admin => Cow::Borrowed(ProtectedPort::FOREIGN_PAGE),
                 };
                 return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", text));
             }
         }
         match headers.get(SEC_FETCH_SITE) {
-            Some(site) if !headers.contains_key(header::ORIGIN) => self.check_site(headers, site.as_bytes()),
+            Some(site) if !headers.contains_key(header::ORIGIN) => {
+                self.check_fetch_site(headers, site.as_bytes())
+            }
             _ => Ok(page),
         }
     }
 
     /// Checks `Sec-Fetch-Site`. Browsers send no `Origin` with an embedded image or a followed link, but mark
     /// the request as cross-site.
-    fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Rejection> {
+    fn check_fetch_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<CrossOriginPage, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
-            return Ok(Page::default());
+            return Ok(CrossOriginPage::default());
         }
         let is = |name, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
         let referrer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or("");
         let origin = parse_origin(origin_part(referrer));
-        if are_of(&self.origins, referrer, origin.as_ref())
-            || are_of(&self.tolerated, referrer, origin.as_ref())
+        if matches_any(&self.origins, referrer, origin.as_ref())
+            || matches_any(&self.tolerated, referrer, origin.as_ref())
         {
-            Ok(Page::default())
+            Ok(CrossOriginPage::default())
         } else if is(SEC_FETCH_MODE, b"navigate") && is(SEC_FETCH_DEST, b"document") {
             // A person follows a link, for example to a page of `passthrough`.
-            Ok(Page::with_link())
+            Ok(CrossOriginPage::with_link())
         } else {
             Err(self.port.foreign_page())
         }
@@ -188,14 +190,14 @@ impl Rules {
 }
 
 /// The host in a request.
-pub(super) struct Named<'h> {
+pub(super) struct RequestHost<'h> {
     /// The parsed host, if it is valid.
     host: Option<HostAndPort>,
     written: Option<&'h [u8]>,
 }
 
 /// Reads the host of a request, whether it is allowed or not.
-pub(super) fn named_host(head: &Parts) -> Result<Named<'_>, Rejection> {
+pub(super) fn request_host(head: &Parts) -> Result<RequestHost<'_>, Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, more) = (values.next(), values.next());
     if more.is_some() {
@@ -213,10 +215,10 @@ pub(super) fn named_host(head: &Parts) -> Result<Named<'_>, Rejection> {
             format!("the request's `Host` is {found}; it must be a host, with its port where it has one");
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "no valid host", text));
     }
-    Ok(Named { host, written })
+    Ok(RequestHost { host, written })
 }
 
-fn are_of(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
+fn matches_any(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
     rules.iter().any(|rule| match rule {
         OriginRule::Any => true,
         OriginRule::Null => text == "null",

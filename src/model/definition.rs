@@ -31,9 +31,9 @@ pub struct ToolDefinition {
 
 impl ToolDefinition {
     /// The definition in MCP's JSON, with the output schema for these `shapes`.
-    pub fn to_json(&self, shapes: super::Shapes) -> Map<String, Value> {
+    pub fn to_json(&self, shapes: super::StructuredContentSupport) -> Map<String, Value> {
         let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
-        object_of_some([
+        object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
@@ -44,17 +44,17 @@ impl ToolDefinition {
         ])
     }
 
-    fn output_schema_for(&self, shapes: super::Shapes) -> Option<&SchemaDocument> {
+    fn output_schema_for(&self, shapes: super::StructuredContentSupport) -> Option<&SchemaDocument> {
         let bare = match shapes {
-            super::Shapes::Any => self.bare_output_schema.as_ref(),
-            super::Shapes::ObjectsOnly => None,
+            super::StructuredContentSupport::Any => self.bare_output_schema.as_ref(),
+            super::StructuredContentSupport::ObjectsOnly => None,
         };
         bare.or(self.output_schema.as_ref())
     }
 }
 
 /// An object of the members that are present, in order.
-pub fn object_of_some<const N: usize>(members: [(&str, Option<Value>); N]) -> Map<String, Value> {
+pub fn object_without_nones<const N: usize>(members: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     members.collect()
 }
@@ -139,7 +139,7 @@ pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
     given: Map<String, Value>,
-    answers: Map<String, Value>,
+    input_responses: Map<String, Value>,
 }
 
 impl Arguments {
@@ -165,24 +165,24 @@ impl Arguments {
 
     /// Adds the input responses of the route, by name.
     #[must_use]
-    pub fn with_answers(self, answers: Map<String, Value>) -> Self {
-        Self { answers, ..self }
+    pub fn with_input_responses(self, answers: Map<String, Value>) -> Self {
+        Self { input_responses: answers, ..self }
     }
 
     /// Input responses of the route, by name.
-    pub fn answers(&self) -> &Map<String, Value> {
-        &self.answers
+    pub fn input_responses(&self) -> &Map<String, Value> {
+        &self.input_responses
     }
 
     /// Arguments and input responses, each as a JSON value.
     pub fn into_values(self) -> (Value, Value) {
-        (Value::Object(self.given), Value::Object(self.answers))
+        (Value::Object(self.given), Value::Object(self.input_responses))
     }
 }
 
 impl From<Map<String, Value>> for Arguments {
     fn from(given: Map<String, Value>) -> Self {
-        Self { given, answers: Map::new() }
+        Self { given, input_responses: Map::new() }
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_name_is_said() {
+    fn name_errors_are_reported() {
         assert_eq!("".parse::<ToolName>(), Err(ToolNameError::Empty));
         assert_eq!("a b".parse::<ToolName>(), Err(ToolNameError::Character { found: ' ' }));
         assert_eq!("x".repeat(129).parse::<ToolName>(), Err(ToolNameError::TooLong { found: 129 }));

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 
-use super::{UpstreamResponse, recording::Choice};
+use super::{UpstreamResponse, recording::EntryChoice};
 
 /// Request and its response.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct HarExchange {
     /// Method of the request.
     pub method: String,
     /// Complete URL of the request.
@@ -23,7 +23,7 @@ pub struct Exchange {
 pub enum HarError {
     /// It is not JSON of this form.
     #[error("expected a HAR file (`log.entries`, each with `request` and `response`), found {0}")]
-    Form(String),
+    Malformed(String),
     /// It has no entries.
     #[error("expected a HAR file with at least one entry, found none")]
     Empty,
@@ -40,10 +40,10 @@ pub enum HarError {
     NoUrl(String),
     /// The request has no response: it was blocked, interrupted, or served from a cache.
     #[error("entry {0} has no reply: its status is {1}")]
-    NoReply(usize, u32),
+    NoResponse(usize, u32),
     /// The body of the response was not saved.
     #[error("entry {0} has no `content.text`: its body of {1} bytes was not kept")]
-    NoBody(usize, i64),
+    BodyNotSaved(usize, i64),
     /// The body is not valid Base64.
     #[error("entry {0}: `content.text` is not Base64")]
     Base64(usize),
@@ -99,7 +99,7 @@ struct Content {
 }
 
 /// Whether bytes begin like a HAR file.
-pub(super) fn looks_like_one(bytes: &[u8]) -> bool {
+pub(super) fn is_har(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
     let after =
         |bytes: &[u8], mark: &[u8]| bytes.strip_prefix(mark).map(|rest| rest.trim_ascii_start().to_vec());
@@ -121,29 +121,29 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// The exchanges of a file; at least one.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<Exchange>, HarError> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, HarError> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let file: File = serde_json::from_slice(bytes).map_err(|error| HarError::Form(error.to_string()))?;
+    let file: File = serde_json::from_slice(bytes).map_err(|error| HarError::Malformed(error.to_string()))?;
     if file.log.entries.is_empty() {
         return Err(HarError::Empty);
     }
-    let exchange = |(index, entry): (usize, Entry)| Exchange {
+    let exchange = |(index, entry): (usize, Entry)| HarExchange {
         method: entry.request.method,
         url: entry.request.url,
-        response: reply_of(index + 1, entry.response),
+        response: response_from_entry(index + 1, entry.response),
     };
     Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
 }
 
-pub(super) fn choose(mut exchanges: Vec<Exchange>, choice: &Choice) -> Result<Exchange, HarError> {
+pub(super) fn choose(mut exchanges: Vec<HarExchange>, choice: &EntryChoice) -> Result<HarExchange, HarError> {
     let entries = exchanges.len();
     let index = match choice {
-        Choice::Last => entries.checked_sub(1).ok_or(HarError::Empty)?,
-        Choice::Number(number) => {
+        EntryChoice::Last => entries.checked_sub(1).ok_or(HarError::Empty)?,
+        EntryChoice::Number(number) => {
             let missing = HarError::NoNumber { number: *number, entries };
             number.checked_sub(1).filter(|index| *index < entries).ok_or(missing)?
         }
-        Choice::Url(part) => exchanges
+        EntryChoice::Url(part) => exchanges
             .iter()
             .rposition(|exchange| exchange.url.contains(part.as_str()))
             .ok_or_else(|| HarError::NoUrl(part.clone()))?,
@@ -151,10 +151,10 @@ pub(super) fn choose(mut exchanges: Vec<Exchange>, choice: &Choice) -> Result<Ex
     Ok(exchanges.swap_remove(index))
 }
 
-fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarError> {
+fn response_from_entry(number: usize, response: Response) -> Result<UpstreamResponse, HarError> {
     // Browsers write 0 if there was no response.
     let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let status = status.ok_or(HarError::NoReply(number, response.status))?;
+    let status = status.ok_or(HarError::NoResponse(number, response.status))?;
     let content = response.content;
     let is_text = content.encoding.as_deref().is_none_or(str::is_empty);
     let body = match (content.text, content.encoding.as_deref()) {
@@ -164,7 +164,7 @@ fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarEr
             BASE64_STANDARD.decode(text).map_err(|_| HarError::Base64(number))?.into()
         }
         (Some(_), Some(encoding)) => return Err(HarError::Encoding(number, encoding.to_owned())),
-        (None, _) if content.size > 0 => return Err(HarError::NoBody(number, content.size)),
+        (None, _) if content.size > 0 => return Err(HarError::BodyNotSaved(number, content.size)),
         (None, _) => Bytes::new(),
     };
     let mut headers = HeaderMap::new();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_browser_has_undone_is_not_undone_again() {
+    fn bodies_decoded_by_the_browser_are_not_decoded_again() {
         let response = choose("1").unwrap();
         assert_eq!((response.charset(), &response.body[..]), (Some("utf-8"), "Tromsø".as_bytes()));
         assert!(!response.headers.contains_key("content-encoding"));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn missing_entries_are_errors() {
         assert_eq!(choose("3").unwrap_err(), "entry 3 has no reply: its status is 0");
         assert_eq!(choose("4").unwrap_err(), "expected an entry from 1 to 3, found 4");
         assert_eq!(choose("0").unwrap_err(), "expected an entry from 1 to 3, found 0");

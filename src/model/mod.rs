@@ -25,18 +25,18 @@ mod violation;
 mod write;
 
 pub use definition::{
-    ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError, object_of_some,
+    ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError, object_without_nones,
 };
-pub use har::{Exchange, HarError};
+pub use har::{HarError, HarExchange};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
-pub use recording::{Choice, Recording, RecordingError};
-pub use response::{End, EndError, Exit, UpstreamResponse, media_type};
+pub use recording::{EntryChoice, Recording, RecordingError};
+pub use response::{ProgramEnd, ProgramEndError, ProgramExit, UpstreamResponse, media_type};
 pub use result::{
-    Annotations, Block, Content, ErrorFormat, Fault, Outcome, ResourceBody, SentBlock, Structured, Text,
-    ToolResult,
+    Annotations, BlockText, Content, ContentBlock, ErrorFormat, ErrorType, ForeignBlock, ResourceBody,
+    Structured, ToolOutcome, ToolResult,
 };
 pub use schema::{
-    CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, combined, kind_of,
+    CHECK_STEP_LIMIT, CheckResult, Schema, SchemaDocument, SchemaError, TooCostly, combined, kind_of,
     listed_values, own_types, referred, type_of,
 };
 pub use text::{
@@ -45,6 +45,6 @@ pub use text::{
 };
 pub use violation::Violation;
 pub use write::{
-    ContentsOf, ResourceContents, Shapes, result_to_json, write_block, write_escaped, write_result,
-    write_result_fields,
+    ResourceContents, ResourceContext, StructuredContentSupport, result_to_json, write_block, write_escaped,
+    write_result, write_result_fields,
 };

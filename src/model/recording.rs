@@ -5,11 +5,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::{
     UpstreamResponse,
-    har::{self, Exchange, HarError},
+    har::{self, HarError, HarExchange},
 };
 
 /// Prefix of a status line.
-const HEAD_START: &[u8] = b"HTTP/";
+const STATUS_LINE_PREFIX: &[u8] = b"HTTP/";
 
 /// Contents of a file of saved responses.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub enum Recording {
     /// A body without headers; its status is assumed to be 200.
     Body(UpstreamResponse),
     /// Exchanges saved by a browser; at least one, in order.
-    Har(Vec<Exchange>),
+    Har(Vec<HarExchange>),
 }
 
 /// Selection of a response in a HAR file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
+pub enum EntryChoice {
     /// The last one.
     Last,
     /// One by number, from 1.
@@ -65,9 +65,9 @@ impl Recording {
     ///
     /// [`RecordingError`] if it is malformed.
     pub fn read(recording: &Bytes) -> Result<Self, RecordingError> {
-        if har::looks_like_one(recording) {
+        if har::is_har(recording) {
             Ok(Self::Har(har::read(recording)?))
-        } else if recording.starts_with(HEAD_START) {
+        } else if recording.starts_with(STATUS_LINE_PREFIX) {
             UpstreamResponse::from_recording(recording).map(Self::One)
         } else {
             UpstreamResponse::from_recording(recording).map(Self::Body)
@@ -79,19 +79,19 @@ impl Recording {
     /// # Errors
     ///
     /// [`RecordingError`] if there is no such response.
-    pub fn choose(self, choice: Option<&Choice>) -> Result<UpstreamResponse, RecordingError> {
+    pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, RecordingError> {
         match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => Ok(response),
             (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::NoEntries),
             (Self::Har(exchanges), choice) => {
-                let exchange = har::choose(exchanges, choice.unwrap_or(&Choice::Last))?;
+                let exchange = har::choose(exchanges, choice.unwrap_or(&EntryChoice::Last))?;
                 Ok(exchange.response?)
             }
         }
     }
 }
 
-impl std::str::FromStr for Choice {
+impl std::str::FromStr for EntryChoice {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -119,18 +119,18 @@ impl UpstreamResponse {
         let mut rest = recording.clone();
         let mut response = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
         let mut line = 1;
-        let mut another = rest.starts_with(HEAD_START);
+        let mut another = rest.starts_with(STATUS_LINE_PREFIX);
         while another {
-            let head = Head::read(&mut rest, &mut line)?;
-            another = head.is_followed_by_another() && rest.starts_with(HEAD_START);
+            let head = HeaderSection::read(&mut rest, &mut line)?;
+            another = head.expects_another() && rest.starts_with(STATUS_LINE_PREFIX);
             response = Self::new(head.status, head.headers, rest.clone());
         }
-        response.forget_the_way();
+        response.remove_transfer_headers();
         Ok(response)
     }
 
     /// Removes the headers of transfer and encoding that do not apply to the saved bytes.
-    fn forget_the_way(&mut self) {
+    fn remove_transfer_headers(&mut self) {
         if self.headers.remove(header::TRANSFER_ENCODING).is_some()
             && let Some(body) = unchunked(&self.body)
         {
@@ -145,7 +145,7 @@ impl UpstreamResponse {
             self.headers.remove(header::CONTENT_LENGTH);
         }
         let coding = self.headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());
-        if coding.is_some_and(|coding| is_plainly_not(coding, &self.body)) {
+        if coding.is_some_and(|coding| is_certainly_not_encoded_as(coding, &self.body)) {
             self.headers.remove(header::CONTENT_ENCODING);
         }
     }
@@ -153,12 +153,12 @@ impl UpstreamResponse {
 
 /// About one in nine bytes of compressed data is a control character, so this many bytes without one are
 /// text.
-const LEAST_TELLING_BYTES: usize = 128;
+const MIN_EVIDENCE_BYTES: usize = 128;
 /// Limit of the inspected bytes; more would add no evidence.
-const LONGEST_LOOKED_AT_BYTES: usize = 4096;
+const MAX_INSPECTED_BYTES: usize = 4096;
 
 /// Whether a body can't be in this content encoding. The outermost encoding, the last of the list, decides.
-fn is_plainly_not(coding: &str, body: &[u8]) -> bool {
+fn is_certainly_not_encoded_as(coding: &str, body: &[u8]) -> bool {
     let coding = coding.rsplit(',').next().unwrap_or_default().trim().to_ascii_lowercase();
     match coding.as_str() {
         "gzip" | "x-gzip" => !body.starts_with(&[0x1f, 0x8b]),
@@ -166,9 +166,9 @@ fn is_plainly_not(coding: &str, body: &[u8]) -> bool {
         // These have no magic number, but compressed data is not text in any charset.
         "br" | "deflate" => {
             let is_strange = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
-            let bytes = &body[..body.len().min(LONGEST_LOOKED_AT_BYTES)];
+            let bytes = &body[..body.len().min(MAX_INSPECTED_BYTES)];
             !bytes.iter().any(is_strange)
-                && (std::str::from_utf8(body).is_ok() || bytes.len() >= LEAST_TELLING_BYTES)
+                && (std::str::from_utf8(body).is_ok() || bytes.len() >= MIN_EVIDENCE_BYTES)
         }
         _ => false,
     }
@@ -196,13 +196,13 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
 }
 
 /// Status line and headers.
-struct Head {
+struct HeaderSection {
     status: StatusCode,
     reason: String,
     headers: HeaderMap,
 }
 
-impl Head {
+impl HeaderSection {
     fn read(rest: &mut Bytes, line: &mut usize) -> Result<Self, RecordingError> {
         let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
         let status_line = String::from_utf8_lossy(&status_line).into_owned();
@@ -238,7 +238,7 @@ impl Head {
     }
 
     /// Whether curl prints another header section after this one, not a body.
-    fn is_followed_by_another(&self) -> bool {
+    fn expects_another(&self) -> bool {
         self.status.is_informational()
             || self.status.is_redirection()
             || matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED)
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_curl_has_undone_is_not_undone_again() {
+    fn bodies_decoded_by_curl_are_not_decoded_again() {
         let response = check(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\nConnection: close\r\n\r\nplain",
             200,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_curl_has_decompressed_has_no_coding() {
+    fn a_body_decompressed_by_curl_has_no_content_encoding() {
         let coding = |coding: &str, body: &[u8]| {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n");
             let response = check(&[head.as_bytes(), body].concat(), 200, body);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_alone_is_a_success_and_a_broken_head_is_told() {
+    fn a_bare_body_is_a_success_and_a_malformed_header_an_error() {
         check(b"temp: 5\n", 200, b"temp: 5\n");
         let error = |recording: &'static [u8]| {
             UpstreamResponse::from_recording(&Bytes::from_static(recording)).unwrap_err()

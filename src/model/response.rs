@@ -1,5 +1,5 @@
 //! Complete response of an upstream: status, headers, and body up to its limit. For a program, also its exit
-//! ([`Exit`]).
+//! ([`ProgramExit`]).
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -19,9 +19,9 @@ pub struct UpstreamResponse {
     /// Bytes of the body.
     pub body: Bytes,
     /// The exit of the program that wrote this output; `None` for the response of a server.
-    pub exit: Option<Box<Exit>>,
+    pub exit: Option<Box<ProgramExit>>,
     /// The exit of the CGI program that responded, and its standard error. For the log only.
-    pub beside: Option<Box<Exit>>,
+    pub beside: Option<Box<ProgramExit>>,
 }
 
 impl UpstreamResponse {
@@ -31,7 +31,7 @@ impl UpstreamResponse {
     }
 
     /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.
-    pub fn of_program(output: Bytes, exit: Exit) -> Self {
+    pub fn of_program(output: Bytes, exit: ProgramExit) -> Self {
         let status = match exit.end.is_success() {
             true => StatusCode::OK,
             false => StatusCode::INTERNAL_SERVER_ERROR,
@@ -61,7 +61,7 @@ impl UpstreamResponse {
 /// The media type of a `Content-Type`, as [`UpstreamResponse::media_type`] returns it.
 pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
     /// Longer than any registered media type (RFC 6838, section 4.2).
-    const LONGEST_BYTES: usize = 255;
+    const MAX_BYTES: usize = 255;
     // RFC 9110, section 5.6.2.
     let is_token = |part: &[u8]| {
         let is_of_token = |byte: &u8| {
@@ -72,7 +72,7 @@ pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
     };
     let essence = content_type.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
     let slash = essence.iter().position(|byte| *byte == b'/')?;
-    if essence.len() > LONGEST_BYTES || !is_token(&essence[..slash]) || !is_token(&essence[slash + 1..]) {
+    if essence.len() > MAX_BYTES || !is_token(&essence[..slash]) || !is_token(&essence[slash + 1..]) {
         return None;
     }
     let essence = str::from_utf8(essence).ok()?;
@@ -84,26 +84,26 @@ pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
 
 /// Exit of a program, and its standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exit {
+pub struct ProgramExit {
     /// Exit status, or the signal that terminated it.
-    pub end: End,
+    pub end: ProgramEnd,
     /// End of its standard error, up to a limit.
     pub stderr: Bytes,
 }
 
 /// End of a program: exit status or signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ProgramEnd {
     /// It exited with this status.
     Code(i32),
     /// It was terminated by the signal of this number.
     Signal(i32),
 }
 
-/// Reason why a text is not a valid [`End`].
+/// Reason why a text is not a valid [`ProgramEnd`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`")]
-pub struct EndError;
+pub struct ProgramEndError;
 
 /// Signals with the same number on every Unix.
 const SIGNALS: [(i32, &str); 12] = [
@@ -121,14 +121,14 @@ const SIGNALS: [(i32, &str); 12] = [
     (15, "SIGTERM"),
 ];
 
-impl Exit {
+impl ProgramExit {
     /// Standard error as text, with `�` for invalid UTF-8.
     pub fn stderr_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr)
     }
 }
 
-impl End {
+impl ProgramEnd {
     /// Whether the exit status is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
@@ -143,7 +143,7 @@ impl End {
     }
 
     /// Phrase for a sentence: `exit status 2`, `signal SIGKILL`.
-    pub fn in_words(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             Self::Code(_) => format!("exit status {self}"),
             Self::Signal(_) => format!("signal {self}"),
@@ -152,7 +152,7 @@ impl End {
 }
 
 /// `2` or `SIGKILL`; `SIG34` for a signal whose name depends on the system.
-impl fmt::Display for End {
+impl fmt::Display for ProgramEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(formatter, "{code}"),
@@ -164,16 +164,16 @@ impl fmt::Display for End {
     }
 }
 
-impl FromStr for End {
-    type Err = EndError;
+impl FromStr for ProgramEnd {
+    type Err = ProgramEndError;
 
-    fn from_str(text: &str) -> Result<Self, EndError> {
+    fn from_str(text: &str) -> Result<Self, ProgramEndError> {
         if let Some(name) = text.strip_prefix("SIG") {
             let known = SIGNALS.iter().find(|(_, known)| *known == text).map(|(number, _)| *number);
             let number = known.or_else(|| name.parse().ok().filter(|number| (1..=64).contains(number)));
-            return number.map(Self::Signal).ok_or(EndError);
+            return number.map(Self::Signal).ok_or(ProgramEndError);
         }
-        let code = text.parse::<u8>().map_err(|_| EndError)?;
+        let code = text.parse::<u8>().map_err(|_| ProgramEndError)?;
         Ok(Self::Code(code.into()))
     }
 }
@@ -185,19 +185,20 @@ mod tests {
     #[test]
     fn ends_are_written_as_they_are_read() {
         for text in ["0", "2", "255", "SIGKILL", "SIGTERM", "SIG34"] {
-            assert_eq!(text.parse::<End>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ProgramEnd>().unwrap().to_string(), text);
         }
-        assert_eq!("SIG9".parse(), Ok(End::Signal(9)));
+        assert_eq!("SIG9".parse(), Ok(ProgramEnd::Signal(9)));
         for text in ["", "256", "-1", "KILL", "SIG", "SIGNONE", "SIG0", "two"] {
-            assert_eq!(text.parse::<End>(), Err(EndError), "{text}");
+            assert_eq!(text.parse::<ProgramEnd>(), Err(ProgramEndError), "{text}");
         }
     }
 
     #[test]
-    fn a_reply_of_a_program_has_a_status_for_whoever_asks() {
-        let response = |end| UpstreamResponse::of_program(Bytes::new(), Exit { end, stderr: Bytes::new() });
-        assert_eq!(response(End::Code(0)).status, 200);
-        assert_eq!(response(End::Code(1)).status, 500);
-        assert_eq!(response(End::Signal(9)).status, 500);
+    fn a_program_response_has_an_http_status() {
+        let response =
+            |end| UpstreamResponse::of_program(Bytes::new(), ProgramExit { end, stderr: Bytes::new() });
+        assert_eq!(response(ProgramEnd::Code(0)).status, 200);
+        assert_eq!(response(ProgramEnd::Code(1)).status, 500);
+        assert_eq!(response(ProgramEnd::Signal(9)).status, 500);
     }
 }

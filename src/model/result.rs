@@ -6,13 +6,13 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{JsonText, object_of_some};
+use super::{JsonText, object_without_nones};
 
 /// Result of a tool call, the same for every API and independent of its wire format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     /// Whether the call succeeded.
-    pub outcome: Outcome,
+    pub outcome: ToolOutcome,
     /// Content blocks, for people and models; never empty.
     pub content: Vec<Content>,
     /// Structured content, for programs; satisfies the tool's output schema if the outcome is a success.
@@ -23,11 +23,11 @@ pub struct ToolResult {
 
 /// Success, or an error for the model to act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ToolOutcome {
     /// `isError: false`.
     Success,
     /// `isError: true`.
-    Error(Fault),
+    Error(ErrorType),
 }
 
 /// Format of the text of a tool error.
@@ -52,16 +52,16 @@ pub struct Structured {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
     /// Type and data of the block.
-    pub block: Block,
+    pub block: ContentBlock,
     /// Audience and priority.
     pub annotations: Option<Annotations>,
 }
 
 /// MCP content types.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Block {
+pub enum ContentBlock {
     /// Text.
-    Text(Text),
+    Text(BlockText),
     /// An image.
     Image {
         /// Data in Base64.
@@ -97,12 +97,12 @@ pub enum Block {
         body: ResourceBody,
     },
     /// A block written by an MCP server, with all its members.
-    AsSent(SentBlock),
+    Foreign(ForeignBlock),
 }
 
 /// Content block as an MCP server wrote it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SentBlock {
+pub struct ForeignBlock {
     /// The block, annotations and unknown members included.
     pub json: JsonText,
     /// The text of a text block.
@@ -113,7 +113,7 @@ pub struct SentBlock {
 
 /// The text of a text block.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Text {
+pub enum BlockText {
     /// A text created for this result.
     Plain(String),
     /// Text of an upstream, shared and not copied.
@@ -121,7 +121,7 @@ pub enum Text {
     /// An error message, shown as the JSON text `{"error": "…"}`.
     Error(String),
     /// The structured content as JSON text; escaped directly into the response, without an intermediate copy.
-    OfStructure,
+    StructuredContent,
 }
 
 /// Contents of an embedded resource.
@@ -147,23 +147,23 @@ pub struct Annotations {
 
 impl ToolResult {
     /// The texts of all blocks, joined: the message of a tool error.
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         let texts = self.content.iter().filter_map(|content| content.block.text(None));
         texts.collect::<Vec<_>>().join(" ")
     }
 
     /// A success with one text block and no structured content.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::new(Outcome::Success, vec![Content::text(text)])
+        Self::new(ToolOutcome::Success, vec![Content::text(text)])
     }
 
     /// A tool error with one text block, whose text should say what to change.
-    pub fn error(error_type: Fault, text: impl Into<String>) -> Self {
-        Self::new(Outcome::Error(error_type), vec![Content::text(text)])
+    pub fn error(error_type: ErrorType, text: impl Into<String>) -> Self {
+        Self::new(ToolOutcome::Error(error_type), vec![Content::text(text)])
     }
 
     /// A result without structured content.
-    pub fn new(outcome: Outcome, content: Vec<Content>) -> Self {
+    pub fn new(outcome: ToolOutcome, content: Vec<Content>) -> Self {
         Self { outcome, content, structured: None, meta: Map::new() }
     }
 
@@ -176,7 +176,7 @@ impl ToolResult {
 
     /// Whether this is a tool error.
     pub fn is_error(&self) -> bool {
-        matches!(self.outcome, Outcome::Error(_))
+        matches!(self.outcome, ToolOutcome::Error(_))
     }
 
     /// Converts the text of an error to this format. All its text becomes one block, before the others.
@@ -189,21 +189,21 @@ impl ToolResult {
         let texts = self.content.iter().filter_map(|content| content.block.text(structured));
         let message = texts.collect::<Vec<_>>().join("\n");
         self.content.retain(|content| content.block.text(None).is_none());
-        self.content.insert(0, Block::Text(Text::Error(message)).into());
+        self.content.insert(0, ContentBlock::Text(BlockText::Error(message)).into());
         self
     }
 }
 
-impl Block {
+impl ContentBlock {
     /// The text of a text block, as a person reads it; `None` for other blocks.
     pub fn text(&self, structured: Option<&Structured>) -> Option<Cow<'_, str>> {
         match self {
-            Self::Text(Text::Plain(text) | Text::Error(text)) => Some(text.into()),
-            Self::Text(Text::Shared(text)) => Some(Cow::Borrowed(text)),
-            Self::Text(Text::OfStructure) => {
+            Self::Text(BlockText::Plain(text) | BlockText::Error(text)) => Some(text.into()),
+            Self::Text(BlockText::Shared(text)) => Some(Cow::Borrowed(text)),
+            Self::Text(BlockText::StructuredContent) => {
                 Some(structured.map_or_else(String::new, |s| s.json().as_str().to_owned()).into())
             }
-            Self::AsSent(sent) => sent.text.as_deref().map(Cow::from),
+            Self::Foreign(sent) => sent.text.as_deref().map(Cow::from),
             Self::Image { .. } | Self::Audio { .. } | Self::ResourceLink { .. } | Self::Resource { .. } => {
                 None
             }
@@ -227,7 +227,7 @@ impl Structured {
     /// Allows clients of revision 2026-07-28 and later to receive the value without `{"result": …}` around
     /// it.
     #[must_use]
-    pub fn bare_where_allowed(self) -> Self {
+    pub fn with_bare_allowed(self) -> Self {
         Self { bare_allowed: true, ..self }
     }
 
@@ -243,12 +243,12 @@ impl Structured {
     }
 
     /// Whether clients that accept these `shapes` receive the value wrapped in `{"result": …}`.
-    pub fn is_wrapped(&self, shapes: super::Shapes) -> bool {
-        self.wrapped && !(self.bare_allowed && shapes == super::Shapes::Any)
+    pub fn is_wrapped(&self, shapes: super::StructuredContentSupport) -> bool {
+        self.wrapped && !(self.bare_allowed && shapes == super::StructuredContentSupport::Any)
     }
 
     /// The value for clients that accept these `shapes`.
-    pub fn value(&self, shapes: super::Shapes) -> Value {
+    pub fn value(&self, shapes: super::StructuredContentSupport) -> Value {
         let value = self.json.parse();
         if self.is_wrapped(shapes) { serde_json::json!({ "result": value }) } else { value }
     }
@@ -257,7 +257,7 @@ impl Structured {
 impl Annotations {
     /// The annotations in MCP's JSON.
     pub fn to_json(&self) -> Map<String, Value> {
-        object_of_some([
+        object_without_nones([
             ("audience", (!self.audience.is_empty()).then(|| self.audience.clone().into())),
             ("priority", self.priority.map(Value::from)),
             ("lastModified", self.last_modified.as_deref().map(Value::from)),
@@ -268,12 +268,12 @@ impl Annotations {
 impl Content {
     /// A text block without annotations.
     pub fn text(text: impl Into<String>) -> Self {
-        Block::Text(Text::Plain(text.into())).into()
+        ContentBlock::Text(BlockText::Plain(text.into())).into()
     }
 }
 
-impl From<Block> for Content {
-    fn from(block: Block) -> Self {
+impl From<ContentBlock> for Content {
+    fn from(block: ContentBlock) -> Self {
         Self { block, annotations: None }
     }
 }
@@ -281,43 +281,43 @@ impl From<Block> for Content {
 /// Type of a tool error, so that each API can map it (to an HTTP status, for example) without parsing the
 /// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ErrorType {
     /// The arguments violate the input schema, or can't be put into a request.
     Arguments,
     /// The client is not authorized.
     Forbidden,
     /// A required input request had no valid answer, or could not be sent.
-    Unanswered,
+    InputMissing,
     /// The upstream responded with this HTTP status of 400 or above.
     Upstream {
         /// HTTP status.
         status: u16,
     },
     /// The response reported an error, which a rule recognized.
-    Reported {
+    ReportedError {
         /// HTTP status that the rule sets for REST clients.
         status: Option<u16>,
     },
     /// The rule could not parse the response, or the result violates the output schema.
-    Unreadable,
+    UnparseableResponse,
     /// There is no usable response: connection refused, response truncated, too long, or not HTTP.
     Unreachable,
     /// The timeout expired.
-    Deadline,
+    Timeout,
     /// The upstream is temporarily unavailable: its concurrency limit is reached, or its circuit breaker is
     /// open, for example.
-    Busy {
+    Unavailable {
         /// Time until a retry makes sense.
         again_after: Duration,
     },
     /// A rate limit, or the client's concurrency limit, is exceeded.
-    TooOften {
+    RateLimited {
         /// Time until a retry makes sense.
         again_after: Duration,
     },
 }
 
-impl Fault {
+impl ErrorType {
     /// Names of all variants, in order; the values of `error_type` in metrics and log.
     pub const NAMES: [&'static str; 10] = [
         "invalid_arguments",
@@ -337,14 +337,14 @@ impl Fault {
         Self::NAMES[match self {
             Self::Arguments => 0,
             Self::Forbidden => 1,
-            Self::Unanswered => 2,
+            Self::InputMissing => 2,
             Self::Upstream { .. } => 3,
-            Self::Reported { .. } => 4,
-            Self::Unreadable => 5,
+            Self::ReportedError { .. } => 4,
+            Self::UnparseableResponse => 5,
             Self::Unreachable => 6,
-            Self::Deadline => 7,
-            Self::Busy { .. } => 8,
-            Self::TooOften { .. } => 9,
+            Self::Timeout => 7,
+            Self::Unavailable { .. } => 8,
+            Self::RateLimited { .. } => 9,
         }]
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_takes_what_fits() {
+    fn a_writer_accepts_bytes_up_to_its_limit() {
         let mut writer = LimitedWriter::new(3);
         assert!(writer.write_all(b"ab").is_ok() && writer.write_all(b"c").is_ok() && !writer.is_over());
         assert!(writer.write_all(b"d").is_err() && writer.is_over());

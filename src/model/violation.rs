@@ -23,7 +23,7 @@ pub struct Violation {
 }
 
 /// The expected form and the found value.
-struct Words {
+struct MessageParts {
     expected: String,
     found: Option<String>,
 }
@@ -34,12 +34,12 @@ impl Violation {
         Self { path: String::new(), what: what.to_owned(), plain: format!("the value {what}") }
     }
 
-    pub(super) fn of(error: &ValidationError<'_>) -> Self {
-        let what = match words(error) {
-            Words { expected, found: Some(found) } => format!("{expected}; found {found}"),
-            Words { expected, found: None } => expected,
+    pub(super) fn from_error(error: &ValidationError<'_>) -> Self {
+        let what = match message_parts(error) {
+            MessageParts { expected, found: Some(found) } => format!("{expected}; found {found}"),
+            MessageParts { expected, found: None } => expected,
         };
-        Self { path: place(error), what, plain: plain(error) }
+        Self { path: path_of(error), what, plain: plain(error) }
     }
 }
 
@@ -54,7 +54,7 @@ fn plain(error: &ValidationError<'_>) -> String {
             "there is a member that the schema has no place for".to_owned()
         }
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "must fit a form that the schema lists".to_owned(),
-        _ => words(error).expected,
+        _ => message_parts(error).expected,
     };
     let found = match error.instance().as_ref() {
         Value::String(text) => format!("a string of {} bytes", text.len()),
@@ -65,7 +65,7 @@ fn plain(error: &ValidationError<'_>) -> String {
 }
 
 /// Path of the violation; for a missing member, the path where it should be.
-fn place(error: &ValidationError<'_>) -> String {
+fn path_of(error: &ValidationError<'_>) -> String {
     let mut path = readable_path(&error.instance_path().to_string());
     if let ValidationErrorKind::Required { property } = error.kind() {
         if !path.is_empty() {
@@ -76,7 +76,7 @@ fn place(error: &ValidationError<'_>) -> String {
     path
 }
 
-fn words(error: &ValidationError<'_>) -> Words {
+fn message_parts(error: &ValidationError<'_>) -> MessageParts {
     use ValidationErrorKind as Kind;
 
     let value = error.instance();
@@ -88,10 +88,10 @@ fn words(error: &ValidationError<'_>) -> Words {
         Kind::FalseSchema => ("must not be there".to_owned(), shown(value)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             // The unexpected members are named in the first half.
-            return Words { expected: format!("has no place for {}", names(unexpected)), found: None };
+            return MessageParts { expected: format!("has no place for {}", names(unexpected)), found: None };
         }
         Kind::PropertyNames { error } => {
-            let inner = words(error);
+            let inner = message_parts(error);
             (format!("must have members whose name {}", inner.expected), shown(error.instance()))
         }
         Kind::MinProperties { limit } => (at_least(*limit, "member"), length(value)),
@@ -135,7 +135,7 @@ fn words(error: &ValidationError<'_>) -> Words {
             ("must be as the schema says".to_owned(), shown(value))
         }
     };
-    Words { expected, found: Some(found) }
+    MessageParts { expected, found: Some(found) }
 }
 
 fn at_least(limit: u64, what: &str) -> String {
@@ -201,21 +201,21 @@ fn not(schema: &Value) -> String {
 
 /// The expectations of several forms, none of which the value satisfies.
 fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
-    const MOST_FORMS: usize = 5;
-    let own = place(error);
+    const MAX_FORMS: usize = 5;
+    let own = path_of(error);
     let mut expected: Vec<String> = Vec::new();
     // The first violation of a form usually identifies it.
     for violation in forms.iter().filter_map(|form| form.first()) {
-        let inside = place(violation);
-        let words = words(violation).expected;
+        let inside = path_of(violation);
+        let words = message_parts(violation).expected;
         let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
         let alternative = if inside.is_empty() { words } else { format!("its `{inside}` {words}") };
         if !expected.contains(&alternative) {
             expected.push(alternative);
         }
     }
-    let more = expected.len().saturating_sub(MOST_FORMS);
-    expected.truncate(MOST_FORMS);
+    let more = expected.len().saturating_sub(MAX_FORMS);
+    expected.truncate(MAX_FORMS);
     if more > 0 {
         expected.push(format!("be of {} more", counted(more as u64, "form")));
     }
@@ -228,13 +228,13 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
 /// A value in a message: short values in full, long ones by their type. A string that could be mistaken for
 /// another type is in quotes: `"20"` is a string, `20` a number.
 pub(super) fn shown(value: &Value) -> String {
-    const LONGEST_SHOWN: usize = 60;
+    const MAX_SHOWN: usize = 60;
     match value {
-        Value::String(text) if text.chars().count() <= LONGEST_SHOWN && could_be_other(text) => {
+        Value::String(text) if text.chars().count() <= MAX_SHOWN && could_be_other(text) => {
             format!("`{value}`")
         }
-        Value::String(text) if text.chars().count() <= LONGEST_SHOWN => format!("`{text}`"),
-        Value::Number(number) if number.as_str().len() > LONGEST_SHOWN => {
+        Value::String(text) if text.chars().count() <= MAX_SHOWN => format!("`{text}`"),
+        Value::Number(number) if number.as_str().len() > MAX_SHOWN => {
             format!("a number of {} digits", number.as_str().len())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
@@ -249,11 +249,11 @@ fn could_be_other(text: &str) -> bool {
 }
 
 pub(super) fn listed(options: &Value) -> String {
-    const MOST_LISTED: usize = 20;
+    const MAX_LISTED: usize = 20;
     let Some(options) = options.as_array() else { return shown(options) };
-    let mut names: Vec<_> = options.iter().take(MOST_LISTED).map(shown).collect();
-    if options.len() > MOST_LISTED {
-        names.push(format!("and {} more", options.len() - MOST_LISTED));
+    let mut names: Vec<_> = options.iter().take(MAX_LISTED).map(shown).collect();
+    if options.len() > MAX_LISTED {
+        names.push(format!("and {} more", options.len() - MAX_LISTED));
     }
     names.join(", ")
 }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_says_where_what_was_expected_and_what_was_found() {
+    fn a_violation_has_path_expected_and_found() {
         let city = json!({
             "type": "object",
             "properties": {"city": {"enum": ["oslo", "bergen"]}, "n": {"type": "integer"}},
@@ -339,7 +339,7 @@ mod tests {
 
     /// Checks the message for a value whose `x` violates a schema; the second form also checks the path.
     #[track_caller]
-    fn words(schema: Value, x: Value, expected: &str) {
+    fn message_parts(schema: Value, x: Value, expected: &str) {
         check_at(schema, x, "x", expected);
     }
 
@@ -349,59 +349,67 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_in_plain_words() {
-        words(json!({"type": "string"}), json!(5), "must be a string; found `5`");
-        words(json!({"type": ["string", "null"]}), json!([]), "must be null or a string; found an array");
-        words(json!({"const": "on"}), json!("off"), "must be `on`; found `off`");
-        words(json!({"enum": ["on", 1, null]}), json!(2), "must be one of `on`, `1`, `null`; found `2`");
-        words(json!(false), json!(1), "must not be there; found `1`");
-        words(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
-        words(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");
-        words(json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0; found `0`");
-        words(json!({"exclusiveMaximum": 1}), json!(1), "must be less than 1; found `1`");
-        words(json!({"multipleOf": 5}), json!(7), "must be a multiple of 5; found `7`");
-        words(json!({"minLength": 3}), json!("ab"), "must have at least 3 characters; found `ab`");
-        words(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character; found `ab`");
-        words(
+    fn values_have_plain_messages() {
+        message_parts(json!({"type": "string"}), json!(5), "must be a string; found `5`");
+        message_parts(
+            json!({"type": ["string", "null"]}),
+            json!([]),
+            "must be null or a string; found an array",
+        );
+        message_parts(json!({"const": "on"}), json!("off"), "must be `on`; found `off`");
+        message_parts(
+            json!({"enum": ["on", 1, null]}),
+            json!(2),
+            "must be one of `on`, `1`, `null`; found `2`",
+        );
+        message_parts(json!(false), json!(1), "must not be there; found `1`");
+        message_parts(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
+        message_parts(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");
+        message_parts(json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0; found `0`");
+        message_parts(json!({"exclusiveMaximum": 1}), json!(1), "must be less than 1; found `1`");
+        message_parts(json!({"multipleOf": 5}), json!(7), "must be a multiple of 5; found `7`");
+        message_parts(json!({"minLength": 3}), json!("ab"), "must have at least 3 characters; found `ab`");
+        message_parts(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character; found `ab`");
+        message_parts(
             json!({"maxLength": 9}),
             json!("a".repeat(70)),
             "must have at most 9 characters; found a string of 70 characters",
         );
-        words(json!({"pattern": "^[a-z]+$"}), json!("A"), "must match `^[a-z]+$`; found `A`");
+        message_parts(json!({"pattern": "^[a-z]+$"}), json!("A"), "must match `^[a-z]+$`; found `A`");
     }
 
     #[test]
     fn a_text_that_looks_like_another_value_is_in_quotes() {
-        words(json!({"type": "integer"}), json!("20"), "must be an integer; found `\"20\"`");
-        words(json!({"type": "boolean"}), json!("true"), "must be a boolean; found `\"true\"`");
-        words(json!({"enum": ["1", 2]}), json!(1), "must be one of `\"1\"`, `2`; found `1`");
-        words(json!({"minLength": 1}), json!(""), "must have at least 1 character; found `\"\"`");
+        message_parts(json!({"type": "integer"}), json!("20"), "must be an integer; found `\"20\"`");
+        message_parts(json!({"type": "boolean"}), json!("true"), "must be a boolean; found `\"true\"`");
+        message_parts(json!({"enum": ["1", 2]}), json!(1), "must be one of `\"1\"`, `2`; found `1`");
+        message_parts(json!({"minLength": 1}), json!(""), "must have at least 1 character; found `\"\"`");
     }
 
     #[test]
-    fn lists_are_told_in_plain_words() {
-        words(json!({"minItems": 4}), json!([1, 2]), "must have at least 4 items; found 2");
-        words(json!({"minItems": 1}), json!([]), "must have at least 1 item; found none");
-        words(json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item; found 2");
-        words(json!({"maxItems": 0}), json!([1]), "must have no items; found 1");
-        words(
+    fn lists_have_plain_messages() {
+        message_parts(json!({"minItems": 4}), json!([1, 2]), "must have at least 4 items; found 2");
+        message_parts(json!({"minItems": 1}), json!([]), "must have at least 1 item; found none");
+        message_parts(json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item; found 2");
+        message_parts(json!({"maxItems": 0}), json!([1]), "must have no items; found 1");
+        message_parts(
             json!({"uniqueItems": true}),
             json!(["a", "b", "a"]),
             "must have no item twice; found `a` twice",
         );
-        words(
+        message_parts(
             json!({"uniqueItems": true}),
             json!([1, 1.0]),
             "must have no item twice; found two that are the same",
         );
         let contains = json!({"contains": {"const": 1}});
-        words(
+        message_parts(
             contains.clone(),
             json!([2, 3]),
             "must have the items that `contains` asks for; found 2 items, and not the right ones",
         );
-        words(contains, json!([]), "must have the items that `contains` asks for; found none");
-        words(
+        message_parts(contains, json!([]), "must have the items that `contains` asks for; found none");
+        message_parts(
             json!({"contains": {"const": 1}, "maxContains": 1}),
             json!([1, 1]),
             "must have the items that `contains` asks for; found 2 items, and not the right ones",
@@ -418,7 +426,7 @@ mod tests {
             "x[1]",
             "must not be there; found `2`",
         );
-        words(
+        message_parts(
             json!({"prefixItems": [true], "unevaluatedItems": false}),
             json!([1, 2]),
             "must have at most 1 item; found 2",
@@ -426,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_told_in_plain_words() {
+    fn objects_have_plain_messages() {
         check_at(json!({"required": ["a"]}), json!({}), "x.a", "is required; found nothing");
         check_at(
             json!({"dependentRequired": {"a": ["b"]}}),
@@ -434,8 +442,12 @@ mod tests {
             "x.b",
             "is required; found nothing",
         );
-        words(json!({"minProperties": 1}), json!({}), "must have at least 1 member; found none");
-        words(json!({"maxProperties": 1}), json!({"a": 1, "b": 2}), "must have at most 1 member; found 2");
+        message_parts(json!({"minProperties": 1}), json!({}), "must have at least 1 member; found none");
+        message_parts(
+            json!({"maxProperties": 1}),
+            json!({"a": 1, "b": 2}),
+            "must have at most 1 member; found 2",
+        );
         let named = json!({"properties": {"a": true}});
         let closed = |keyword: &str| {
             let mut schema = named.clone();
@@ -443,9 +455,9 @@ mod tests {
             schema
         };
         for keyword in ["additionalProperties", "unevaluatedProperties"] {
-            words(closed(keyword), json!({"b": 1, "c": 2}), "has no place for `b`, `c`");
+            message_parts(closed(keyword), json!({"b": 1, "c": 2}), "has no place for `b`, `c`");
         }
-        words(
+        message_parts(
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
             json!({"A": 1}),
             "must have members whose name must match `^[a-z]+$`; found `A`",
@@ -453,37 +465,45 @@ mod tests {
     }
 
     #[test]
-    fn schemas_of_schemas_are_told_in_plain_words() {
+    fn schemas_of_schemas_have_plain_messages() {
         let forms = json!([{"type": "string", "maxLength": 3}, {"type": "null"}]);
         for keyword in ["anyOf", "oneOf"] {
-            words(json!({ keyword: forms }), json!(5), "must be a string, or must be null; found `5`");
-            words(
+            message_parts(
+                json!({ keyword: forms }),
+                json!(5),
+                "must be a string, or must be null; found `5`",
+            );
+            message_parts(
                 json!({ keyword: forms }),
                 json!("four"),
                 "must have at most 3 characters, or must be null; found `four`",
             );
         }
-        words(
+        message_parts(
             json!({"anyOf": [{"type": "object", "properties": {"a": {"type": "number"}}}, {"type": "string"}]}),
             json!({"a": "b"}),
             "its `a` must be a number, or must be a string; found an object",
         );
-        words(
+        message_parts(
             json!({"oneOf": [{"minimum": 1}, {"maximum": 9}]}),
             json!(5),
             "must fit one form of `oneOf` and no other; found `5`, which fits several",
         );
-        words(json!({"not": {"const": "x"}}), json!("x"), "must not be `x`; found `x`");
-        words(json!({"not": {"enum": ["x", "y"]}}), json!("x"), "must be none of `x`, `y`; found `x`");
-        words(json!({"not": {"type": "string"}}), json!("x"), "must not be a string; found `x`");
-        words(json!({"not": {"pattern": "^x"}}), json!("x"), "must not match `^x`; found `x`");
-        words(
+        message_parts(json!({"not": {"const": "x"}}), json!("x"), "must not be `x`; found `x`");
+        message_parts(
+            json!({"not": {"enum": ["x", "y"]}}),
+            json!("x"),
+            "must be none of `x`, `y`; found `x`",
+        );
+        message_parts(json!({"not": {"type": "string"}}), json!("x"), "must not be a string; found `x`");
+        message_parts(json!({"not": {"pattern": "^x"}}), json!("x"), "must not match `^x`; found `x`");
+        message_parts(
             json!({"not": {"minimum": 1, "maximum": 9}}),
             json!(5),
             "must not be what `not` describes; found `5`",
         );
-        words(json!({"allOf": [{"minimum": 9}]}), json!(5), "must be at least 9; found `5`");
-        words(
+        message_parts(json!({"allOf": [{"minimum": 9}]}), json!(5), "must be at least 9; found `5`");
+        message_parts(
             json!({"if": {"minimum": 1}, "then": {"minimum": 9}}),
             json!(5),
             "must be at least 9; found `5`",

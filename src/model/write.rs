@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Annotations, Block, Content, JsonText, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
-    json::escape,
+    Annotations, BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, Structured,
+    ToolOutcome, ToolResult, json::escape,
 };
 
 /// JSON values that a client accepts as `structuredContent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shapes {
+pub enum StructuredContentSupport {
     /// Objects only: every client of revision 2025-11-25 and before.
     ObjectsOnly,
     /// Any JSON value: revision 2026-07-28 and later.
@@ -21,7 +21,7 @@ pub enum Shapes {
 }
 
 /// Writes `{"content": …, "structuredContent": …, "isError": …, "_meta": …}`.
-pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
+pub fn write_result(result: &ToolResult, shapes: StructuredContentSupport, out: &mut Vec<u8>) {
     out.reserve(estimated_bytes(result));
     out.push(b'{');
     write_result_fields(result, shapes, &Map::new(), out);
@@ -30,7 +30,7 @@ pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
 
 /// Converts a result to a JSON value, for code that inspects its members. It may be nested a little deeper
 /// than any parsed document, because it contains one.
-pub fn result_to_json(result: &ToolResult, shapes: Shapes) -> Value {
+pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> Value {
     let blocks = result.content.iter().map(|content| {
         let mut block = Vec::new();
         write_content(content, result.structured.as_ref(), shapes, &mut block);
@@ -55,7 +55,7 @@ pub fn result_to_json(result: &ToolResult, shapes: Shapes) -> Value {
 /// to the result's `_meta`.
 pub fn write_result_fields(
     result: &ToolResult,
-    shapes: Shapes,
+    shapes: StructuredContentSupport,
     more_meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
@@ -73,8 +73,8 @@ pub fn write_result_fields(
         write_structured(structured, shapes, out);
     }
     out.extend_from_slice(match result.outcome {
-        Outcome::Success => b",\"isError\":false".as_slice(),
-        Outcome::Error(_) => b",\"isError\":true".as_slice(),
+        ToolOutcome::Success => b",\"isError\":false".as_slice(),
+        ToolOutcome::Error(_) => b",\"isError\":true".as_slice(),
     });
     if !result.meta.is_empty() || !more_meta.is_empty() {
         out.extend_from_slice(b",\"_meta\":{");
@@ -90,7 +90,7 @@ pub fn write_result_fields(
 
 /// Writes a single content block, outside of a result.
 pub fn write_block(content: &Content, out: &mut Vec<u8>) {
-    write_content(content, None, Shapes::Any, out);
+    write_content(content, None, StructuredContentSupport::Any, out);
 }
 
 /// Writes a string as JSON, quotes included.
@@ -107,17 +107,22 @@ fn estimated_bytes(result: &ToolResult) -> usize {
     256 + 2 * structure + structure / 4
 }
 
-fn write_content(content: &Content, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
+fn write_content(
+    content: &Content,
+    structured: Option<&Structured>,
+    shapes: StructuredContentSupport,
+    out: &mut Vec<u8>,
+) {
     match &content.block {
         // Annotations are part of it already.
-        Block::AsSent(sent) => return out.extend_from_slice(sent.json.bytes()),
-        Block::Text(text) => {
+        ContentBlock::Foreign(sent) => return out.extend_from_slice(sent.json.bytes()),
+        ContentBlock::Text(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
             write_text(text, structured, shapes, out);
         }
-        Block::Image { data, mime_type } => write_media("image", data, mime_type, out),
-        Block::Audio { data, mime_type } => write_media("audio", data, mime_type, out),
-        Block::ResourceLink { uri, name, description, mime_type } => {
+        ContentBlock::Image { data, mime_type } => write_media("image", data, mime_type, out),
+        ContentBlock::Audio { data, mime_type } => write_media("audio", data, mime_type, out),
+        ContentBlock::ResourceLink { uri, name, description, mime_type } => {
             out.extend_from_slice(b"{\"type\":\"resource_link\"");
             write_string_member("uri", uri, out);
             write_string_member("name", name, out);
@@ -128,7 +133,7 @@ fn write_content(content: &Content, structured: Option<&Structured>, shapes: Sha
                 write_string_member("mimeType", mime_type, out);
             }
         }
-        Block::Resource { uri, mime_type, body } => {
+        ContentBlock::Resource { uri, mime_type, body } => {
             out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":{\"uri\":");
             write_escaped(uri, out);
             if let Some(mime_type) = mime_type {
@@ -155,18 +160,23 @@ fn write_media(kind: &str, data: &str, mime_type: &str, out: &mut Vec<u8>) {
     write_string_member("mimeType", mime_type, out);
 }
 
-fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
+fn write_text(
+    text: &BlockText,
+    structured: Option<&Structured>,
+    shapes: StructuredContentSupport,
+    out: &mut Vec<u8>,
+) {
     match text {
-        Text::Plain(text) => write_escaped(text, out),
-        Text::Shared(text) => write_escaped(text, out),
-        Text::Error(message) => {
+        BlockText::Plain(text) => write_escaped(text, out),
+        BlockText::Shared(text) => write_escaped(text, out),
+        BlockText::Error(message) => {
             out.extend_from_slice(b"\"{\\\"error\\\":");
             let mut quoted = Vec::new();
             write_escaped(message, &mut quoted);
             escape(&String::from_utf8_lossy(&quoted), out);
             out.extend_from_slice(b"}\"");
         }
-        Text::OfStructure => match structured {
+        BlockText::StructuredContent => match structured {
             None => out.extend_from_slice(b"\"\""),
             Some(structured) if structured.is_wrapped(shapes) => {
                 out.extend_from_slice(b"\"{\\\"result\\\":");
@@ -178,7 +188,7 @@ fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out:
     }
 }
 
-fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) {
+fn write_structured(structured: &Structured, shapes: StructuredContentSupport, out: &mut Vec<u8>) {
     let json = structured.json().bytes();
     let wrapped = structured.is_wrapped(shapes);
     if wrapped {
@@ -223,7 +233,7 @@ pub struct ResourceContents {
 
 /// Data about a resource that the result of reading it does not contain.
 #[derive(Debug, Clone, Copy)]
-pub struct ContentsOf<'a> {
+pub struct ResourceContext<'a> {
     /// Requested URI.
     pub uri: &'a str,
     /// Declared media type.
@@ -235,7 +245,7 @@ pub struct ContentsOf<'a> {
 /// Media type of link lists (RFC 2483, section 5).
 const LINKS: &str = "text/uri-list";
 
-impl ContentsOf<'_> {
+impl ResourceContext<'_> {
     /// The contents, one per block of the result, in order.
     pub fn result(&self, result: &ToolResult) -> Vec<ResourceContents> {
         let alone = result.content.len() == 1;
@@ -243,37 +253,39 @@ impl ContentsOf<'_> {
         result.content.iter().map(|content| self.block(&content.block, structured, alone)).collect()
     }
 
-    fn block(&self, block: &Block, structured: Option<&Structured>, alone: bool) -> ResourceContents {
+    fn block(&self, block: &ContentBlock, structured: Option<&Structured>, alone: bool) -> ResourceContents {
         // The declared type applies to a single block; each of several blocks has its own type.
         let of_bytes = |own: &str| match self.declared.filter(|_| alone) {
             Some(declared) => Some(declared.to_owned()),
             None => Some(own.to_owned()),
         };
         match block {
-            Block::Text(text) => self.text(text, block.text(structured).unwrap_or_default().into_owned()),
-            Block::Image { data, mime_type } | Block::Audio { data, mime_type } => {
+            ContentBlock::Text(text) => {
+                self.text(text, block.text(structured).unwrap_or_default().into_owned())
+            }
+            ContentBlock::Image { data, mime_type } | ContentBlock::Audio { data, mime_type } => {
                 self.contents(of_bytes(mime_type), ResourceBody::Blob(data.clone()))
             }
-            Block::Resource { uri, mime_type, body } => {
+            ContentBlock::Resource { uri, mime_type, body } => {
                 let media_type = mime_type.as_deref().and_then(of_bytes);
                 let contents = self.contents(media_type.or_else(|| self.declared()), body.clone());
                 // Bytes of the response itself have no URI of their own.
                 let is_own = !uri.starts_with("reply://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
             }
-            Block::ResourceLink { uri, .. } => self.link(uri),
-            Block::AsSent(sent) => self.sent(sent),
+            ContentBlock::ResourceLink { uri, .. } => self.link(uri),
+            ContentBlock::Foreign(sent) => self.foreign_block(sent),
         }
     }
 
-    fn text(&self, text: &Text, shown: String) -> ResourceContents {
+    fn text(&self, text: &BlockText, shown: String) -> ResourceContents {
         let media_type = match text {
-            Text::OfStructure => {
+            BlockText::StructuredContent => {
                 let is_json = |media_type: &&str| media_type.ends_with("json");
                 self.replied.filter(is_json).unwrap_or("application/json")
             }
-            Text::Shared(_) => self.replied.unwrap_or("text/plain"),
-            Text::Plain(_) | Text::Error(_) => "text/plain",
+            BlockText::Shared(_) => self.replied.unwrap_or("text/plain"),
+            BlockText::Plain(_) | BlockText::Error(_) => "text/plain",
         };
         let media_type = self.declared().unwrap_or_else(|| media_type.to_owned());
         self.contents(Some(media_type), ResourceBody::Text(shown))
@@ -284,7 +296,7 @@ impl ContentsOf<'_> {
     }
 
     /// The contents of a block that an MCP server wrote.
-    fn sent(&self, sent: &SentBlock) -> ResourceContents {
+    fn foreign_block(&self, sent: &ForeignBlock) -> ResourceContents {
         let block = sent.json.parse();
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let kind = text(&block, "type").unwrap_or_default();
@@ -309,7 +321,7 @@ impl ContentsOf<'_> {
             ("resource_link", None) => self.link(&text(&block, "uri").unwrap_or_default()),
             (_, None) => self.contents(
                 Some("application/json".to_owned()),
-                ResourceBody::Text(JsonText::of(&block).as_str().to_owned()),
+                ResourceBody::Text(JsonText::from_value(&block).as_str().to_owned()),
             ),
         }
     }
@@ -330,9 +342,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::{Content, Fault, JSON_DEPTH_LIMIT, JsonText, Outcome};
+    use crate::model::{Content, ErrorType, JSON_DEPTH_LIMIT, JsonText, ToolOutcome};
 
-    fn written(result: &ToolResult, shapes: Shapes) -> Value {
+    fn written(result: &ToolResult, shapes: StructuredContentSupport) -> Value {
         let mut out = Vec::new();
         write_result(result, shapes, &mut out);
         serde_json::from_slice(&out).unwrap()
@@ -340,14 +352,17 @@ mod tests {
 
     fn of_json(json: &str, make: fn(JsonText) -> Structured) -> ToolResult {
         let json = JsonText::check(&Bytes::from(json.to_owned())).unwrap();
-        let mut result = ToolResult::new(Outcome::Success, vec![Block::Text(Text::OfStructure).into()]);
+        let mut result = ToolResult::new(
+            ToolOutcome::Success,
+            vec![ContentBlock::Text(BlockText::StructuredContent).into()],
+        );
         result.structured = Some(make(json));
         result
     }
 
     #[test]
     fn a_value_that_is_no_object_is_wrapped_in_text_and_structure_alike() {
-        let result = written(&of_json("[1, \"a\\\"b\"]", Structured::new), Shapes::Any);
+        let result = written(&of_json("[1, \"a\\\"b\"]", Structured::new), StructuredContentSupport::Any);
         assert_eq!(result["structuredContent"].to_string(), r#"{"result":[1,"a\"b"]}"#);
         assert_eq!(result["content"][0]["text"], "{\"result\":[1, \"a\\\"b\"]}");
         assert_eq!(result["isError"], false);
@@ -355,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_route_may_hand_newer_clients_the_bare_value() {
-        let result = of_json("[1]", |json| Structured::new(json).bare_where_allowed());
-        assert_eq!(written(&result, Shapes::Any)["structuredContent"].to_string(), "[1]");
+        let result = of_json("[1]", |json| Structured::new(json).with_bare_allowed());
+        assert_eq!(written(&result, StructuredContentSupport::Any)["structuredContent"].to_string(), "[1]");
         assert_eq!(
-            written(&result, Shapes::ObjectsOnly)["structuredContent"].to_string(),
+            written(&result, StructuredContentSupport::ObjectsOnly)["structuredContent"].to_string(),
             r#"{"result":[1]}"#
         );
     }
@@ -367,17 +382,17 @@ mod tests {
     fn a_result_is_the_same_tree_however_deep_it_is() {
         let mut shallow = of_json(r#"{"a": 1.0, "b": [1e3]}"#, Structured::new);
         shallow.meta.insert("code".into(), json!([7]));
-        shallow.outcome = Outcome::Error(Fault::Arguments);
+        shallow.outcome = ToolOutcome::Error(ErrorType::Arguments);
         assert_eq!(
-            result_to_json(&shallow, Shapes::Any).to_string(),
-            written(&shallow, Shapes::Any).to_string()
+            result_to_json(&shallow, StructuredContentSupport::Any).to_string(),
+            written(&shallow, StructuredContentSupport::Any).to_string()
         );
         let deepest = format!("{}{}", "[".repeat(JSON_DEPTH_LIMIT), "]".repeat(JSON_DEPTH_LIMIT));
         let mut deep = of_json(&deepest, Structured::new);
         deep.meta.insert("code".into(), deep.structured.as_ref().unwrap().json().parse());
         let mut text = Vec::new();
-        write_result(&deep, Shapes::Any, &mut text);
-        assert_eq!(result_to_json(&deep, Shapes::Any).to_string().as_bytes(), text);
+        write_result(&deep, StructuredContentSupport::Any, &mut text);
+        assert_eq!(result_to_json(&deep, StructuredContentSupport::Any).to_string().as_bytes(), text);
     }
 
     proptest! {
@@ -390,21 +405,21 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(blocks: Vec<Block>, declared: Option<&str>, expected: Value) {
+    fn check(blocks: Vec<ContentBlock>, declared: Option<&str>, expected: Value) {
         let content: Vec<Content> = blocks.into_iter().map(Content::from).collect();
-        let mut result = ToolResult::new(Outcome::Success, content);
+        let mut result = ToolResult::new(ToolOutcome::Success, content);
         result.structured = Some(Structured::new(JsonText::check(&Bytes::from_static(b"[1.0]")).unwrap()));
-        let of = ContentsOf { uri: "r://x", declared, replied: Some("text/html") };
+        let of = ResourceContext { uri: "r://x", declared, replied: Some("text/html") };
         assert_eq!(serde_json::to_value(of.result(&result)).unwrap(), expected);
     }
 
-    fn image() -> Block {
-        Block::Image { data: "AA==".into(), mime_type: "image/png".into() }
+    fn image() -> ContentBlock {
+        ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() }
     }
 
     #[test]
     fn a_block_is_text_or_blob_of_a_type() {
-        let shared = || Block::Text(Text::Shared("<p>".into()));
+        let shared = || ContentBlock::Text(BlockText::Shared("<p>".into()));
         check(vec![shared()], None, json!([{ "uri": "r://x", "mimeType": "text/html", "text": "<p>" }]));
         check(
             vec![shared()],
@@ -412,7 +427,7 @@ mod tests {
             json!([{ "uri": "r://x", "mimeType": "text/x", "text": "<p>" }]),
         );
         check(
-            vec![Block::Text(Text::OfStructure)],
+            vec![ContentBlock::Text(BlockText::StructuredContent)],
             None,
             json!([{ "uri": "r://x", "mimeType": "application/json", "text": "[1.0]" }]),
         );
@@ -426,13 +441,17 @@ mod tests {
 
     #[test]
     fn each_of_several_has_its_own_type_and_address() {
-        let document = |uri: &str| Block::Resource {
+        let document = |uri: &str| ContentBlock::Resource {
             uri: uri.into(),
             mime_type: None,
             body: ResourceBody::Text("a,b".into()),
         };
-        let link =
-            Block::ResourceLink { uri: "r://z".into(), name: "z".into(), description: None, mime_type: None };
+        let link = ContentBlock::ResourceLink {
+            uri: "r://z".into(),
+            name: "z".into(),
+            description: None,
+            mime_type: None,
+        };
         check(
             vec![image(), document("r://y"), document("reply://tool"), link],
             Some("text/csv"),
@@ -448,8 +467,8 @@ mod tests {
     #[test]
     fn blocks_of_another_server_are_read() {
         let sent = |block: Value, text: Option<&str>| {
-            let json = JsonText::of(&block);
-            Block::AsSent(SentBlock { json, text: text.map(str::to_owned), link: None })
+            let json = JsonText::from_value(&block);
+            ContentBlock::Foreign(ForeignBlock { json, text: text.map(str::to_owned), link: None })
         };
         check(
             vec![

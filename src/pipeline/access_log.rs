@@ -12,14 +12,15 @@ use tracing::{debug, error, info, warn};
 use super::{ApiKind, BoundRoute, Call};
 use crate::{
     crypto,
-    model::{End, Exit, Fault, Outcome, UpstreamResponse, media_type},
+    model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, UpstreamResponse, media_type},
     policy::result_word,
     route::TraceContext,
     telemetry::{
-        CallContext, CallEnd, Chain, Decided, Failure, Quoted, RequestId, Span, SpanKind, Strange, Tracing,
+        CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, RequestId, ResponseMismatch, Span,
+        SpanKind, Tracer, UntrustedOutput,
     },
-    translate::Note,
-    upstream::{ClientIdentity, Stage, UpstreamError},
+    translate::LogNote,
+    upstream::{ClientIdentity, FailureStage, UpstreamError},
 };
 
 /// Access log entry of one call. It is written on drop, however the call ends. If the client left, the
@@ -45,11 +46,11 @@ pub(super) struct AccessLog<'a> {
     /// `Content-Type` of the last response.
     content_type: Option<HeaderValue>,
     /// Exit status of the program that ran.
-    exit: Option<End>,
+    exit: Option<ProgramEnd>,
     /// Age of a cached response.
     pub(super) age: Option<Duration>,
-    outcome: Option<Outcome>,
-    decided: Option<Decided>,
+    outcome: Option<ToolOutcome>,
+    decided: Option<MatchedRule>,
     /// The reason of a failure, for the log.
     reason: Option<String>,
     /// Whether an asynchronous operation continues after the call.
@@ -57,8 +58,8 @@ pub(super) struct AccessLog<'a> {
 }
 
 impl<'a> AccessLog<'a> {
-    pub(super) fn begin(tracing: &Tracing, route: &'a BoundRoute, call: &Call<'_>) -> Self {
-        route.meters.began(call.api.as_str());
+    pub(super) fn begin(tracing: &Tracer, route: &'a BoundRoute, call: &Call<'_>) -> Self {
+        route.meters.call_started(call.api.as_str());
         let request_id = call.request_id.clone();
         Self {
             route,
@@ -102,12 +103,12 @@ impl<'a> AccessLog<'a> {
         if let Some(exit) = response.exit.as_ref().or(response.beside.as_ref()) {
             self.program_ended(exit);
         }
-        self.route.meters.upstream_replied(result_word(response), took);
+        self.route.meters.upstream_responded(result_word(response), took);
     }
 
     /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
     /// of the call, so other levels log only its length.
-    fn program_ended(&self, exit: &Exit) {
+    fn program_ended(&self, exit: &ProgramExit) {
         let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
         let request_id = &self.request_id;
         let stderr = exit.stderr_text();
@@ -116,15 +117,18 @@ impl<'a> AccessLog<'a> {
             warn!(%route, %request_id, %upstream, exit_status = %exit.end, stderr_bytes, "command failed");
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
-            let stderr = self.route.translator.redaction.hide_long(&stderr);
-            let stderr = Quoted(stderr.trim_end());
-            debug!(%route, %request_id, %upstream, exit_status = %exit.end, %stderr, "standard error of the command");
+            let stderr = self.route.translator.redaction.redact_long(&stderr);
+            let stderr = UntrustedOutput(stderr.trim_end());
+            debug!(
+                %route, %request_id, %upstream, exit_status = %exit.end, %stderr,
+                "standard error of the command"
+            );
         }
     }
 
     /// Records the rule that matched. `None`: the default rules.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
-        self.route.meters.decided(rule);
+        self.route.meters.rule_matched(rule);
         if let (Some(span), Some(rule)) = (self.context.span(), rule) {
             span.number("glossator.rule", rule + 1);
         }
@@ -133,10 +137,10 @@ impl<'a> AccessLog<'a> {
 
     fn upstream_failed(&mut self, error: &UpstreamError, took: Duration) {
         let facts = error.facts();
-        if facts.stage != Stage::Rejected {
-            self.route.meters.upstream_replied(facts.label, took);
+        if facts.stage != FailureStage::Rejected {
+            self.route.meters.upstream_responded(facts.label, took);
         }
-        let chain = Chain(error).to_string();
+        let chain = ErrorChain(error).to_string();
         // The log line of the call has it. The reason for a missing credential is logged here.
         self.rejected_by = facts.rejected_by;
         if self.rejected_by.is_some() {
@@ -151,31 +155,37 @@ impl<'a> AccessLog<'a> {
             "upstream request failed"
         );
         if let Some(words) = error.words().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
-            let words = self.route.translator.redaction.hide_long(words);
+            let words = self.route.translator.redaction.redact_long(words);
             let (route, request_id) = (&self.route.definition.name, &self.request_id);
             let upstream = error.upstream();
-            debug!(%route, %request_id, %upstream, text = %Quoted(&words), "error text of the upstream");
+            debug!(
+                %route, %request_id, %upstream, text = %UntrustedOutput(&words),
+                "error text of the upstream"
+            );
         }
         self.reason = Some(chain);
     }
 
     /// Logs the notes of the rule about the response. If the response was unparseable, the operator must see
     /// the reason at `warn`. Notes that quote the response are for `debug` only.
-    pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
+    pub(super) fn notes(&mut self, notes: &[LogNote], outcome: ToolOutcome) {
         for note in notes {
             let (route, request_id) = (&self.route.definition.name, &self.request_id);
-            if outcome == Outcome::Error(Fault::Unreadable) && !note.quotes() {
+            if outcome == ToolOutcome::Error(ErrorType::UnparseableResponse) && !note.quotes() {
                 let response_bytes = self.received_bytes;
                 let media_type = self.content_type.as_ref().and_then(media_type);
                 let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
-                warn!(%route, %request_id, %note, media_type, response_bytes, "unparseable upstream response");
+                warn!(
+                    %route, %request_id, %note, media_type, response_bytes,
+                    "unparseable upstream response"
+                );
                 self.reason = Some(match self.reason.take() {
                     Some(before) => format!("{before}; {note}"),
                     None => note.to_string(),
                 });
             } else {
                 let note = note.to_string();
-                debug!(%route, %request_id, note = %Quoted(&note), "note of a rule");
+                debug!(%route, %request_id, note = %UntrustedOutput(&note), "note of a rule");
             }
         }
     }
@@ -199,7 +209,7 @@ impl<'a> AccessLog<'a> {
         self.is_open = true;
     }
 
-    pub(super) fn end(mut self, outcome: Outcome) {
+    pub(super) fn end(mut self, outcome: ToolOutcome) {
         self.outcome = Some(outcome);
     }
 }
@@ -207,26 +217,26 @@ impl<'a> AccessLog<'a> {
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
         let (outcome, error_type) = match self.outcome {
-            Some(Outcome::Success) => ("success", None),
-            Some(Outcome::Error(error)) => ("error", Some(error.as_str())),
+            Some(ToolOutcome::Success) => ("success", None),
+            Some(ToolOutcome::Error(error)) => ("error", Some(error.as_str())),
             None if self.is_open => ("task", None),
             None => ("cancelled", None),
         };
         let took = self.begun.elapsed();
         let (api, protocol) = (self.api.as_str(), self.protocol);
-        self.route.meters.ended(CallEnd { api, protocol, outcome, error_type }, took);
+        self.route.meters.call_ended(CallEnd { api, protocol, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
         let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
-        if self.decided == Some(Decided::Default) && self.route.meters.rules() > 0 && replied_well {
-            self.route.meters.strange(Strange::NoRule);
-        } else if self.outcome == Some(Outcome::Error(Fault::Unreadable)) {
-            self.route.meters.strange(Strange::Unreadable);
+        if self.decided == Some(MatchedRule::Default) && self.route.meters.rules() > 0 && replied_well {
+            self.route.meters.unmatched(ResponseMismatch::NoRule);
+        } else if self.outcome == Some(ToolOutcome::Error(ErrorType::UnparseableResponse)) {
+            self.route.meters.unmatched(ResponseMismatch::Unparseable);
         }
         if let Some(span) = self.context.span() {
             end_span(span, !protocol.is_empty(), outcome, error_type);
         }
         if matches!(outcome, "error" | "cancelled") {
-            self.route.meters.failures().keep(Failure {
+            self.route.meters.failures().add(FailedCall {
                 at: SystemTime::now(),
                 tool: self.route.definition.name.shared(),
                 upstream: self.route.upstream.shared(),
@@ -274,7 +284,7 @@ const CALL: &str = "tools/call";
 /// Starts the span of a call (OpenTelemetry's conventions for MCP). An MCP message has its own span in the
 /// trace that it carries, because one HTTP request may have several messages. Otherwise the span is that of
 /// the request.
-fn begin_span(tracing: &Tracing, route: &BoundRoute, call: &Call<'_>) -> Span {
+fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
     if !tracing.is_on() {
         return Span::default();
     }

@@ -1,7 +1,8 @@
 //! Asynchronous operations: a first response (such as 202) starts work that is polled until it is done.
 //!
-//! A call polls the operation itself ([`Run::follow`]), or returns it as a task to a client that supports
-//! tasks ([`OpenOperation`]). In the second case each request of the client polls it once, or cancels it.
+//! A call polls the operation itself ([`CallRun::poll_until_done`]), or returns it as a task to a client that
+//! supports tasks ([`OpenOperation`]). In the second case each request of the client polls it once, or
+//! cancels it.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -12,13 +13,16 @@ use tracing::{debug, warn};
 
 use super::{
     BoundRoute, Call, NoElicitor, Snapshot, error_text,
-    run::{Exchange, Run, check_scopes},
+    run::{CallRun, UpstreamExchange, check_scopes},
     worker_pool::WorkError,
 };
 use crate::{
-    model::{Arguments, Fault, ToolResult, UpstreamResponse},
-    route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Route, Stand, Turn},
-    telemetry::{CallContext, Chain},
+    model::{Arguments, ErrorType, ToolResult, UpstreamResponse},
+    route::{
+        AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationContext, OperationLocation,
+        OperationStatus, RequestError, Route, StatusResponse,
+    },
+    telemetry::{CallContext, ErrorChain},
     translate::{CallInput, WorkBudget},
     upstream::{Deadline, UpstreamError},
 };
@@ -34,7 +38,7 @@ pub struct OpenOperation {
     /// Input responses of the client before the operation started.
     pub answers: Map<String, Value>,
     /// Status URL or id.
-    pub place: JobPlace,
+    pub place: OperationLocation,
     /// Status message.
     pub message: Option<String>,
     /// Time until the next poll.
@@ -65,16 +69,16 @@ pub enum OperationState {
 }
 
 /// State of an operation after a response.
-pub(super) enum Step {
+pub(super) enum PollOutcome {
     Running {
-        stand: Stand,
-        place: JobPlace,
+        stand: OperationStatus,
+        place: OperationLocation,
         wait: Duration,
     },
     /// Response that the route's rules apply to.
     Done(UpstreamResponse),
     /// Response that reports the failure.
-    Failed(UpstreamResponse, Stand),
+    Failed(UpstreamResponse, OperationStatus),
     Cancelled,
 }
 
@@ -102,7 +106,7 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         call: Call<'_>,
         answers: Map<String, Value>,
-        place: &JobPlace,
+        place: &OperationLocation,
     ) -> OperationState {
         let Some(job) = &route.job else {
             return OperationState::Lost { why: error_text::OPERATION_LOST.to_owned() };
@@ -111,19 +115,19 @@ impl Snapshot {
             return OperationState::Done(*forbidden);
         }
         let mut no_elicitor = NoElicitor;
-        let mut run = Run::new(self, route, call, &mut no_elicitor);
-        run.call.arguments = std::mem::take(&mut run.call.arguments).with_answers(answers);
+        let mut run = CallRun::new(self, route, call, &mut no_elicitor);
+        run.call.arguments = std::mem::take(&mut run.call.arguments).with_input_responses(answers);
         let (response, failure) = match run.poll(job, place).await {
-            Ok(Step::Running { stand, wait, .. }) => {
+            Ok(PollOutcome::Running { stand, wait, .. }) => {
                 run.log.end_open();
-                return OperationState::Running { message: stand.in_words(), wait };
+                return OperationState::Running { message: stand.describe(), wait };
             }
-            Ok(Step::Cancelled) => {
+            Ok(PollOutcome::Cancelled) => {
                 run.log.end_open();
                 return OperationState::Cancelled;
             }
-            Ok(Step::Done(response)) => (response, None),
-            Ok(Step::Failed(response, stand)) => (response, Some(stand)),
+            Ok(PollOutcome::Done(response)) => (response, None),
+            Ok(PollOutcome::Failed(response, stand)) => (response, Some(stand)),
             Err(error) => {
                 run.log.end(error.result.outcome);
                 return match error.is_transient {
@@ -131,7 +135,7 @@ impl Snapshot {
                         message: Some("the service can't be asked at the moment".to_owned()),
                         wait: job.poll,
                     },
-                    false => OperationState::Lost { why: error.result.told() },
+                    false => OperationState::Lost { why: error.result.message() },
                 };
             }
         };
@@ -145,53 +149,57 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         call: Call<'_>,
         answers: Map<String, Value>,
-        place: &JobPlace,
+        place: &OperationLocation,
     ) {
         let is_allowed = check_scopes(route, &call.client).is_ok();
         let Some(job) = route.job.as_ref().filter(|_| is_allowed) else { return };
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
-        let mut call = Exchange::new(route, context, call);
-        call.arguments = call.arguments.with_answers(answers);
+        let mut call = UpstreamExchange::new(route, context, call);
+        call.arguments = call.arguments.with_input_responses(answers);
         if let Some(cancelled) = call.cancel(job, place) {
             cancelled.await;
         }
     }
 }
 
-impl Run<'_> {
+impl CallRun<'_> {
     /// Polls the operation that the first response may have started. Dropping the future cancels it, if the
     /// route has a request for that. From `hand_over_at` on, the operation is returned to the client as a
     /// task instead of being polled again.
-    pub(super) async fn follow(
+    pub(super) async fn poll_until_done(
         &mut self,
-        job: &JobRule,
+        job: &AsyncOperationRule,
         request: HttpRequest,
         response: UpstreamResponse,
         hand_over_at: Option<Instant>,
-    ) -> Result<Step, Box<ToolResult>> {
-        let begun = move |job: &JobRule, facts: JobFacts<'_>, response: &UpstreamResponse| {
-            job.begun(&request, facts, response)
-        };
+    ) -> Result<PollOutcome, Box<ToolResult>> {
+        let begun =
+            move |job: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
+                job.begun(&request, facts, response)
+            };
         let (begun, response) = self.evaluate(response, begun).await.map_err(|error| error.result)?;
         let (mut place, mut wait) = match begun {
-            Begun::Answer => return Ok(Step::Done(response)),
-            Begun::Elsewhere => {
+            InitialResponse::Answer => return Ok(PollOutcome::Done(response)),
+            InitialResponse::Elsewhere => {
                 self.log.operation_elsewhere();
-                return Err(Box::new(ToolResult::error(Fault::Unreadable, error_text::OPERATION_ELSEWHERE)));
+                return Err(Box::new(ToolResult::error(
+                    ErrorType::UnparseableResponse,
+                    error_text::OPERATION_ELSEWHERE,
+                )));
             }
-            Begun::Job { place, wait } => (place, wait),
+            InitialResponse::Operation { place, wait } => (place, wait),
         };
-        self.progress.line(LogLevel::Debug, || "the service has begun a job".to_owned());
-        let mut stand = Stand::default();
+        self.progress.line(McpLogLevel::Debug, || "the service has begun a job".to_owned());
+        let mut stand = OperationStatus::default();
         let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
-        for polls in 1..=JobRule::MOST_POLLS {
+        for polls in 1..=AsyncOperationRule::MAX_POLLS {
             let deadline = guard.run.deadline.at;
             // Returns a task before the timeout rather than an error at the timeout.
             let hand_over_at = hand_over_at.filter(|_| place.is_short()).map(|at| at.min(deadline));
             let next = Instant::now().checked_add(wait);
             if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
                 guard.place = None;
-                return Ok(Step::Running { stand, place, wait });
+                return Ok(PollOutcome::Running { stand, place, wait });
             }
             let next = next.filter(|next| *next < deadline);
             sleep_until(next.unwrap_or(deadline)).await;
@@ -199,19 +207,19 @@ impl Run<'_> {
                 return Err(guard.run.operation_not_done(job));
             }
             match guard.run.poll(job, &place).await {
-                Ok(Step::Running { stand: now, place: next, wait: until }) => {
+                Ok(PollOutcome::Running { stand: now, place: next, wait: until }) => {
                     guard.run.progress.operation(&now, job.progress.is_some(), polls);
                     (stand, place, wait) = (now, next, until);
                     guard.place = Some(place.clone());
                 }
-                Ok(step @ (Step::Done(_) | Step::Failed(..) | Step::Cancelled)) => {
+                Ok(step @ (PollOutcome::Done(_) | PollOutcome::Failed(..) | PollOutcome::Cancelled)) => {
                     guard.place = None;
                     return Ok(step);
                 }
                 // Only the status response was slow; the operation continues.
                 Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
                     guard.place = None;
-                    return Ok(Step::Running { stand, place, wait });
+                    return Ok(PollOutcome::Running { stand, place, wait });
                 }
                 Err(error) => return Err(error.result),
             }
@@ -220,43 +228,54 @@ impl Run<'_> {
     }
 
     /// Polls an operation once, and fetches its result when it is done.
-    async fn poll(&mut self, job: &JobRule, place: &JobPlace) -> Result<Step, PollError> {
+    async fn poll(
+        &mut self,
+        job: &AsyncOperationRule,
+        place: &OperationLocation,
+    ) -> Result<PollOutcome, PollError> {
         let request = self.poll_request(place).await?;
         let response = self.poll_response(job, request.clone()).await?;
         let at = place.clone();
-        let turn = move |job: &JobRule, facts: JobFacts<'_>, response: &UpstreamResponse| {
-            job.turn(&at, &request, facts, response)
-        };
+        let turn =
+            move |job: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
+                job.turn(&at, &request, facts, response)
+            };
         let (turn, response) = self.evaluate(response, turn).await?;
         Ok(match turn {
-            Turn::Running { stand, place, wait } => Step::Running { stand, place, wait },
-            Turn::Failed(stand) => Step::Failed(response, stand),
-            Turn::Cancelled => Step::Cancelled,
-            Turn::Answer => Step::Done(response),
-            Turn::Done => {
+            StatusResponse::Running { stand, place, wait } => PollOutcome::Running { stand, place, wait },
+            StatusResponse::Failed(stand) => PollOutcome::Failed(response, stand),
+            StatusResponse::Cancelled => PollOutcome::Cancelled,
+            StatusResponse::Answer => PollOutcome::Done(response),
+            StatusResponse::Done => {
                 self.progress.operation_done();
                 let at = place.clone();
                 let request = self
-                    .build(move |job, arguments, headers, stop| job.ask_result(&at, arguments, headers, stop))
+                    .build(move |job, arguments, headers, stop| {
+                        job.result_request(&at, arguments, headers, stop)
+                    })
                     .await?;
                 match request {
-                    None => Step::Done(response),
-                    Some(request) => Step::Done(self.poll_response(job, request).await?),
+                    None => PollOutcome::Done(response),
+                    Some(request) => PollOutcome::Done(self.poll_response(job, request).await?),
                 }
             }
-            Turn::Moved(place) => {
+            StatusResponse::Moved(place) => {
                 let request = self.poll_request(&place).await?;
                 let response = self.poll_response(job, request).await?;
                 if response.status == StatusCode::ACCEPTED {
-                    return Ok(Step::Running { stand: Stand::default(), place, wait: job.poll });
+                    return Ok(PollOutcome::Running {
+                        stand: OperationStatus::default(),
+                        place,
+                        wait: job.poll,
+                    });
                 }
                 self.progress.operation_done();
-                Step::Done(response)
+                PollOutcome::Done(response)
             }
         })
     }
 
-    async fn poll_request(&self, place: &JobPlace) -> Result<HttpRequest, PollError> {
+    async fn poll_request(&self, place: &OperationLocation) -> Result<HttpRequest, PollError> {
         let place = place.clone();
         self.build(move |job, arguments, headers, stop| job.status_request(&place, arguments, headers, stop))
             .await
@@ -264,10 +283,10 @@ impl Run<'_> {
 
     async fn poll_response(
         &mut self,
-        job: &JobRule,
+        job: &AsyncOperationRule,
         request: HttpRequest,
     ) -> Result<UpstreamResponse, PollError> {
-        let response = self.follow_up(request).await;
+        let response = self.poll_operation(request).await;
         response.map_err(|error| PollError {
             is_transient: matches!(
                 error,
@@ -292,11 +311,16 @@ impl Run<'_> {
     /// Builds a request about the operation in the worker pool.
     async fn build<T: Send + 'static>(
         &self,
-        request: impl Fn(&JobRule, &Arguments, &HeaderMap, Option<&WorkBudget>) -> Result<T, RequestError>
+        request: impl Fn(
+            &AsyncOperationRule,
+            &Arguments,
+            &HeaderMap,
+            Option<&WorkBudget>,
+        ) -> Result<T, RequestError>
         + Send
         + 'static,
     ) -> Result<T, PollError> {
-        let Exchange { route, arguments, headers, .. } = &self.call;
+        let UpstreamExchange { route, arguments, headers, .. } = &self.call;
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             let job = route.job.as_ref().expect("only a route with a job is polled");
             request(job, arguments, headers, Some(stop))
@@ -307,52 +331,60 @@ impl Run<'_> {
             PollError { is_transient: false, result }
         };
         let built = built.map_err(|why| match why {
-            WorkError::Panicked => lost(Fault::Unreachable, error_text::OPERATION_LOST),
-            WorkError::DeadlineExceeded => lost(Fault::Deadline, error_text::OPERATION_LOST),
+            WorkError::Panicked => lost(ErrorType::Unreachable, error_text::OPERATION_LOST),
+            WorkError::DeadlineExceeded => lost(ErrorType::Timeout, error_text::OPERATION_LOST),
         })?;
-        built.map_err(|error| lost(Fault::Unreadable, &error_text::operation_unnamed(&error.to_string())))
+        built.map_err(|error| {
+            lost(ErrorType::UnparseableResponse, &error_text::operation_unnamed(&error.to_string()))
+        })
     }
 
     /// Applies the route's polling rules to a response in the worker pool.
     async fn evaluate<T: Send + 'static>(
         &self,
         response: UpstreamResponse,
-        question: impl Fn(&JobRule, JobFacts<'_>, &UpstreamResponse) -> T + Send + 'static,
+        question: impl Fn(&AsyncOperationRule, OperationContext<'_>, &UpstreamResponse) -> T + Send + 'static,
     ) -> Result<(T, UpstreamResponse), PollError> {
         let route = Arc::clone(self.call.route);
         let (args, answers) = self.call.arguments.clone().into_values();
         let evaluate = move |response: &UpstreamResponse, stop: &WorkBudget| {
             let facts = CallInput {
                 stop: Some(stop),
-                answers: &answers,
+                input_responses: &answers,
                 ..CallInput::new(&route.definition.name, &args)
             };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
             let job = route.job.as_ref().expect("only a route with a job is polled");
-            question(job, JobFacts { facts, limits, redaction }, response)
+            question(job, OperationContext { facts, limits, redaction }, response)
         };
         let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
         let evaluated = workers.evaluate(name, response, self.deadline.at, evaluate).await;
         evaluated.map_err(|why| PollError {
             is_transient: why == WorkError::DeadlineExceeded,
             result: Box::new(match why {
-                WorkError::Panicked => ToolResult::error(Fault::Unreadable, error_text::UNREADABLE),
+                WorkError::Panicked => {
+                    ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE)
+                }
                 WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
             }),
         })
     }
 
-    fn operation_not_done(&self, job: &JobRule) -> Box<ToolResult> {
+    fn operation_not_done(&self, job: &AsyncOperationRule) -> Box<ToolResult> {
         Box::new(error_text::operation_not_done(self.deadline.after, job.cancel.is_some()))
     }
 }
 
-impl Exchange<'_> {
+impl UpstreamExchange<'_> {
     /// Cancels an operation, if the route has a request for that.
-    fn cancel(&self, job: &JobRule, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
+    fn cancel(
+        &self,
+        job: &AsyncOperationRule,
+        place: &OperationLocation,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The client may have disconnected, so nothing would await work in the pool.
-        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
-        let request = job.ask_end(place, &self.arguments, self.headers, Some(&stop))?;
+        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+        let request = job.cancel_request(place, &self.arguments, self.headers, Some(&stop))?;
         let (upstream, tool) =
             (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
         let is_idempotent = request.method.is_idempotent();
@@ -360,14 +392,14 @@ impl Exchange<'_> {
             self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
             let (response, request_id) =
-                (upstream.follow_up(&upstream_call).await, upstream_call.context.request_id());
+                (upstream.poll_stack(&upstream_call).await, upstream_call.context.request_id());
             match response {
                 Ok(upstream_response) => {
                     let status = upstream_response.status.as_u16();
                     debug!(%tool, request_id, status, "abandoned asynchronous operation cancelled");
                 }
                 Err(error) => {
-                    let error = Chain(&error);
+                    let error = ErrorChain(&error);
                     warn!(%tool, request_id, %error, "cancelling an abandoned asynchronous operation failed");
                 }
             }
@@ -377,10 +409,10 @@ impl Exchange<'_> {
 
 /// Cancels an operation when it is dropped: the client has left, or the timeout has passed.
 struct CancelOnDrop<'r, 'a> {
-    run: &'r mut Run<'a>,
-    job: &'r JobRule,
+    run: &'r mut CallRun<'a>,
+    job: &'r AsyncOperationRule,
     /// Operation to cancel. `None` if it must not be cancelled.
-    place: Option<JobPlace>,
+    place: Option<OperationLocation>,
 }
 
 impl Drop for CancelOnDrop<'_, '_> {

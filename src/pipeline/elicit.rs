@@ -6,46 +6,47 @@ use serde_json::{Map, Value};
 
 use super::error_text;
 use crate::{
-    model::{Arguments, Fault, ToolResult},
-    route::{Abilities, Asking, Missing, Next, Question},
+    model::{Arguments, ErrorType, ToolResult},
+    route::{ClientCapabilities, InputRequest, InputRequests, MissingCapability, NextStep},
 };
 
 /// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {
     /// Kinds of input request that the client supports.
-    fn abilities(&self) -> Abilities;
+    fn abilities(&self) -> ClientCapabilities;
 
     /// Input responses that came with the call.
     fn answers(&self) -> Map<String, Value>;
 
     /// Sends these input requests together and returns a response to each, by name. An error is a sentence
     /// for the model with the reason why the call ends.
-    fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_>;
+    fn request_input(&mut self, questions: Vec<InputRequest>) -> InputResponsesFuture<'_>;
 
     /// Reports that the client does not support these input requests. The call ends then.
-    fn unable(&mut self, missing: Vec<Missing>);
+    fn unable(&mut self, missing: Vec<MissingCapability>);
 }
 
 /// Future of input responses.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Map<String, Value>, String>> + Send + 'a>>;
+pub type InputResponsesFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Map<String, Value>, String>> + Send + 'a>>;
 
 /// Elicitor for clients that support no input requests.
 pub struct NoElicitor;
 
 impl Elicitor for NoElicitor {
-    fn abilities(&self) -> Abilities {
-        Abilities::default()
+    fn abilities(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 
     fn answers(&self) -> Map<String, Value> {
         Map::new()
     }
 
-    fn request_input(&mut self, _: Vec<Question>) -> Answering<'_> {
+    fn request_input(&mut self, _: Vec<InputRequest>) -> InputResponsesFuture<'_> {
         Box::pin(async { Err("Nobody can be asked here.".to_owned()) })
     }
 
-    fn unable(&mut self, _: Vec<Missing>) {}
+    fn unable(&mut self, _: Vec<MissingCapability>) {}
 }
 
 /// Sends the input requests that precede the upstream request, and returns the arguments with the responses.
@@ -54,7 +55,7 @@ impl Elicitor for NoElicitor {
 ///
 /// The tool error that ends the call if a request is declined, unsupported, or not answered yet.
 pub async fn elicit_first(
-    asking: &Asking,
+    asking: &InputRequests,
     arguments: Arguments,
     elicitor: &mut dyn Elicitor,
 ) -> Result<Arguments, Box<ToolResult>> {
@@ -65,33 +66,35 @@ pub async fn elicit_first(
     let mut answers = elicitor.answers();
     loop {
         let next = asking.next(&arguments, &answers, abilities);
-        match next.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))? {
-            Next::Done(arguments) => return Ok(arguments),
-            Next::Unable(missing) => {
+        match next.map_err(|sentence| Box::new(ToolResult::error(ErrorType::Arguments, sentence)))? {
+            NextStep::Done(arguments) => return Ok(arguments),
+            NextStep::Unable(missing) => {
                 let sentence = error_text::cannot_elicit(&missing);
                 elicitor.unable(missing);
                 return Err(unanswered(sentence));
             }
-            Next::InputRequests(questions) => answers.extend(asked(elicitor, questions, &answers).await?),
+            NextStep::InputRequests(questions) => {
+                answers.extend(input_requests(elicitor, questions, &answers).await?)
+            }
         }
     }
 }
 
 /// Sends a rule's sampling request, and returns all input responses of the call.
 pub(super) async fn elicit_for_rule(
-    sample: crate::translate::Sample,
+    sample: crate::translate::SamplingRequest,
     arguments: &Arguments,
     elicitor: &mut dyn Elicitor,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
-    let mut answers = arguments.answers().clone();
-    answers.extend(asked(elicitor, vec![Question::of_rule(sample)], &answers).await?);
+    let mut answers = arguments.input_responses().clone();
+    answers.extend(input_requests(elicitor, vec![InputRequest::of_rule(sample)], &answers).await?);
     Ok(answers)
 }
 
 /// Sends input requests and checks that each has a response. All responses of a call together have a limit.
-async fn asked(
+async fn input_requests(
     elicitor: &mut dyn Elicitor,
-    questions: Vec<Question>,
+    questions: Vec<InputRequest>,
     before: &Map<String, Value>,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let names: Vec<String> = questions.iter().map(|question| question.name.clone()).collect();
@@ -102,8 +105,8 @@ async fn asked(
     let bytes = |answers: &Map<String, Value>| -> usize {
         answers.iter().map(|(name, answer)| name.len() + answer.to_string().len()).sum()
     };
-    if bytes(before) + bytes(&given) > Asking::ANSWERS_LIMIT_BYTES {
-        let limit = Asking::ANSWERS_LIMIT_BYTES;
+    if bytes(before) + bytes(&given) > InputRequests::ANSWERS_LIMIT_BYTES {
+        let limit = InputRequests::ANSWERS_LIMIT_BYTES;
         return Err(unanswered(format!(
             "Nothing was done: the answers are longer than {limit} bytes together."
         )));
@@ -112,5 +115,5 @@ async fn asked(
 }
 
 fn unanswered(sentence: String) -> Box<ToolResult> {
-    Box::new(ToolResult::error(Fault::Unanswered, sentence))
+    Box::new(ToolResult::error(ErrorType::InputMissing, sentence))
 }

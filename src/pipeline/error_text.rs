@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
-    model::{Fault, ToolResult},
-    route::{Ability, Missing, Scopes},
-    upstream::{RateLimitScope, Stage, UpstreamError},
+    model::{ErrorType, ToolResult},
+    route::{ClientCapability, MissingCapability, Scopes},
+    upstream::{FailureStage, RateLimitScope, UpstreamError},
 };
 
 /// `Retry-After` of an upstream without a free concurrency slot. Slots are released frequently.
@@ -29,11 +29,11 @@ pub(super) const ARGUMENTS_UNCHECKED: &str =
 pub(super) fn request_not_built(why: WorkError) -> ToolResult {
     match why {
         WorkError::DeadlineExceeded => ToolResult::error(
-            Fault::Deadline,
+            ErrorType::Timeout,
             "The request took too long to make of these arguments, so nothing was sent. Give fewer or shorter ones.",
         ),
         WorkError::Panicked => ToolResult::error(
-            Fault::Arguments,
+            ErrorType::Arguments,
             "The request could not be made of these arguments, so nothing was sent. Give other ones.",
         ),
     }
@@ -41,7 +41,7 @@ pub(super) fn request_not_built(why: WorkError) -> ToolResult {
 
 /// Possible effect of a failed request, for a client that may repeat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum PossibleEffect {
     /// No effect, or none that a second request would add to.
     Harmless,
     /// The request was sent, and may have taken effect.
@@ -53,7 +53,7 @@ pub(super) enum Effect {
 /// For a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
     later(
-        Fault::Busy { again_after: WHEN_BUSY },
+        ErrorType::Unavailable { again_after: WHEN_BUSY },
         "This tool is not ready: the service behind it has not started yet, or is away. Nothing was sent; try again in a few \
          seconds.",
     )
@@ -64,11 +64,11 @@ pub(super) const NOT_READY: &str = "It is not ready: the service behind it has n
                                     sent; try again in a few seconds.";
 
 /// Tool error for an upstream error.
-pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
-    let was_sent = effect != Effect::Unsent;
+pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> ToolResult {
+    let was_sent = effect != PossibleEffect::Unsent;
     let effect = match effect {
-        Effect::Harmless | Effect::Unsent => "",
-        Effect::Possible => " It may have taken effect: check before repeating it.",
+        PossibleEffect::Harmless | PossibleEffect::Unsent => "",
+        PossibleEffect::Possible => " It may have taken effect: check before repeating it.",
     };
     let text = match error {
         UpstreamError::Connect { .. } => "The service behind this tool can't be reached. Its arguments are not at \
@@ -135,7 +135,7 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
             time(whole_seconds(*rest))
         ),
         UpstreamError::Credential { source, .. } => {
-            let rest = source.rest().map(|rest| format!("in {}", time(whole_seconds(rest))));
+            let rest = source.backoff().map(|rest| format!("in {}", time(whole_seconds(rest))));
             format!(
                 "The service behind this tool wants to know who asks, and there is no credential for it just \
                  now. Nothing was sent, and its arguments are not at fault; try again {}, and tell whoever \
@@ -172,25 +172,25 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
                                              unusual characters."
             .to_owned(),
     };
-    later(fault_of(error), text)
+    later(error_type_of(error), text)
 }
 
 /// Error type of an upstream error.
-fn fault_of(error: &UpstreamError) -> Fault {
+fn error_type_of(error: &UpstreamError) -> ErrorType {
     let facts = error.facts();
     match (error, facts.retry_after) {
         (UpstreamError::TooOften { .. } | UpstreamError::ClientBusy { .. }, Some(again_after)) => {
-            Fault::TooOften { again_after }
+            ErrorType::RateLimited { again_after }
         }
-        (_, Some(again_after)) => Fault::Busy { again_after },
+        (_, Some(again_after)) => ErrorType::Unavailable { again_after },
         (
             UpstreamError::ConnectDeadline { .. }
             | UpstreamError::Deadline { .. }
             | UpstreamError::AttemptDeadline { .. },
             None,
-        ) => Fault::Deadline,
-        (_, None) if facts.stage == Stage::Unsendable => Fault::Arguments,
-        (_, None) => Fault::Unreachable,
+        ) => ErrorType::Timeout,
+        (_, None) if facts.stage == FailureStage::Unsendable => ErrorType::Arguments,
+        (_, None) => ErrorType::Unreachable,
     }
 }
 
@@ -200,30 +200,30 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
 
 /// For a call whose client lacks a scope.
 pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
-    ToolResult::error(Fault::Forbidden, format!("The client lacks a scope that this needs: `{needed}`."))
+    ToolResult::error(ErrorType::Forbidden, format!("The client lacks a scope that this needs: `{needed}`."))
 }
 
 /// Temporary error, with the seconds until a retry in `_meta`.
-fn later(error_type: Fault, text: impl Into<String>) -> ToolResult {
+fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
     let result = ToolResult::error(error_type, text);
     match error_type {
-        Fault::Busy { again_after } | Fault::TooOften { again_after } => {
+        ErrorType::Unavailable { again_after } | ErrorType::RateLimited { again_after } => {
             result.with_meta(RETRY_AFTER_META, whole_seconds(again_after).as_secs())
         }
-        Fault::Arguments
-        | Fault::Forbidden
-        | Fault::Unanswered
-        | Fault::Upstream { .. }
-        | Fault::Reported { .. }
-        | Fault::Unreadable
-        | Fault::Unreachable
-        | Fault::Deadline => result,
+        ErrorType::Arguments
+        | ErrorType::Forbidden
+        | ErrorType::InputMissing
+        | ErrorType::Upstream { .. }
+        | ErrorType::ReportedError { .. }
+        | ErrorType::UnparseableResponse
+        | ErrorType::Unreachable
+        | ErrorType::Timeout => result,
     }
 }
 
 /// For a client that lacks a capability for input requests.
-pub(super) fn cannot_elicit(missing: &[Missing]) -> String {
-    let mut told: Vec<(&str, &str)> = missing.iter().map(|missing| words_of(missing.ability)).collect();
+pub(super) fn cannot_elicit(missing: &[MissingCapability]) -> String {
+    let mut told: Vec<(&str, &str)> = missing.iter().map(|missing| texts_of(missing.ability)).collect();
     told.sort_unstable();
     told.dedup();
     let list = |words: Vec<&str>| words.join(" and ");
@@ -236,15 +236,15 @@ pub(super) fn cannot_elicit(missing: &[Missing]) -> String {
 }
 
 /// Input that a tool requests, and the MCP capability for it.
-fn words_of(ability: Ability) -> (&'static str, &'static str) {
+fn texts_of(ability: ClientCapability) -> (&'static str, &'static str) {
     match ability {
-        Ability::Form => ("a person", "`elicitation`"),
-        Ability::FormWithLists => {
+        ClientCapability::Form => ("a person", "`elicitation`"),
+        ClientCapability::FormWithLists => {
             ("a person to choose of a list", "`elicitation` in revision 2025-11-25 or later")
         }
-        Ability::Link => ("a person to open an address", "`elicitation.url`"),
-        Ability::Sample => ("the client's model", "`sampling`"),
-        Ability::Roots => ("for the client's folders", "`roots`"),
+        ClientCapability::Link => ("a person to open an address", "`elicitation.url`"),
+        ClientCapability::Sample => ("the client's model", "`sampling`"),
+        ClientCapability::Roots => ("for the client's folders", "`roots`"),
     }
 }
 
@@ -254,7 +254,7 @@ pub(super) fn too_late(deadline: Duration) -> ToolResult {
         "The service answered, but its reply could not be worked through within {}. Ask for less.",
         time(deadline)
     );
-    ToolResult::error(Fault::Deadline, text)
+    ToolResult::error(ErrorType::Timeout, text)
 }
 
 /// For an operation that is still running at the timeout.
@@ -265,14 +265,14 @@ pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolRes
         "It may still finish: check before repeating it."
     };
     let text = format!("The service has begun the work, and was not done within {}. {then}", time(after));
-    ToolResult::error(Fault::Deadline, text)
+    ToolResult::error(ErrorType::Timeout, text)
 }
 
 /// For an operation that can no longer be polled.
 pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
-    let error_type = match fault_of(error) {
+    let error_type = match error_type_of(error) {
         // A status request is not built from arguments of the client.
-        Fault::Arguments => Fault::Unreachable,
+        ErrorType::Arguments => ErrorType::Unreachable,
         error_type => error_type,
     };
     ToolResult::error(error_type, OPERATION_LOST)
@@ -285,7 +285,7 @@ pub(super) const OPERATION_LOST: &str = "The service has begun the work, but cou
 /// For an operation that another client cancelled.
 pub(super) fn operation_cancelled() -> ToolResult {
     let text = "The service began the work, and it was ended before it was done.";
-    ToolResult::error(Fault::Reported { status: None }, text)
+    ToolResult::error(ErrorType::ReportedError { status: None }, text)
 }
 
 /// For an operation whose status URL is on another server.
@@ -305,7 +305,7 @@ pub(super) fn operation_failed(message: Option<&str>) -> ToolResult {
         Some(message) => format!("The service began the work, and it failed: {message}"),
         None => "The service began the work, and it failed.".to_owned(),
     };
-    ToolResult::error(Fault::Reported { status: None }, text)
+    ToolResult::error(ErrorType::ReportedError { status: None }, text)
 }
 
 /// `per minute`, `in 10 s`.
@@ -351,13 +351,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{Block, Text},
+        model::{BlockText, ContentBlock},
         upstream::http::CredentialError,
     };
 
-    fn words(error: &UpstreamError, effect: Effect) -> String {
-        match &of(error, effect).content[0].block {
-            Block::Text(Text::Plain(text)) => text.clone(),
+    fn text_of(error: &UpstreamError, effect: PossibleEffect) -> String {
+        match &error_result(error, effect).content[0].block {
+            ContentBlock::Text(BlockText::Plain(text)) => text.clone(),
             other => panic!("no plain text: {other:?}"),
         }
     }
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_named_and_nobody_else_is() {
+    fn error_texts_name_limits_and_no_other_client() {
         let upstream = || "secret-name".parse().unwrap();
         let source = || "10.0.0.7:80 refused: password".into();
         let errors = [
@@ -402,7 +402,7 @@ mod tests {
             UpstreamError::ClientBusy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
         ];
-        let told: Vec<String> = errors.iter().map(|error| words(error, Effect::Harmless)).collect();
+        let told: Vec<String> = errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();
         for (index, sentence) in told.iter().enumerate() {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
@@ -419,12 +419,12 @@ mod tests {
     #[test]
     fn an_unsafe_request_that_was_cut_off_is_not_to_be_repeated_blindly() {
         let error = UpstreamError::CutOff { upstream: "old".parse().unwrap(), source: "eof".into() };
-        assert!(words(&error, Effect::Possible).contains("may have taken effect"));
-        assert!(words(&error, Effect::Harmless).contains("Try again"));
+        assert!(text_of(&error, PossibleEffect::Possible).contains("may have taken effect"));
+        assert!(text_of(&error, PossibleEffect::Harmless).contains("Try again"));
         let late =
             UpstreamError::Deadline { upstream: "old".parse().unwrap(), after: Duration::from_secs(2) };
-        assert!(words(&late, Effect::Possible).contains("may have taken effect"));
-        let unsent = words(&late, Effect::Unsent);
+        assert!(text_of(&late, PossibleEffect::Possible).contains("may have taken effect"));
+        let unsent = text_of(&late, PossibleEffect::Unsent);
         assert!(unsent.contains("nothing was sent") && !unsent.contains("effect"), "{unsent}");
     }
 }

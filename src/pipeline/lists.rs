@@ -9,9 +9,9 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{Proxied, ProxiedTable, Snapshot};
+use super::{ProxiedEntry, ProxiedTable, Snapshot};
 use crate::{
-    model::Shapes,
+    model::StructuredContentSupport,
     prompt::PromptTable,
     route::{RouteTable, Scopes},
     upstream::ClientIdentity,
@@ -19,15 +19,15 @@ use crate::{
 
 /// All lists of a configuration.
 #[derive(Debug, Default)]
-pub struct Lists {
+pub struct DefinitionLists {
     /// Tools.
-    pub tools: List,
+    pub tools: DefinitionList,
     /// Prompts.
-    pub prompts: List,
+    pub prompts: DefinitionList,
     /// Resources with a single URI.
-    pub resources: List,
+    pub resources: DefinitionList,
     /// Resource templates.
-    pub resource_templates: List,
+    pub resource_templates: DefinitionList,
     /// All scopes that any entry needs.
     needed: Scopes,
     for_all: OnceLock<Bytes>,
@@ -36,15 +36,15 @@ pub struct Lists {
 
 /// List, sorted by key.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct List {
+pub struct DefinitionList {
     /// Member in MCP results, such as `tools`.
     name: &'static str,
-    entries: Vec<Entry>,
+    entries: Vec<ListEntry>,
 }
 
 /// Definition of a tool, prompt or resource.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ListEntry {
     key: Box<str>,
     scopes: Scopes,
     json: Box<RawValue>,
@@ -54,9 +54,9 @@ pub struct Entry {
 
 /// Page of a list.
 #[derive(Debug, Clone)]
-pub struct Page<'a> {
+pub struct ListPage<'a> {
     /// Entries, in the order of the list.
-    pub entries: Vec<&'a Entry>,
+    pub entries: Vec<&'a ListEntry>,
     /// Cursor of the next page. `None` on the last.
     pub next_cursor: Option<String>,
 }
@@ -66,18 +66,18 @@ pub struct Page<'a> {
 #[error("unknown cursor; use the `nextCursor` of an earlier page, or none for the first page")]
 pub struct BadCursor;
 
-impl Lists {
+impl DefinitionLists {
     pub(super) fn new(table: &RouteTable, prompts: &PromptTable, proxied: &ProxiedTable) -> Self {
         let routes = || table.in_order().iter();
         let tools = routes().filter(|route| route.is_tool()).map(|route| {
             let (definition, scopes) = (&route.definition, route.scopes.clone());
-            let objects_only = definition.to_json(Shapes::ObjectsOnly);
+            let objects_only = definition.to_json(StructuredContentSupport::ObjectsOnly);
             let name = definition.name.as_str();
             match &definition.bare_output_schema {
-                None => Entry::new(name, scopes, &objects_only),
-                Some(_) => Entry {
+                None => ListEntry::new(name, scopes, &objects_only),
+                Some(_) => ListEntry {
                     objects_only: Some(raw(&objects_only)),
-                    ..Entry::new(name, scopes, &definition.to_json(Shapes::Any))
+                    ..ListEntry::new(name, scopes, &definition.to_json(StructuredContentSupport::Any))
                 },
             }
         });
@@ -85,27 +85,30 @@ impl Lists {
             let resources = routes().filter_map(|route| Some((route.resource.as_ref()?, &route.scopes)));
             let those = resources.filter(move |(resource, _)| resource.uri.is_template() == are_templates);
             those.map(|(resource, scopes)| {
-                Entry::new(resource.uri.as_str(), scopes.clone(), &resource.to_json())
+                ListEntry::new(resource.uri.as_str(), scopes.clone(), &resource.to_json())
             })
         };
         let prompts = || prompts.values();
-        let offered =
-            |key: &str, entry: &Proxied| Entry::new(key, entry.route.scopes.clone(), &entry.definition);
+        let offered = |key: &str, entry: &ProxiedEntry| {
+            ListEntry::new(key, entry.route.scopes.clone(), &entry.definition)
+        };
         let routes = routes().chain(proxied.all().map(|entry| &entry.route));
         let scopes = routes.map(|route| &route.scopes).chain(prompts().map(|prompt| &prompt.scopes));
         Self {
-            tools: List::new("tools", tools),
-            prompts: List::new(
+            tools: DefinitionList::new("tools", tools),
+            prompts: DefinitionList::new(
                 "prompts",
                 prompts()
-                    .map(|prompt| Entry::new(prompt.name.as_str(), prompt.scopes.clone(), &prompt.to_json()))
+                    .map(|prompt| {
+                        ListEntry::new(prompt.name.as_str(), prompt.scopes.clone(), &prompt.to_json())
+                    })
                     .chain(proxied.prompts().map(|(name, entry)| offered(name, entry))),
             ),
-            resources: List::new(
+            resources: DefinitionList::new(
                 "resources",
                 resources(false).chain(proxied.resources().map(|entry| offered(&entry.upstream_key, entry))),
             ),
-            resource_templates: List::new(
+            resource_templates: DefinitionList::new(
                 "resourceTemplates",
                 resources(true).chain(proxied.templates().map(|entry| offered(&entry.upstream_key, entry))),
             ),
@@ -127,9 +130,9 @@ impl Lists {
     }
 }
 
-impl List {
-    fn new(name: &'static str, entries: impl Iterator<Item = Entry>) -> Self {
-        let mut entries: Vec<Entry> = entries.collect();
+impl DefinitionList {
+    fn new(name: &'static str, entries: impl Iterator<Item = ListEntry>) -> Self {
+        let mut entries: Vec<ListEntry> = entries.collect();
         entries.sort_by(|left, right| left.key.cmp(&right.key));
         Self { name, entries }
     }
@@ -145,7 +148,7 @@ impl List {
     }
 
     /// Entries that a client may see.
-    pub fn seen_by<'a>(&'a self, client: &'a ClientIdentity) -> impl Iterator<Item = &'a Entry> {
+    pub fn seen_by<'a>(&'a self, client: &'a ClientIdentity) -> impl Iterator<Item = &'a ListEntry> {
         self.entries.iter().filter(|entry| client.may(&entry.scopes))
     }
 
@@ -163,16 +166,16 @@ impl List {
         cursor: Option<&str>,
         size: usize,
         client: &ClientIdentity,
-    ) -> Result<Page<'_>, BadCursor> {
+    ) -> Result<ListPage<'_>, BadCursor> {
         let last = cursor.map(|cursor| self.key_in(cursor)).transpose()?;
         let start = last.map_or(0, |last| self.entries.partition_point(|entry| *entry.key <= *last));
         let mut rest = self.entries[start..].iter().filter(|entry| client.may(&entry.scopes));
-        let entries: Vec<&Entry> = rest.by_ref().take(size.max(1)).collect();
+        let entries: Vec<&ListEntry> = rest.by_ref().take(size.max(1)).collect();
         let next_cursor = match (entries.last(), rest.next()) {
             (Some(last), Some(_)) => Some(URL_SAFE_NO_PAD.encode(format!("{} {}", self.name, last.key))),
             (_, None) | (None, _) => None,
         };
-        Ok(Page { entries, next_cursor })
+        Ok(ListPage { entries, next_cursor })
     }
 
     fn key_in(&self, cursor: &str) -> Result<String, BadCursor> {
@@ -183,7 +186,7 @@ impl List {
     }
 }
 
-impl Entry {
+impl ListEntry {
     fn new(key: &str, scopes: Scopes, definition: &Map<String, Value>) -> Self {
         Self { key: key.into(), scopes, json: raw(definition), objects_only: None }
     }
@@ -194,25 +197,25 @@ impl Entry {
     }
 
     /// Definition as one JSON object, for clients that accept `shapes`.
-    pub fn json(&self, shapes: Shapes) -> &RawValue {
+    pub fn json(&self, shapes: StructuredContentSupport) -> &RawValue {
         match (shapes, &self.objects_only) {
-            (Shapes::ObjectsOnly, Some(json)) => json,
-            (Shapes::ObjectsOnly, None) | (Shapes::Any, _) => &self.json,
+            (StructuredContentSupport::ObjectsOnly, Some(json)) => json,
+            (StructuredContentSupport::ObjectsOnly, None) | (StructuredContentSupport::Any, _) => &self.json,
         }
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for ListEntry {
     fn eq(&self, other: &Self) -> bool {
         let is_same = |shapes| self.json(shapes).get() == other.json(shapes).get();
         self.key == other.key
             && self.scopes == other.scopes
-            && is_same(Shapes::Any)
-            && is_same(Shapes::ObjectsOnly)
+            && is_same(StructuredContentSupport::Any)
+            && is_same(StructuredContentSupport::ObjectsOnly)
     }
 }
 
-impl Eq for Entry {}
+impl Eq for ListEntry {}
 
 fn raw(definition: &Map<String, Value>) -> Box<RawValue> {
     to_raw_value(definition).expect("a tree of JSON values has string keys only")
@@ -239,19 +242,23 @@ mod tests {
     use super::*;
     use crate::upstream::Client;
 
-    fn list(name: &'static str, keys: &[&str]) -> List {
+    fn list(name: &'static str, keys: &[&str]) -> DefinitionList {
         let entry = |key: &&str| {
             let scopes = if key.ends_with('!') { Scopes::new(["more"]).unwrap() } else { Scopes::default() };
-            Entry::new(key, scopes, &Map::new())
+            ListEntry::new(key, scopes, &Map::new())
         };
-        List::new(name, keys.iter().map(entry))
+        DefinitionList::new(name, keys.iter().map(entry))
     }
 
-    fn page<'a>(list: &'a List, cursor: Option<&str>, size: usize) -> Result<Page<'a>, BadCursor> {
+    fn page<'a>(
+        list: &'a DefinitionList,
+        cursor: Option<&str>,
+        size: usize,
+    ) -> Result<ListPage<'a>, BadCursor> {
         list.page(cursor, size, &ClientIdentity::Only)
     }
 
-    fn keys<'a>(page: &Page<'a>) -> Vec<&'a str> {
+    fn keys<'a>(page: &ListPage<'a>) -> Vec<&'a str> {
         page.entries.iter().map(|entry| entry.key()).collect()
     }
 
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_have_what_their_client_may_use_and_no_trace_of_the_rest() {
+    fn pages_contain_only_entries_that_the_client_may_use() {
         let list = list("letters", &["a!", "b", "c!", "d", "e!"]);
         let (nobody, client) =
             (ClientIdentity::Unknown, Client::new("me", "me", Scopes::new(["more"]).unwrap()));
@@ -296,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_of_the_list_is_refused() {
+    fn an_invalid_cursor_is_rejected() {
         let of = |name| list(name, &["a", "report://x y", "z"]);
         let resources = of("resources");
         let cursor = page(&resources, None, 2).unwrap().next_cursor.unwrap();

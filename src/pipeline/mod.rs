@@ -40,17 +40,18 @@ use crate::{
 };
 
 pub use async_operation::{OpenOperation, OperationState};
-pub use elicit::{Answering, Elicitor, NoElicitor, elicit_first};
-pub use lists::{BadCursor, Entry, List, Lists, Page};
+pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};
+pub use lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::{Progress, Subscriber};
-pub use prompts::{PromptError, Typed};
-pub use proxied::{ForwardError, Members, Proxied, ProxiedTable, UriPattern};
-pub use resources::{CacheScope, Freshness, ReadError, ReadResource};
+pub use prompts::{PromptError, TypedArgument};
+pub use proxied::{ForwardError, Members, ProxiedEntry, ProxiedTable, UriPattern};
+pub use resources::{CacheScope, Freshness, ReadResource, ResourceReadError};
 pub use run::CallOutcome;
-pub use snapshot::{Awaited, AwaitedLists, BoundRoute, Snapshot, SnapshotParts};
-use watch::Watches;
+pub use snapshot::{AwaitedLists, AwaitedServer, BoundRoute, Snapshot, SnapshotParts};
+use watch::ResourceWatches;
 pub use watch::{
-    Change, Changes, Heard, Listener, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching,
+    ChangeBroadcast, ChangeEvent, ChangeReceiver, ReceivedChange, ResourceWatch, WATCHED_LIMIT,
+    WATCHED_URI_LIMIT_BYTES, WatchError,
 };
 pub use worker_pool::{WorkError, run_blocking};
 
@@ -67,8 +68,8 @@ pub const AGE_META: &str = "glossator/age";
 #[derive(Debug, Clone)]
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
-    changes: Changes,
-    watches: Watches,
+    changes: ChangeBroadcast,
+    watches: ResourceWatches,
     shared: Option<SharedStore>,
 }
 
@@ -77,8 +78,8 @@ impl Gateway {
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            changes: Changes::new(),
-            watches: Watches::default(),
+            changes: ChangeBroadcast::new(),
+            watches: ResourceWatches::default(),
             shared: None,
         }
     }
@@ -100,7 +101,7 @@ impl Gateway {
     }
 
     /// Change channel.
-    pub fn changes(&self) -> &Changes {
+    pub fn changes(&self) -> &ChangeBroadcast {
         &self.changes
     }
 
@@ -111,7 +112,7 @@ impl Gateway {
         let now = Arc::new(snapshot);
         let before = self.snapshot.swap(Arc::clone(&now));
         for change in now.differences(&before) {
-            self.changes.tell(change);
+            self.changes.publish(change);
         }
     }
 }
@@ -140,12 +141,12 @@ pub struct Call<'a> {
     /// Span of its request, if tracing is on.
     pub span: Span,
     /// MCP message, for its span.
-    pub message: Option<Message<'a>>,
+    pub message: Option<McpMessage<'a>>,
 }
 
 /// MCP message, for its span.
 #[derive(Debug, Clone, Copy)]
-pub struct Message<'a> {
+pub struct McpMessage<'a> {
     /// Method, such as `tools/call`.
     pub method: &'a str,
     /// Id, as the client sent it.

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::pin, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    route::{LogLevel, Stand},
+    route::{McpLogLevel, OperationStatus},
     upstream::{ProgressEvent, ProgressReceiver, ProgressSender},
 };
 
@@ -15,13 +15,13 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
     fn wants_progress(&self) -> bool;
 
     /// Minimum level of the log messages that it requested. `None`: no messages.
-    fn level(&self) -> Option<LogLevel>;
+    fn level(&self) -> Option<McpLogLevel>;
 
     /// Sends a progress notification.
     fn progress(&self, progress: Progress<'_>);
 
     /// Sends a log message.
-    fn log(&self, level: LogLevel, logger: &str, text: &str);
+    fn log(&self, level: McpLogLevel, logger: &str, text: &str);
 }
 
 /// Progress of a call. `done` increases each time.
@@ -102,13 +102,13 @@ impl<'a> Reporter<'a> {
         self.reported_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
-    fn wants(&self, level: LogLevel) -> bool {
+    fn wants(&self, level: McpLogLevel) -> bool {
         self.lines < LINES_LIMIT
             && self.subscriber.and_then(Subscriber::level).is_some_and(|least| level >= least)
     }
 
     /// Sends a log message, if the client has requested its level.
-    pub(super) fn line(&mut self, level: LogLevel, text: impl FnOnce() -> String) {
+    pub(super) fn line(&mut self, level: McpLogLevel, text: impl FnOnce() -> String) {
         if let Some(subscriber) = self.subscriber.filter(|_| self.wants(level)) {
             self.lines += 1;
             subscriber.log(level, self.logger, &text());
@@ -118,7 +118,7 @@ impl<'a> Reporter<'a> {
     fn happened(&mut self, happened: ProgressEvent, counts_bytes: bool) {
         match happened {
             ProgressEvent::Retry { attempt } => {
-                self.line(LogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
+                self.line(McpLogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
             }
             ProgressEvent::Progress { .. }
                 if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
@@ -132,8 +132,8 @@ impl<'a> Reporter<'a> {
     }
 
     /// Reports the status of an asynchronous operation after this many polls.
-    pub(super) fn operation(&mut self, stand: &Stand, says_progress: bool, polls: u32) {
-        self.line(LogLevel::Debug, || {
+    pub(super) fn operation(&mut self, stand: &OperationStatus, says_progress: bool, polls: u32) {
+        self.line(McpLogLevel::Debug, || {
             format!("the job goes on: {}", stand.message.as_deref().unwrap_or("no word about it"))
         });
         let done = match says_progress {
@@ -149,7 +149,7 @@ impl<'a> Reporter<'a> {
 
     /// Reports that an operation is done, if it has a total.
     pub(super) fn operation_done(&mut self) {
-        self.line(LogLevel::Debug, || "the job is done".to_owned());
+        self.line(McpLogLevel::Debug, || "the job is done".to_owned());
         if let Some(total) = self.total {
             self.progress(total, Some(total), None);
         }
@@ -174,14 +174,14 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Heard(Option<LogLevel>, Mutex<Vec<String>>);
+    struct RecordedSubscriber(Option<McpLogLevel>, Mutex<Vec<String>>);
 
-    impl Subscriber for Heard {
+    impl Subscriber for RecordedSubscriber {
         fn wants_progress(&self) -> bool {
             true
         }
 
-        fn level(&self) -> Option<LogLevel> {
+        fn level(&self) -> Option<McpLogLevel> {
             self.0
         }
 
@@ -189,18 +189,18 @@ mod tests {
             self.1.lock().unwrap().push(format!("{}/{:?}", progress.done, progress.total));
         }
 
-        fn log(&self, level: LogLevel, _: &str, text: &str) {
+        fn log(&self, level: McpLogLevel, _: &str, text: &str) {
             self.1.lock().unwrap().push(format!("{}: {text}", level.as_str()));
         }
     }
 
-    fn heard(level: Option<LogLevel>) -> Heard {
-        Heard(level, Mutex::default())
+    fn recorded(level: Option<McpLogLevel>) -> RecordedSubscriber {
+        RecordedSubscriber(level, Mutex::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn progress_only_grows_and_is_not_sent_too_often() {
-        let subscriber = heard(None);
+        let subscriber = recorded(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         let received = |bytes| ProgressEvent::Received { bytes, of: Some(100) };
         reporter.happened(received(1), true);
@@ -217,9 +217,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_has_its_own_numbers_or_those_of_its_polls() {
-        let subscriber = heard(None);
+        let subscriber = recorded(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
-        let stand = |progress| Stand { progress, total: Some(3.0), message: None };
+        let stand = |progress| OperationStatus { progress, total: Some(3.0), message: None };
         for (asked, progress) in [Some(0.0), None, Some(2.0), Some(1.0)].into_iter().enumerate() {
             tokio::time::advance(OPERATION_EVERY).await;
             reporter.operation(&stand(progress), true, asked.try_into().unwrap());
@@ -227,19 +227,19 @@ mod tests {
         reporter.operation_done();
         reporter.operation_done();
         assert_eq!(*subscriber.1.lock().unwrap(), ["0/Some(3.0)", "2/Some(3.0)", "3/Some(3.0)"]);
-        let subscriber = heard(None);
+        let subscriber = recorded(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
-        reporter.operation(&Stand::default(), false, 1);
+        reporter.operation(&OperationStatus::default(), false, 1);
         assert_eq!(*subscriber.1.lock().unwrap(), ["1/None"]);
     }
 
     #[tokio::test]
     async fn lines_have_a_level_and_an_end() {
-        let subscriber = heard(Some(LogLevel::Info));
+        let subscriber = recorded(Some(McpLogLevel::Info));
         let mut reporter = Reporter::new(Some(&subscriber), "t");
-        reporter.line(LogLevel::Debug, || unreachable!("nobody wants it"));
+        reporter.line(McpLogLevel::Debug, || unreachable!("nobody wants it"));
         for _ in 0..LINES_LIMIT + 5 {
-            reporter.line(LogLevel::Info, || "x".to_owned());
+            reporter.line(McpLogLevel::Info, || "x".to_owned());
         }
         let heard = subscriber.1.lock().unwrap();
         assert_eq!((heard.len(), heard[0].as_str()), (LINES_LIMIT as usize, "info: x"));

@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{BoundRoute, Call, NoElicitor, ReadError, Snapshot, worker_pool::WorkError};
+use super::{BoundRoute, Call, NoElicitor, ResourceReadError, Snapshot, worker_pool::WorkError};
 use crate::{
-    model::{Arguments, Block, Fault, Outcome, ResourceContents, ToolResult, kind_of},
-    prompt::{Message, Part, PartTemplate, Prompt},
-    route::{AskedCompletion, Completion, Route, RouteCall, Suggestions, lines_of},
-    telemetry::Foreign,
-    translate::{BLOCK_LIMIT, Jq, JqNames, Template, TemplateError, WorkBudget, template_names},
+    model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of},
+    prompt::{PartContent, PartTemplate, Prompt, PromptMessage},
+    route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of},
+    telemetry::Untrusted,
+    translate::{BLOCK_LIMIT, Jq, JqNames, Template, TemplateError, WorkBudget, request_variables},
 };
 
 /// Timeout of the filter of a completion, in addition to the call.
@@ -35,7 +35,7 @@ pub enum PromptError {
 
 /// Argument that a person is typing.
 #[derive(Debug)]
-pub struct Typed<'a> {
+pub struct TypedArgument<'a> {
     /// Name.
     pub argument: &'a str,
     /// Text so far.
@@ -56,10 +56,10 @@ impl Snapshot {
         prompt: &Prompt,
         arguments: &Arguments,
         call: &Call<'_>,
-    ) -> Result<Vec<Message>, PromptError> {
+    ) -> Result<Vec<PromptMessage>, PromptError> {
         let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
         let fetched = join_all(fetched).await;
-        let (names, stop) = (template_names(arguments), WorkBudget::after(WorkBudget::TEXT_STEPS));
+        let (names, stop) = (request_variables(arguments), WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
         let failed = |error: TemplateError| PromptError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
@@ -91,9 +91,11 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Result<Option<ToolResult>, PromptError> {
         match &part.part {
-            Part::Text(_) | Part::Resource { .. } | Part::ResourceLink { .. } => Ok(None),
-            Part::Route(route) => self.show(route, arguments, call).await.map(Some),
-            Part::Read(uri) => self.embed(uri, arguments, call).await.map(Some),
+            PartContent::Text(_) | PartContent::Resource { .. } | PartContent::ResourceLink { .. } => {
+                Ok(None)
+            }
+            PartContent::Route(route) => self.show(route, arguments, call).await.map(Some),
+            PartContent::Read(uri) => self.embed(uri, arguments, call).await.map(Some),
         }
     }
 
@@ -104,10 +106,10 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Result<ToolResult, PromptError> {
         let result = self.call_on_behalf(route_call, arguments, call).await.map_err(PromptError::Failed)?;
-        let Outcome::Error(error_type) = result.outcome else { return Ok(result) };
+        let ToolOutcome::Error(error_type) = result.outcome else { return Ok(result) };
         Err(match error_type {
-            Fault::Arguments => PromptError::Arguments(result.told()),
-            _ => PromptError::Failed(result.told()),
+            ErrorType::Arguments => PromptError::Arguments(result.message()),
+            _ => PromptError::Failed(result.message()),
         })
     }
 
@@ -118,19 +120,24 @@ impl Snapshot {
         arguments: &Arguments,
         call: &Call<'_>,
     ) -> Result<ToolResult, PromptError> {
-        let uri = uri.render_until(&template_names(arguments), &WorkBudget::after(WorkBudget::TEXT_STEPS));
+        let uri =
+            uri.render_until(&request_variables(arguments), &WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
         let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
         let read = self.read(&uri, call.clone()).await.map_err(|error| match error {
-            ReadError::Unknown | ReadError::Arguments(_) => PromptError::Arguments(error.to_string()),
-            ReadError::Missing(_) | ReadError::Failed(_) => PromptError::Failed(error.to_string()),
+            ResourceReadError::Unknown | ResourceReadError::Arguments(_) => {
+                PromptError::Arguments(error.to_string())
+            }
+            ResourceReadError::Missing(_) | ResourceReadError::Failed(_) => {
+                PromptError::Failed(error.to_string())
+            }
         })?;
-        let document = |contents: ResourceContents| Block::Resource {
+        let document = |contents: ResourceContents| ContentBlock::Resource {
             uri: contents.uri,
             mime_type: contents.media_type,
             body: contents.body,
         };
         let documents = read.contents.into_iter().map(|contents| document(contents).into()).collect();
-        Ok(ToolResult::new(Outcome::Success, documents))
+        Ok(ToolResult::new(ToolOutcome::Success, documents))
     }
 
     /// Calls a route with arguments built from those of a prompt or a completion.
@@ -146,7 +153,7 @@ impl Snapshot {
     ) -> Result<ToolResult, String> {
         let route = self.table.by_name(route_call.route.as_str());
         let route = route.ok_or_else(|| "the route that it asks is not there".to_owned())?;
-        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
+        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         let filled = route_call.fill(arguments, &route.input, Some(&stop));
         let filled = filled.map_err(|error| error.to_string())?;
         let call = Call { arguments: filled, ..call.clone() };
@@ -155,19 +162,27 @@ impl Snapshot {
 
     /// Completion values of an argument. Empty if the route that lists them fails. The reason is only logged,
     /// as an error does not help a person who is typing.
-    pub async fn complete(&self, completion: &Completion, typed: Typed<'_>, call: &Call<'_>) -> Suggestions {
+    pub async fn complete(
+        &self,
+        completion: &Completion,
+        typed: TypedArgument<'_>,
+        call: &Call<'_>,
+    ) -> Suggestions {
         match completion {
-            Completion::Listed(values) => Suggestions::of(values.clone(), typed.value, false),
-            Completion::Asked(asked) => {
-                let Typed { argument, value, mut others } = typed;
+            Completion::Listed(values) => Suggestions::matching(values.clone(), typed.value, false),
+            Completion::Route(asked) => {
+                let TypedArgument { argument, value, mut others } = typed;
                 others.insert(argument.to_owned(), value.into());
-                match self.ask_for_values(asked, others.into(), call).await {
-                    Ok(values) => Suggestions::of(values, value, asked.chosen),
+                match self.request_values(asked, others.into(), call).await {
+                    Ok(values) => Suggestions::matching(values, value, asked.chosen),
                     Err(reason) => {
                         let route = &asked.call.route;
                         // The reason may quote the typed text, or the upstream.
                         warn!(argument, %route, "completion values unavailable");
-                        debug!(argument, %route, reason = %Foreign(&reason), "completion values unavailable");
+                        debug!(
+                            argument, %route, reason = %Untrusted(&reason),
+                            "completion values unavailable"
+                        );
                         Suggestions::default()
                     }
                 }
@@ -188,14 +203,14 @@ impl Snapshot {
     pub async fn complete_uri(
         &self,
         route: &Route,
-        typed: Typed<'_>,
+        typed: TypedArgument<'_>,
         call: &Call<'_>,
     ) -> Option<Suggestions> {
         let name = typed.argument;
         route.resource.as_ref()?.uri.arguments().find(|known| *known == name)?;
         Some(match route.completions.iter().find(|(known, _)| known == name) {
             Some((_, completion)) => self.complete(completion, typed, call).await,
-            None => Suggestions::of(route.input.listed(name), typed.value, false),
+            None => Suggestions::matching(route.input.listed(name), typed.value, false),
         })
     }
 
@@ -216,9 +231,9 @@ impl Snapshot {
             || self.proxied.all().any(|entry| entry.completes)
     }
 
-    async fn ask_for_values(
+    async fn request_values(
         &self,
-        asked: &AskedCompletion,
+        asked: &RouteCompletion,
         arguments: Arguments,
         call: &Call<'_>,
     ) -> Result<Vec<String>, String> {
@@ -230,7 +245,7 @@ impl Snapshot {
         let route = self.table.by_name(asked.call.route.as_str());
         let most_values = route.map_or(1, |route| route.translator.limits.values);
         if let Some(structured) = &result.structured {
-            structured.json().has_at_most(most_values).map_err(|error| error.to_string())?;
+            structured.json().check_value_count(most_values).map_err(|error| error.to_string())?;
         }
         match &asked.values {
             None => values_of(found(&result)),

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     Call, NoElicitor, Snapshot,
-    error_text::{self, Effect},
-    run::{Run, check_scopes, client_timeout},
+    error_text::{self, PossibleEffect},
+    run::{CallRun, check_scopes, client_timeout},
 };
 use crate::{
-    model::{Arguments, Fault, Outcome, ToolResult, UpstreamResponse},
+    model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
     prompt::PromptTable,
     route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate},
     upstream::Deadline,
@@ -20,7 +20,7 @@ use crate::{
 
 /// Prompt, resource or resource template of an MCP upstream.
 #[derive(Debug)]
-pub struct Proxied {
+pub struct ProxiedEntry {
     /// Route with the limits, timeout, scopes and error filter of its requests. It is in no route table.
     pub route: Arc<Route>,
     /// Key at the upstream: a name, a URI or a URI template.
@@ -34,9 +34,9 @@ pub struct Proxied {
 /// Prompts and resources of all MCP upstreams.
 #[derive(Debug, Default)]
 pub struct ProxiedTable {
-    prompts: BTreeMap<String, Proxied>,
-    resources: BTreeMap<String, Proxied>,
-    templates: Vec<(UriPattern, Proxied)>,
+    prompts: BTreeMap<String, ProxiedEntry>,
+    resources: BTreeMap<String, ProxiedEntry>,
+    templates: Vec<(UriPattern, ProxiedEntry)>,
     /// Whether an upstream declares prompts, even if it lists none now.
     pub has_prompts: bool,
     /// Whether an upstream declares resources, even if it lists none now.
@@ -74,7 +74,7 @@ impl UriPattern {
     /// # Errors
     ///
     /// A sentence if the template is invalid, or its regex takes more than 256 KiB.
-    pub fn of(template: &str, except: Vec<String>) -> Result<Self, String> {
+    pub fn parse(template: &str, except: Vec<String>) -> Result<Self, String> {
         let most = UriTemplate::MAX_BYTES;
         if template.len() > most {
             return Err(format!("its URI template is longer than {most} bytes"));
@@ -109,12 +109,14 @@ impl UriPattern {
     /// Whether a URI matches. Excluded URIs are also compared percent-decoded.
     fn fits(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
-        self.regex.is_match(uri.as_bytes()) && !holds(&self.except, uri) && !holds(&self.except, &decoded)
+        self.regex.is_match(uri.as_bytes())
+            && !matches_uri(&self.except, uri)
+            && !matches_uri(&self.except, &decoded)
     }
 }
 
-fn holds(patterns: &[String], uri: &str) -> bool {
-    patterns.iter().any(|pattern| crate::translate::extract::NamePattern::new(pattern).holds(uri))
+fn matches_uri(patterns: &[String], uri: &str) -> bool {
+    patterns.iter().any(|pattern| crate::translate::extract::NamePattern::new(pattern).matches(uri))
 }
 
 impl ProxiedTable {
@@ -123,7 +125,12 @@ impl ProxiedTable {
     /// # Errors
     ///
     /// A sentence if another prompt has that name.
-    pub fn add_prompt(&mut self, name: String, prompt: Proxied, own: &PromptTable) -> Result<(), String> {
+    pub fn add_prompt(
+        &mut self,
+        name: String,
+        prompt: ProxiedEntry,
+        own: &PromptTable,
+    ) -> Result<(), String> {
         if own.contains_key(name.as_str()) {
             return Err(format!(
                 "there is a prompt `{name}` in the configuration; give the prompts a `prefix`"
@@ -142,7 +149,7 @@ impl ProxiedTable {
     /// # Errors
     ///
     /// A sentence if the URI is taken.
-    pub fn add_resource(&mut self, resource: Proxied, own: &RouteTable) -> Result<(), String> {
+    pub fn add_resource(&mut self, resource: ProxiedEntry, own: &RouteTable) -> Result<(), String> {
         let uri = &resource.upstream_key;
         if let Some((route, _)) = own.by_uri(uri) {
             return Err(format!("the route `{}` is a resource of that URI", route.definition.name));
@@ -162,7 +169,7 @@ impl ProxiedTable {
     pub fn add_template(
         &mut self,
         pattern: UriPattern,
-        template: Proxied,
+        template: ProxiedEntry,
         own: &RouteTable,
     ) -> Result<(), String> {
         let is_own = |route: &&Arc<Route>| {
@@ -181,38 +188,38 @@ impl ProxiedTable {
     }
 
     /// Prompt with this name for clients.
-    pub fn prompt(&self, name: &str) -> Option<&Proxied> {
+    pub fn prompt(&self, name: &str) -> Option<&ProxiedEntry> {
         self.prompts.get(name)
     }
 
     /// Resource with this URI, or the matching template with the most literal text.
-    pub fn resource(&self, uri: &str) -> Option<&Proxied> {
+    pub fn resource(&self, uri: &str) -> Option<&ProxiedEntry> {
         let fitting = || self.templates.iter().filter(|(pattern, _)| pattern.fits(uri));
         let template = || fitting().max_by_key(|(pattern, _)| pattern.fixed_bytes);
         self.resources.get(uri).or_else(|| template().map(|(_, template)| template))
     }
 
     /// Template with this text, or the resource or template that it matches as a URI.
-    pub fn template(&self, text: &str) -> Option<&Proxied> {
+    pub fn template(&self, text: &str) -> Option<&ProxiedEntry> {
         let written = self.templates.iter().find(|(_, template)| template.upstream_key == text);
         written.map(|(_, template)| template).or_else(|| self.resource(text))
     }
 
     /// Prompts, sorted by name.
-    pub(super) fn prompts(&self) -> impl Iterator<Item = (&String, &Proxied)> {
+    pub(super) fn prompts(&self) -> impl Iterator<Item = (&String, &ProxiedEntry)> {
         self.prompts.iter()
     }
 
-    pub(super) fn resources(&self) -> impl Iterator<Item = &Proxied> {
+    pub(super) fn resources(&self) -> impl Iterator<Item = &ProxiedEntry> {
         self.resources.values()
     }
 
-    pub(super) fn templates(&self) -> impl Iterator<Item = &Proxied> {
+    pub(super) fn templates(&self) -> impl Iterator<Item = &ProxiedEntry> {
         self.templates.iter().map(|(_, template)| template)
     }
 
     /// All entries.
-    pub fn all(&self) -> impl Iterator<Item = &Proxied> {
+    pub fn all(&self) -> impl Iterator<Item = &ProxiedEntry> {
         self.prompts.values().chain(self.resources()).chain(self.templates())
     }
 
@@ -224,7 +231,7 @@ impl ProxiedTable {
 
 /// JSON-RPC response of an upstream.
 #[derive(Deserialize)]
-struct Answered {
+struct UpstreamAnswer {
     result: Option<Members>,
     error: Option<Code>,
 }
@@ -253,7 +260,7 @@ impl Snapshot {
     /// [`ForwardError`], whose text has no internal details of the upstream.
     pub async fn forward(
         &self,
-        to: &Proxied,
+        to: &ProxiedEntry,
         (method, name): (McpMethod, &str),
         mut call: Call<'_>,
     ) -> Result<Members, ForwardError> {
@@ -261,15 +268,15 @@ impl Snapshot {
         let route = route.expect("every proxied entry has a bound route");
         let mut parameters = std::mem::take(&mut call.arguments);
         let mut no_elicitor = NoElicitor;
-        let mut run = Run::new(self, route, call, &mut no_elicitor);
+        let mut run = CallRun::new(self, route, call, &mut no_elicitor);
         let (failed, code) = match run.forward((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
             Ok(response) => {
-                let answered = serde_json::from_slice::<Answered>(&response.body).ok();
+                let answered = serde_json::from_slice::<UpstreamAnswer>(&response.body).ok();
                 let (result, error) =
-                    answered.map_or((None, None), |Answered { result, error }| (result, error));
+                    answered.map_or((None, None), |UpstreamAnswer { result, error }| (result, error));
                 if let Some(members) = result.filter(|members| members.contains_key(required(method))) {
-                    run.log.end(Outcome::Success);
+                    run.log.end(ToolOutcome::Success);
                     return Ok(members);
                 }
                 // The error may quote the URI, so that is redacted as an argument.
@@ -278,7 +285,7 @@ impl Snapshot {
             }
         };
         run.log.end(failed.outcome);
-        let text = failed.told();
+        let text = failed.message();
         const NO_RESOURCE: i64 = -32002;
         const INVALID_PARAMS: i64 = -32602;
         Err(match (method, code) {
@@ -290,7 +297,7 @@ impl Snapshot {
     }
 }
 
-impl Run<'_> {
+impl CallRun<'_> {
     async fn forward(
         &mut self,
         (method, name): (McpMethod, &str),
@@ -301,15 +308,16 @@ impl Run<'_> {
         self.deadline = Deadline::after(route.timeout).within(client_timeout(headers)?);
         let request = route.request.build(&self.call.arguments, headers, None);
         let request =
-            request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))?;
+            request.map_err(|error| Box::new(ToolResult::error(ErrorType::Arguments, error.to_string())))?;
         let UpstreamRequest::Tool(mut request) = request else {
-            return Err(Box::new(ToolResult::error(Fault::Unreachable, error_text::UNREADABLE)));
+            return Err(Box::new(ToolResult::error(ErrorType::Unreachable, error_text::UNREADABLE)));
         };
         (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
         // Read-only, so it may be retried.
         let response = self.request(request.into(), true).await;
         let upstream_response = response.map(|response| response.response);
-        upstream_response.map_err(|error| Box::new(error_text::of(&error, Effect::Harmless)))
+        upstream_response
+            .map_err(|error| Box::new(error_text::error_result(&error, PossibleEffect::Harmless)))
     }
 
     /// Tool error for a response without a result, with the text that a tool call would have.
@@ -320,7 +328,7 @@ impl Run<'_> {
                 self.log.notes(&translation.notes, translation.result.outcome);
                 translation.result
             }
-            Ok(_) => ToolResult::error(Fault::Unreadable, error_text::UNREADABLE),
+            Ok(_) => ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE),
             Err(failed) => *failed,
         }
     }
@@ -332,7 +340,7 @@ mod tests {
 
     #[track_caller]
     fn check(template: &str, uri: &str, expected: bool) {
-        let pattern = UriPattern::of(template, vec!["note://secret*".to_owned()]).unwrap();
+        let pattern = UriPattern::parse(template, vec!["note://secret*".to_owned()]).unwrap();
         assert_eq!(pattern.fits(uri), expected, "{template} {uri}");
     }
 
@@ -348,12 +356,12 @@ mod tests {
         check("r://x{.ext}", "r://y.csv", false);
         check("r://é.x{#f}", "r://é.x#1", true);
         check("r://.*", "r://abc", false);
-        assert!(UriPattern::of("r://{a", Vec::new()).is_err());
-        assert!(UriPattern::of(&"x".repeat(3000), Vec::new()).is_err());
+        assert!(UriPattern::parse("r://{a", Vec::new()).is_err());
+        assert!(UriPattern::parse(&"x".repeat(3000), Vec::new()).is_err());
     }
 
     #[test]
-    fn what_is_not_offered_fits_no_template() {
+    fn an_excluded_uri_matches_no_template() {
         check("note://{id}", "note://secret1", false);
         check("{+uri}", "note://se%63ret", false);
         check("note://{id}", "note://open", true);

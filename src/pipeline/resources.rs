@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Call, NoElicitor, Snapshot, error_text, run::Run};
+use super::{Call, NoElicitor, Snapshot, error_text, run::CallRun};
 use crate::{
-    model::{ContentsOf, Fault, Outcome, ResourceBody, ResourceContents, ToolResult, UpstreamResponse},
+    model::{
+        ErrorType, ResourceBody, ResourceContents, ResourceContext, ToolOutcome, ToolResult, UpstreamResponse,
+    },
     route::Route,
-    translate::words_of_nothing,
+    translate::empty_success_text,
 };
 
 /// Result of a resource read.
@@ -22,7 +24,7 @@ pub struct ReadResource {
 
 /// Reason why a read failed. The text is for clients.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum ResourceReadError {
     /// No route has a resource with this URI.
     #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
     Unknown,
@@ -67,11 +69,11 @@ pub(super) struct ResponseHeaders {
 }
 
 impl ResponseHeaders {
-    pub(super) fn of(response: &UpstreamResponse) -> Self {
+    pub(super) fn from_response(response: &UpstreamResponse) -> Self {
         Self {
             media_type: response.media_type().map(Into::into),
-            nothing: response.body.is_empty().then(|| words_of_nothing(response)),
-            freshness: Freshness::of(&response.headers),
+            nothing: response.body.is_empty().then(|| empty_success_text(response)),
+            freshness: Freshness::from_headers(&response.headers),
             etag: response.headers.get(header::ETAG).cloned(),
             last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
         }
@@ -82,9 +84,9 @@ impl Freshness {
     /// Not cacheable.
     const NONE: Self = Self { lasts: Duration::ZERO, scope: CacheScope::Private };
     /// Cap of the time to live.
-    const MOST: Duration = Duration::from_secs(30 * 24 * 3600);
+    const MAX_COUNT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let (mut lasts, mut public, mut private) = (Duration::ZERO, false, false);
         let values = headers.get_all(header::CACHE_CONTROL).into_iter();
         let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -108,7 +110,7 @@ impl Freshness {
 
 fn seconds(text: &str) -> Duration {
     let seconds = text.trim().trim_matches('"').parse().map(Duration::from_secs);
-    seconds.unwrap_or_default().min(Freshness::MOST)
+    seconds.unwrap_or_default().min(Freshness::MAX_COUNT)
 }
 
 impl Snapshot {
@@ -117,15 +119,15 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if there is no such resource, or the read fails.
-    pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ReadError> {
+    /// [`ResourceReadError`] if there is no such resource, or the read fails.
+    pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ResourceReadError> {
         let unknown = || match self.awaited.resources {
-            true => ReadError::Failed(error_text::NOT_READY.to_owned()),
-            false => ReadError::Unknown,
+            true => ResourceReadError::Failed(error_text::NOT_READY.to_owned()),
+            false => ResourceReadError::Unknown,
         };
         let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
         let mut no_elicitor = NoElicitor;
-        let mut run = Run::new(self, route, Call { arguments, ..call }, &mut no_elicitor);
+        let mut run = CallRun::new(self, route, Call { arguments, ..call }, &mut no_elicitor);
         let result = run.result().await;
         let headers = run.response.take();
         read_of(route, uri, &run.finish(result), headers.as_ref())
@@ -138,26 +140,25 @@ pub(super) fn read_of(
     uri: &str,
     result: &ToolResult,
     head: Option<&ResponseHeaders>,
-) -> Result<ReadResource, ReadError> {
-    if let Outcome::Error(error_type) = result.outcome {
-        let words = words(result);
+) -> Result<ReadResource, ResourceReadError> {
+    if let ToolOutcome::Error(error_type) = result.outcome {
+        let words = text_of(result);
         return Err(match error_type {
-            Fault::Arguments => ReadError::Arguments(words),
-            Fault::Upstream { status: 404 | 410 } | Fault::Reported { status: Some(404 | 410) } => {
-                ReadError::Missing(words)
-            }
-            Fault::Upstream { .. }
-            | Fault::Reported { .. }
-            | Fault::Unreadable
-            | Fault::Unreachable
-            | Fault::Deadline
-            | Fault::Forbidden
-            | Fault::Unanswered
-            | Fault::Busy { .. }
-            | Fault::TooOften { .. } => ReadError::Failed(words),
+            ErrorType::Arguments => ResourceReadError::Arguments(words),
+            ErrorType::Upstream { status: 404 | 410 }
+            | ErrorType::ReportedError { status: Some(404 | 410) } => ResourceReadError::Missing(words),
+            ErrorType::Upstream { .. }
+            | ErrorType::ReportedError { .. }
+            | ErrorType::UnparseableResponse
+            | ErrorType::Unreachable
+            | ErrorType::Timeout
+            | ErrorType::Forbidden
+            | ErrorType::InputMissing
+            | ErrorType::Unavailable { .. }
+            | ErrorType::RateLimited { .. } => ResourceReadError::Failed(words),
         });
     }
-    let of = ContentsOf {
+    let of = ResourceContext {
         uri,
         declared: route.resource.as_ref().and_then(|resource| resource.media_type.as_deref()),
         replied: head.and_then(|head| head.media_type.as_deref()),
@@ -178,7 +179,7 @@ pub(super) fn read_of(
 }
 
 /// Text of a tool error.
-fn words(result: &ToolResult) -> String {
+fn text_of(result: &ToolResult) -> String {
     let structured = result.structured.as_ref();
     let texts = result.content.iter().filter_map(|content| content.block.text(structured));
     texts.collect::<Vec<_>>().join("\n")
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_upstream_says_how_long_its_reply_may_be_kept() {
+    fn freshness_is_read_from_the_response_headers() {
         for (cache_control, age, lasts, scope) in [
             ("", "", 0, CacheScope::Private),
             ("max-age=60", "", 60, CacheScope::Private),
@@ -207,7 +208,7 @@ mod tests {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
             headers.insert(header::AGE, HeaderValue::from_static(age));
             let expected = Freshness { lasts: Duration::from_secs(lasts), scope };
-            assert_eq!(Freshness::of(&headers), expected, "{cache_control}");
+            assert_eq!(Freshness::from_headers(&headers), expected, "{cache_control}");
         }
     }
 }

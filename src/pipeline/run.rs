@@ -1,4 +1,4 @@
-//! Steps of a call, from its arguments to its result. [`Run::outcome`] is the table of contents.
+//! Steps of a call, from its arguments to its result. [`CallRun::outcome`] is the table of contents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,19 +10,21 @@ use tracing::debug;
 use super::{
     AGE_META, BoundRoute, Call, Elicitor, OpenOperation, REQUEST_ID_META, Snapshot,
     access_log::AccessLog,
-    async_operation::Step,
+    async_operation::PollOutcome,
     elicit::{elicit_first, elicit_for_rule},
-    error_text::{self, Effect},
+    error_text::{self, PossibleEffect},
     progress::{LINE_LIMIT_BYTES, Reporter},
     resources::ResponseHeaders,
     worker_pool::WorkError,
 };
 use crate::{
-    model::{Arguments, Fault, Outcome, ToolResult, UpstreamResponse},
-    policy::{CacheEntry, Response},
-    route::{HttpRequest, LogLevel, Route, Stand, TraceContext, Traces, UpstreamRequest},
+    model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
+    policy::{CacheEntry, CallResponse},
+    route::{
+        HttpRequest, McpLogLevel, OperationStatus, Route, TraceContext, TracePropagation, UpstreamRequest,
+    },
     telemetry::CallContext,
-    translate::{CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, line_names, translate},
+    translate::{CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, message_variables, translate},
     upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError},
 };
 
@@ -44,7 +46,7 @@ impl Snapshot {
         call: Call<'_>,
         elicitor: &mut dyn Elicitor,
     ) -> ToolResult {
-        let mut run = Run::new(self, route, call, elicitor);
+        let mut run = CallRun::new(self, route, call, elicitor);
         let result = run.result().await;
         run.finish(result)
     }
@@ -57,7 +59,7 @@ impl Snapshot {
         call: Call<'_>,
         elicitor: &mut dyn Elicitor,
     ) -> CallOutcome {
-        let mut run = Run::new(self, route, call, elicitor);
+        let mut run = CallRun::new(self, route, call, elicitor);
         let hand_over_after = route.job.as_ref().map(|job| job.task.after);
         let result = match run.outcome(hand_over_after).await {
             Ok(CallOutcome::Operation(operation)) => {
@@ -90,9 +92,9 @@ impl Snapshot {
 }
 
 /// State of one running call.
-pub(super) struct Run<'a> {
+pub(super) struct CallRun<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) call: Exchange<'a>,
+    pub(super) call: UpstreamExchange<'a>,
     pub(super) deadline: Deadline,
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
@@ -102,7 +104,7 @@ pub(super) struct Run<'a> {
 }
 
 /// Parts that all upstream requests of one call share.
-pub(super) struct Exchange<'a> {
+pub(super) struct UpstreamExchange<'a> {
     pub(super) route: &'a Arc<BoundRoute>,
     pub(super) arguments: Arguments,
     /// Headers of the client.
@@ -113,7 +115,7 @@ pub(super) struct Exchange<'a> {
     pub(super) context: CallContext,
 }
 
-impl<'a> Run<'a> {
+impl<'a> CallRun<'a> {
     pub(super) fn new(
         snapshot: &'a Snapshot,
         route: &'a Arc<BoundRoute>,
@@ -122,7 +124,7 @@ impl<'a> Run<'a> {
     ) -> Self {
         let log = AccessLog::begin(&snapshot.tracing, route, &call);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
-        let call = Exchange::new(route, log.context.clone(), call);
+        let call = UpstreamExchange::new(route, log.context.clone(), call);
         let deadline = Deadline::after(route.timeout);
         Self { snapshot, call, deadline, log, progress, elicitor, response: None }
     }
@@ -150,7 +152,7 @@ impl<'a> Run<'a> {
         }
         self.deadline = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
         let hand_over_at = hand_over_after
-            .filter(|_| OpenOperation::can_hold(self.call.arguments.answers()))
+            .filter(|_| OpenOperation::can_hold(self.call.arguments.input_responses()))
             .map(|after| Deadline::after(after).at);
         let request = self.build_request().await?;
         let operation = match (&route.job, &request) {
@@ -158,26 +160,28 @@ impl<'a> Run<'a> {
             _ => None,
         };
         self.send_log_lines(None);
-        let Response { response, age, entry } = self.send(request).await?;
+        let CallResponse { response, age, entry } = self.send(request).await?;
         let step = match operation {
-            Some((job, request)) => Box::pin(self.follow(job, request, response, hand_over_at)).await?,
-            None => Step::Done(response),
+            Some((job, request)) => {
+                Box::pin(self.poll_until_done(job, request, response, hand_over_at)).await?
+            }
+            None => PollOutcome::Done(response),
         };
         let result = match step {
-            Step::Running { stand, place, wait } => {
+            PollOutcome::Running { stand, place, wait } => {
                 let (job, arguments) = (&route.job, &self.call.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
                     arguments: arguments.as_map().clone(),
-                    answers: arguments.answers().clone(),
+                    answers: arguments.input_responses().clone(),
                     place,
-                    message: stand.in_words(),
+                    message: stand.describe(),
                     wait,
                     life: job.as_ref().map_or(Duration::ZERO, |job| job.task.life),
                 })));
             }
-            Step::Done(response) => self.translate_last(response, None).await,
-            Step::Failed(response, stand) => self.translate_last(response, Some(stand)).await,
-            Step::Cancelled => Err(Box::new(error_text::operation_cancelled())),
+            PollOutcome::Done(response) => self.translate_last(response, None).await,
+            PollOutcome::Failed(response, stand) => self.translate_last(response, Some(stand)).await,
+            PollOutcome::Cancelled => Err(Box::new(error_text::operation_cancelled())),
         };
         with_age_or_forgotten(result, age, entry).map(CallOutcome::Result)
     }
@@ -190,7 +194,7 @@ impl<'a> Run<'a> {
     }
 
     async fn build_request(&self) -> Result<UpstreamRequest, Box<ToolResult>> {
-        let Exchange { route, arguments, headers, .. } = &self.call;
+        let UpstreamExchange { route, arguments, headers, .. } = &self.call;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
@@ -200,12 +204,12 @@ impl<'a> Run<'a> {
                 let (tool, request_id) = (&route.definition.name, self.call.context.request_id());
                 debug!(%tool, request_id, detail, "request template failed");
             }
-            Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
+            Box::new(ToolResult::error(ErrorType::Arguments, error.to_string()))
         })
     }
 
     /// Sends the request of the call.
-    async fn send(&mut self, request: UpstreamRequest) -> Result<Response, Box<ToolResult>> {
+    async fn send(&mut self, request: UpstreamRequest) -> Result<CallResponse, Box<ToolResult>> {
         let idempotent = self.call.route.idempotent;
         // If the route declares its request idempotent, the client need not check for an effect before a
         // retry.
@@ -213,11 +217,11 @@ impl<'a> Run<'a> {
         let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
         self.request(request, is_idempotent).await.map_err(|error| {
             let effect = match (is_safe, self.call.context.was_sent()) {
-                (true, _) => Effect::Harmless,
-                (false, false) => Effect::Unsent,
-                (false, true) => Effect::Possible,
+                (true, _) => PossibleEffect::Harmless,
+                (false, false) => PossibleEffect::Unsent,
+                (false, true) => PossibleEffect::Possible,
             };
-            Box::new(error_text::of(&error, effect))
+            Box::new(error_text::error_result(&error, effect))
         })
     }
 
@@ -226,7 +230,7 @@ impl<'a> Run<'a> {
         &mut self,
         request: UpstreamRequest,
         is_idempotent: bool,
-    ) -> Result<Response, UpstreamError> {
+    ) -> Result<CallResponse, UpstreamError> {
         let route = self.call.route;
         let (meanwhile, events) = self.progress.events();
         let upstream_call =
@@ -240,14 +244,14 @@ impl<'a> Run<'a> {
         let response = response?;
         let Some(age) = response.age else { return Ok(response) };
         self.log.age = Some(age);
-        Ok(Response {
+        Ok(CallResponse {
             response: Box::pin(upstream_call.charged(response.response, &route.upstream)).await?,
             ..response
         })
     }
 
     /// Sends a follow-up request through the policies of the upstream.
-    pub(super) async fn follow_up(
+    pub(super) async fn poll_operation(
         &mut self,
         request: HttpRequest,
     ) -> Result<UpstreamResponse, UpstreamError> {
@@ -259,7 +263,7 @@ impl<'a> Run<'a> {
             ..self.call.upstream_call(request.into(), is_idempotent, self.deadline)
         };
         let begun = Instant::now();
-        let response = route.policies.upstream().follow_up(&upstream_call);
+        let response = route.policies.upstream().poll_stack(&upstream_call);
         let response = self.progress.report_until(response, events, route.job.is_none()).await;
         self.log.responded(response.as_ref(), begun.elapsed());
         response
@@ -270,11 +274,11 @@ impl<'a> Run<'a> {
     pub(super) async fn translate_last(
         &mut self,
         response: UpstreamResponse,
-        failure: Option<Stand>,
+        failure: Option<OperationStatus>,
     ) -> Result<ToolResult, Box<ToolResult>> {
         let route = self.call.route;
         if route.resource.is_some() {
-            self.response = Some(ResponseHeaders::of(&response));
+            self.response = Some(ResponseHeaders::from_response(&response));
         }
         self.send_log_lines(Some(response.status));
         let translation = if failure.is_none() && route.asking.sampled.is_some() {
@@ -285,15 +289,15 @@ impl<'a> Run<'a> {
         };
         self.log.notes(&translation.notes, translation.result.outcome);
         self.log.decided(translation.rule);
-        self.progress.line(LogLevel::Debug, || match translation.rule {
+        self.progress.line(McpLogLevel::Debug, || match translation.rule {
             Some(rule) => format!("rule {} of the route decides", rule + 1),
             None => "no rule of the route decides: the default rules do".to_owned(),
         });
         match (failure, translation.result.outcome) {
-            (Some(stand), Outcome::Success | Outcome::Error(Fault::Unanswered)) => {
+            (Some(stand), ToolOutcome::Success | ToolOutcome::Error(ErrorType::InputMissing)) => {
                 Err(Box::new(error_text::operation_failed(stand.message.as_deref())))
             }
-            (Some(_), Outcome::Error(_)) | (None, _) => Ok(translation.result),
+            (Some(_), ToolOutcome::Error(_)) | (None, _) => Ok(translation.result),
         }
     }
 
@@ -308,7 +312,7 @@ impl<'a> Run<'a> {
         let arguments = std::mem::take(&mut self.call.arguments);
         let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
         self.deadline = Deadline::after(self.call.route.timeout);
-        self.translate(arguments.with_answers(answers), response).await
+        self.translate(arguments.with_input_responses(answers), response).await
     }
 
     pub(super) async fn translate(
@@ -322,7 +326,7 @@ impl<'a> Run<'a> {
             Box::new(match why {
                 WorkError::Panicked => {
                     self.log.panicked();
-                    ToolResult::error(Fault::Unreadable, error_text::UNREADABLE)
+                    ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE)
                 }
                 WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
             })
@@ -332,10 +336,10 @@ impl<'a> Run<'a> {
     /// Sends the route's log notifications: those before the upstream request, or those about a response.
     fn send_log_lines(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.call.route, &self.call.arguments);
-        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
-        for line in route.log.iter().filter(|line| line.is_about_the_reply() == status.is_some()) {
+        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+        for line in route.log.iter().filter(|line| line.depends_on_response() == status.is_some()) {
             self.progress.line(line.level, || {
-                let names = line_names(arguments, status.map(|status| status.as_u16()));
+                let names = message_variables(arguments, status.map(|status| status.as_u16()));
                 // Rendering errors are shown, so that the author of the route notices.
                 let text = line.text.render_until(&names, &stop);
                 let text = text.unwrap_or_else(|_| "(the line can't be written)".to_owned());
@@ -358,7 +362,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> UpstreamExchange<'a> {
     pub(super) fn new(route: &'a Arc<BoundRoute>, context: CallContext, call: Call<'a>) -> Self {
         Self {
             route,
@@ -378,7 +382,7 @@ impl<'a> Exchange<'a> {
         deadline: Deadline,
     ) -> UpstreamCall {
         let route = self.route;
-        let traced = route.traces == Traces::Forwarded;
+        let traced = route.traces == TracePropagation::Forwarded;
         // With tracing, each attempt writes the trace context of its own span.
         if let (Some(trace), true, None) = (&self.trace, traced, self.context.span())
             && let Some(headers) = request.headers_mut()
@@ -422,7 +426,7 @@ pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(),
 
 /// Argument error, in the route's error format.
 fn argument_error(route: &Route, sentence: String) -> ToolResult {
-    let Some(form) = &route.argument_error else { return ToolResult::error(Fault::Arguments, sentence) };
+    let Some(form) = &route.argument_error else { return ToolResult::error(ErrorType::Arguments, sentence) };
     let body = serde_json::json!({ "message": sentence }).to_string();
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -432,8 +436,8 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let mut result = translate(form, facts, &response, &mut Trace::off()).result;
     // No upstream sent a status. One that the rule sets remains.
     result.meta.remove(STATUS_META_KEY);
-    if let Outcome::Error(Fault::Upstream { .. }) = result.outcome {
-        result.outcome = Outcome::Error(Fault::Arguments);
+    if let ToolOutcome::Error(ErrorType::Upstream { .. }) = result.outcome {
+        result.outcome = ToolOutcome::Error(ErrorType::Arguments);
     }
     result
 }
@@ -467,7 +471,7 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
     };
     let timeout = timeout.map_err(|()| {
         let sentence = format!("the header `{REQUEST_TIMEOUT}` takes one number of seconds, such as `2.5`");
-        Box::new(ToolResult::error(Fault::Arguments, sentence))
+        Box::new(ToolResult::error(ErrorType::Arguments, sentence))
     })?;
     Ok(match (preferred, timeout) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -497,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_say_how_long_it_waits() {
+    fn a_client_may_set_a_timeout() {
         check(&[], Ok(None));
         check(&[(REQUEST_TIMEOUT, "2.5")], Ok(Some(2_500)));
         check(&[(REQUEST_TIMEOUT, " 3 ")], Ok(Some(3_000)));

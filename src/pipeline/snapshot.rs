@@ -7,13 +7,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Change, Lists, ProxiedTable, error_text, worker_pool::WorkerPool};
+use super::{ChangeEvent, DefinitionLists, ProxiedTable, error_text, worker_pool::WorkerPool};
 use crate::{
     model::{ToolName, ToolResult},
     policy::{Passthrough, Policies, RoutePolicies},
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes},
-    telemetry::{Meters, RouteMeters, Tracing},
+    telemetry::{Meters, RouteMeters, Tracer},
     upstream::{BodyCharge, UpstreamBuffer},
 };
 
@@ -35,12 +35,12 @@ pub struct Snapshot {
     /// Lists that upstreams have not sent yet.
     pub awaited: AwaitedLists,
     /// Lists as clients see them.
-    pub lists: Lists,
+    pub lists: DefinitionLists,
     /// Memory limit of upstream responses, if there is one.
     pub upstream_buffer: Option<UpstreamBuffer>,
     pub(super) completes: OnceLock<bool>,
     pub(super) workers: WorkerPool,
-    pub(super) tracing: Tracing,
+    pub(super) tracing: Tracer,
     /// Routes that forward requests for prompts and resources. They are in no table.
     pub(super) forwarding: HashMap<ToolName, Arc<BoundRoute>>,
 }
@@ -65,7 +65,7 @@ pub struct SnapshotParts {
     /// Metrics of calls.
     pub meters: Meters,
     /// Tracer of calls.
-    pub tracing: Tracing,
+    pub tracing: Tracer,
     /// Memory limit of upstream responses, if there is one.
     pub upstream_buffer: Option<UpstreamBuffer>,
 }
@@ -105,23 +105,23 @@ const LOOKED_INTO_FACTOR: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AwaitedLists {
     /// Servers whose tools are missing.
-    pub tools: Vec<Awaited>,
+    pub tools: Vec<AwaitedServer>,
     /// Servers whose prompts are missing.
-    pub prompts: Vec<Awaited>,
+    pub prompts: Vec<AwaitedServer>,
     /// Whether resources of any server are missing.
     pub resources: bool,
 }
 
 /// Server whose tools or prompts are not known yet, with the names that they may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Awaited {
+pub struct AwaitedServer {
     /// Prefix of all names except those in `given`.
     pub prefix: String,
     /// Explicitly configured names.
     pub given: Vec<String>,
 }
 
-impl Awaited {
+impl AwaitedServer {
     fn may_name(&self, name: &str) -> bool {
         name.starts_with(&self.prefix) || self.given.iter().any(|given| given == name)
     }
@@ -153,7 +153,7 @@ impl Snapshot {
     /// If a route has no policies.
     pub fn new(parts: SnapshotParts) -> Self {
         let SnapshotParts { table, policies, prompts, proxied, awaited, meters, .. } = parts;
-        let lists = Lists::new(&table, &prompts, &proxied);
+        let lists = DefinitionLists::new(&table, &prompts, &proxied);
         let bind = |route| BoundRoute::new(route, &policies, &meters, parts.upstream_buffer.as_ref());
         let forwarding = proxied.all().map(|entry| &entry.route);
         let forwarding = forwarding.map(|route| (route.definition.name.clone(), bind(Arc::clone(route))));
@@ -197,17 +197,17 @@ impl Snapshot {
     }
 
     /// Changes for clients that have read the lists of the previous snapshot.
-    pub(super) fn differences(&self, before: &Self) -> Vec<Change> {
+    pub(super) fn differences(&self, before: &Self) -> Vec<ChangeEvent> {
         let mut differences = Vec::new();
         let (now, before) = (&self.lists, &before.lists);
         if now.tools != before.tools {
-            differences.push(Change::Tools);
+            differences.push(ChangeEvent::Tools);
         }
         if now.prompts != before.prompts {
-            differences.push(Change::Prompts);
+            differences.push(ChangeEvent::Prompts);
         }
         if now.resources != before.resources || now.resource_templates != before.resource_templates {
-            differences.push(Change::Resources);
+            differences.push(ChangeEvent::Resources);
         }
         differences
     }

@@ -1,10 +1,10 @@
 //! Change detection for lists and resources. Upstreams don't announce changes, so watched resources are
 //! polled.
 //!
-//! [`Changes`] publishes changes to subscribers. A resource is polled once for all its watchers, as long as
-//! there are any. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a body if
-//! nothing changed. Otherwise the contents, as clients would read them, are compared with those of the last
-//! poll.
+//! [`ChangeBroadcast`] publishes changes to subscribers. A resource is polled once for all its watchers, as
+//! long as there are any. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a
+//! body if nothing changed. Otherwise the contents, as clients would read them, are compared with those of
+//! the last poll.
 //!
 //! If replicas share a store, each polls for its own clients and publishes changes to the others. So all
 //! clients are notified when the first replica detects a change, and only once.
@@ -27,14 +27,14 @@ use tracing::{debug, warn};
 
 use super::{
     BoundRoute, Gateway, Snapshot,
-    resources::{ReadError, ResponseHeaders, read_of},
+    resources::{ResourceReadError, ResponseHeaders, read_of},
 };
 use crate::{
     model::{Arguments, ResourceBody, ResourceContents},
     policy::jitter,
     route::{Route, UpstreamRequest},
-    shared_state::Message,
-    telemetry::{Chain, Foreign},
+    shared_state::ReplicaMessage,
+    telemetry::{ErrorChain, Untrusted},
     translate::WorkBudget,
     upstream::{Deadline, UpstreamCall},
 };
@@ -48,13 +48,13 @@ pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 /// Poll interval of a missing resource, which may be recreated.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Capacity of the change channel. A listener that falls further behind receives [`Heard::Missed`] instead,
-/// so neither a slow listener nor a busy upstream makes the queue grow.
+/// Capacity of the change channel. A listener that falls further behind receives [`ReceivedChange::Missed`]
+/// instead, so neither a slow listener nor a busy upstream makes the queue grow.
 const BEHIND_LIMIT: usize = 256;
 
 /// Change of something that a client may have read before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Change {
+pub enum ChangeEvent {
     /// The list of tools.
     Tools,
     /// The list of prompts.
@@ -67,29 +67,29 @@ pub enum Change {
 
 /// Event for a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum ReceivedChange {
     /// A change.
-    Change(Change),
+    Change(ChangeEvent),
     /// Some events were lost, so anything may have changed.
     Missed,
 }
 
 /// Broadcast channel of changes. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Changes(broadcast::Sender<Change>);
+pub struct ChangeBroadcast(broadcast::Sender<ChangeEvent>);
 
 /// Receiver of every change since its creation.
 #[derive(Debug)]
-pub struct Listener(broadcast::Receiver<Change>);
+pub struct ChangeReceiver(broadcast::Receiver<ChangeEvent>);
 
-impl Changes {
+impl ChangeBroadcast {
     /// Creates a channel without listeners.
     pub fn new() -> Self {
         Self(broadcast::Sender::new(BEHIND_LIMIT))
     }
 
     /// Publishes a change. Without listeners it is dropped.
-    pub fn tell(&self, change: Change) {
+    pub fn publish(&self, change: ChangeEvent) {
         let _ = self.0.send(change);
     }
 
@@ -99,24 +99,24 @@ impl Changes {
     }
 
     /// Subscribes to changes from now on.
-    pub fn listen(&self) -> Listener {
-        Listener(self.0.subscribe())
+    pub fn listen(&self) -> ChangeReceiver {
+        ChangeReceiver(self.0.subscribe())
     }
 }
 
-impl Default for Changes {
+impl Default for ChangeBroadcast {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Listener {
+impl ChangeReceiver {
     /// Waits for the next change. `None` if the channel is closed. Cancel-safe: no change is lost when the
     /// future is dropped.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<ReceivedChange> {
         match self.0.recv().await {
-            Ok(change) => Some(Heard::Change(change)),
-            Err(RecvError::Lagged(_)) => Some(Heard::Missed),
+            Ok(change) => Some(ReceivedChange::Change(change)),
+            Err(RecvError::Lagged(_)) => Some(ReceivedChange::Missed),
             Err(RecvError::Closed) => None,
         }
     }
@@ -142,17 +142,17 @@ pub enum WatchError {
     Enough,
 }
 
-/// Subscription to a resource until dropped. Changes are published as [`Change::Resource`].
+/// Subscription to a resource until dropped. Changes are published as [`ChangeEvent::Resource`].
 #[derive(Debug)]
 #[must_use]
-pub struct Watching {
+pub struct ResourceWatch {
     uri: Arc<str>,
-    watches: Watches,
+    watches: ResourceWatches,
 }
 
 /// Watched resources, by URI.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
+pub(super) struct ResourceWatches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
 
 #[derive(Debug)]
 struct Watched {
@@ -222,7 +222,7 @@ impl Gateway {
     /// # Errors
     ///
     /// [`WatchError`].
-    pub fn watch(&self, uri: &str) -> Result<Watching, WatchError> {
+    pub fn watch(&self, uri: &str) -> Result<ResourceWatch, WatchError> {
         self.can_watch(uri)?;
         let mut watched = self.watches.watched();
         let known = watched.get_key_value(uri).map(|(known, _)| Arc::clone(known));
@@ -230,7 +230,7 @@ impl Gateway {
             && let Some(entry) = watched.get_mut(&uri)
         {
             entry.listeners += 1;
-            return Ok(Watching { uri, watches: self.watches.clone() });
+            return Ok(ResourceWatch { uri, watches: self.watches.clone() });
         }
         if watched.len() >= WATCHED_LIMIT {
             return Err(WatchError::TooMany);
@@ -240,17 +240,17 @@ impl Gateway {
         let looking = poll_forever(self.clone(), Arc::clone(&uri), last_fingerprint.clone());
         let task = tokio::spawn(looking).abort_handle();
         watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, last_fingerprint });
-        Ok(Watching { uri, watches: self.watches.clone() })
+        Ok(ResourceWatch { uri, watches: self.watches.clone() })
     }
 
     /// Handles a change that another replica has detected. Publishes it to subscribers, unless it was
     /// published before.
-    pub fn hear_of_change(&self, uri: &str, fingerprint: u64) {
+    pub fn receives_change(&self, uri: &str, fingerprint: u64) {
         let watched = self.watches.watched();
         let Some((uri, entry)) = watched.get_key_value(uri) else { return };
         if entry.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
             debug!(%uri, "resource changed, reported by another replica");
-            self.changes().tell(Change::Resource(Arc::clone(uri)));
+            self.changes().publish(ChangeEvent::Resource(Arc::clone(uri)));
         }
     }
 
@@ -260,20 +260,20 @@ impl Gateway {
     }
 }
 
-impl Watches {
+impl ResourceWatches {
     fn watched(&self) -> MutexGuard<'_, HashMap<Arc<str>, Watched>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watching {
+impl ResourceWatch {
     /// Watched URI.
     pub fn uri(&self) -> &Arc<str> {
         &self.uri
     }
 }
 
-impl Drop for Watching {
+impl Drop for ResourceWatch {
     fn drop(&mut self) {
         let mut watched = self.watches.watched();
         let Some(entry) = watched.get_mut(&self.uri) else { return };
@@ -300,7 +300,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFin
                     last_fingerprint.replace(fingerprint).is_some_and(|before| before != fingerprint);
                 if is_news {
                     debug!(%uri, "resource changed");
-                    gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
+                    gateway.changes().publish(ChangeEvent::Resource(Arc::clone(&uri)));
                 }
                 let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
                 // If two replicas merely see different contents, nothing has changed. Otherwise they would
@@ -309,7 +309,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFin
                     && has_changed
                     && let Some(shared) = gateway.shared()
                 {
-                    shared.tell(&Message::Changed { uri: Arc::clone(&uri), fingerprint });
+                    shared.publish(&ReplicaMessage::Changed { uri: Arc::clone(&uri), fingerprint });
                 }
                 known = Some(now);
             }
@@ -336,8 +336,8 @@ impl Snapshot {
             if !std::mem::replace(failing, true) {
                 let (route_of, route) = (route, &route.definition.name);
                 warn!(%route, why = why.plain, "polling a resource failed");
-                let words = route_of.translator.redaction.hide_long(&why.words);
-                let (uri, words) = (Foreign(uri), Foreign(&words));
+                let words = route_of.translator.redaction.redact_long(&why.words);
+                let (uri, words) = (Untrusted(uri), Untrusted(&words));
                 debug!(%route, %uri, %words, "polling a resource failed");
             }
             Seen::Nothing
@@ -374,14 +374,14 @@ impl Snapshot {
         let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
         let response =
-            route.policies.upstream().follow_up(&upstream_call).await.map_err(|error| PollError {
-                plain: Chain(&error).to_string(),
+            route.policies.upstream().poll_stack(&upstream_call).await.map_err(|error| PollError {
+                plain: ErrorChain(&error).to_string(),
                 words: error.words().unwrap_or_default().to_owned(),
             })?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);
         }
-        let head = ResponseHeaders::of(&response);
+        let head = ResponseHeaders::from_response(&response);
         let translation = self.workers.translate(route, arguments, response, deadline.at).await;
         let translation = translation.map_err(|_| PollError {
             plain: "its reply can't be translated".to_owned(),
@@ -394,10 +394,14 @@ impl Snapshot {
                 etag: head.etag,
                 last_modified: head.last_modified,
             })),
-            Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(&route.route))))),
-            Err(error @ (ReadError::Unknown | ReadError::Arguments(_) | ReadError::Failed(_))) => {
-                Err(PollError { plain: "it can't be read".to_owned(), words: error.to_string() })
+            Err(ResourceReadError::Missing(_)) => {
+                Ok(Seen::Is(Known::missing(Some(Arc::clone(&route.route)))))
             }
+            Err(
+                error @ (ResourceReadError::Unknown
+                | ResourceReadError::Arguments(_)
+                | ResourceReadError::Failed(_)),
+            ) => Err(PollError { plain: "it can't be read".to_owned(), words: error.to_string() }),
         }
     }
 }
@@ -446,28 +450,31 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_listener_hears_what_was_told_since_it_listens() {
-        let changes = Changes::new();
-        changes.tell(Change::Prompts);
+    async fn a_receiver_gets_every_change_since_its_creation() {
+        let changes = ChangeBroadcast::new();
+        changes.publish(ChangeEvent::Prompts);
         let (mut one, mut other) = (changes.listen(), changes.listen());
-        changes.tell(Change::Resource("test://a".into()));
-        changes.clone().tell(Change::Tools);
+        changes.publish(ChangeEvent::Resource("test://a".into()));
+        changes.clone().publish(ChangeEvent::Tools);
         drop(changes);
         for listener in [&mut one, &mut other] {
-            assert_eq!(listener.next().await, Some(Heard::Change(Change::Resource("test://a".into()))));
-            assert_eq!(listener.next().await, Some(Heard::Change(Change::Tools)));
+            assert_eq!(
+                listener.next().await,
+                Some(ReceivedChange::Change(ChangeEvent::Resource("test://a".into())))
+            );
+            assert_eq!(listener.next().await, Some(ReceivedChange::Change(ChangeEvent::Tools)));
             assert_eq!(listener.next().await, None);
         }
     }
 
     #[tokio::test]
-    async fn who_is_too_far_behind_is_told_so_and_goes_on() {
-        let changes = Changes::new();
+    async fn a_receiver_that_lags_gets_a_missed_event_and_continues() {
+        let changes = ChangeBroadcast::new();
         let mut listener = changes.listen();
         for _ in 0..BEHIND_LIMIT * 2 {
-            changes.tell(Change::Tools);
+            changes.publish(ChangeEvent::Tools);
         }
-        assert_eq!(listener.next().await, Some(Heard::Missed));
-        assert_eq!(listener.next().await, Some(Heard::Change(Change::Tools)));
+        assert_eq!(listener.next().await, Some(ReceivedChange::Missed));
+        assert_eq!(listener.next().await, Some(ReceivedChange::Change(ChangeEvent::Tools)));
     }
 }

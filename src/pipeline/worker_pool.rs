@@ -141,7 +141,7 @@ impl Drop for Waiting {
 /// Size from which a response that no rule parses is translated in the pool. Below it, translation takes
 /// about half a millisecond, or 2 ms if it is all tiny values. That is acceptable on a thread that also
 /// serves other calls.
-const LARGE_REPLY_BYTES: usize = 1 << 20;
+const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Size limit for a failure, or a response that rules or a schema apply to: the steps of rules are only
 /// counted in part.
@@ -166,7 +166,7 @@ impl WorkerPool {
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
         let large = if is_passed_on(&route.translator, &response) {
-            LARGE_REPLY_BYTES
+            LARGE_RESPONSE_BYTES
         } else {
             LARGE_FOR_RULES_BYTES
         };
@@ -225,9 +225,9 @@ impl WorkerPool {
         deadline: Instant,
         request: impl Fn(&Route, &Arguments, &HeaderMap, &WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        let stop = WorkBudget::after(INLINE_STEPS);
+        let stop = WorkBudget::with_steps(INLINE_STEPS);
         let built = request(route, arguments, headers, &stop);
-        if !stop.has_run_out() {
+        if !stop.is_used_up() {
             return Ok(built);
         }
         let (name, route) = (&route.definition.name, Arc::clone(route));
@@ -239,9 +239,9 @@ impl WorkerPool {
 /// Runs work on this thread within [`INLINE_STEPS`]. Returns `None` if it needs more, or `is_short` is false:
 /// it then runs in the pool, from the beginning.
 fn run_inline<T>(is_short: bool, work: impl FnOnce(&WorkBudget) -> T) -> Option<T> {
-    let stop = WorkBudget::after(INLINE_STEPS);
+    let stop = WorkBudget::with_steps(INLINE_STEPS);
     let done = is_short.then(|| work(&stop))?;
-    (!stop.has_run_out()).then_some(done)
+    (!stop.is_used_up()).then_some(done)
 }
 
 /// Whether a response is shorter than `bytes`. A compressed one may be longer than it looks.
@@ -282,7 +282,11 @@ fn translate(
     response: &UpstreamResponse,
     stop: &WorkBudget,
 ) -> Result<Translation, WorkError> {
-    let facts = CallInput { stop: Some(stop), answers, ..CallInput::new(&route.definition.name, args) };
+    let facts = CallInput {
+        stop: Some(stop),
+        input_responses: answers,
+        ..CallInput::new(&route.definition.name, args)
+    };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
         translate::translate(&route.translator, facts, response, &mut Trace::off())
     }));
@@ -306,7 +310,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::translate::{Otherwise, OutputSchema, Redaction, TranslationLimits, Wrap};
+    use crate::translate::{OnNoMatch, OutputSchema, Redaction, TranslationLimits, WrapNonObjects};
 
     fn name(text: &str) -> ToolName {
         text.parse().unwrap()
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_route_leaves_room_for_others() {
+    async fn a_slow_route_leaves_workers_for_others() {
         let pool = WorkerPool::with_permits(2);
         let slow = name("slow");
         let (work, has_begun, end) = held();
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_whose_caller_has_left_is_never_begun() {
+    async fn work_of_a_cancelled_call_is_never_started() {
         let pool = WorkerPool::with_permits(2);
         let route = name("slow");
         let (work, has_begun, end) = held();
@@ -401,25 +405,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_against_a_schema_or_has_failed_is_not_just_passed_on() {
+    fn validated_or_failed_responses_are_not_forwarded_unparsed() {
         let translator = |output: Option<OutputSchema>| Translator {
             rules: Vec::new(),
-            otherwise: Otherwise::default(),
+            otherwise: OnNoMatch::default(),
             output,
-            wrap: Wrap::default(),
+            wrap: WrapNonObjects::default(),
             redaction: Redaction::default(),
             limits: TranslationLimits::default(),
         };
         let response = |status| UpstreamResponse::new(status, HeaderMap::new(), "{}".into());
         let schema = json!({"type": "object"});
-        let schema = OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::default()).unwrap();
+        let schema =
+            OutputSchema::new(schema.as_object().unwrap().clone(), WrapNonObjects::default()).unwrap();
         assert!(is_passed_on(&translator(None), &response(StatusCode::OK)));
         assert!(!is_passed_on(&translator(Some(schema)), &response(StatusCode::OK)));
         assert!(!is_passed_on(&translator(None), &response(StatusCode::BAD_GATEWAY)));
     }
 
     #[test]
-    fn long_arguments_are_told_from_short_ones() {
+    fn long_arguments_are_distinguished_from_short_ones() {
         let weighs_less = |value: Value| weighs_less(&value, &mut LARGE_ARGUMENTS_BYTES.clone());
         assert!(weighs_less(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
         assert!(!weighs_less(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
@@ -428,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_takes_more_steps_than_a_serving_thread_has_begins_again_in_the_pool() {
+    async fn work_over_the_inline_step_budget_restarts_in_the_pool() {
         let (pool, route) = (WorkerPool::new(), "slow".parse().unwrap());
         let here = thread::current().id();
         for (steps, times, is_here) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {

@@ -3,9 +3,9 @@
 use http::{StatusCode, Uri, uri::PathAndQuery};
 
 use crate::{
-    model::{End, UpstreamResponse},
+    model::{ProgramEnd, UpstreamResponse},
     route::{HttpRequest, McpMethod, UpstreamRequest},
-    telemetry::{Span, SpanKind, Words, method_word},
+    telemetry::{LabelCounter, Span, SpanKind, method_word},
     upstream::{
         Upstream, UpstreamCall, UpstreamError,
         http::{Address, HttpUpstream},
@@ -14,7 +14,7 @@ use crate::{
 
 /// Metrics and span of one upstream request. If it is dropped (timeout, client gone), it counts as `dropped`.
 pub(super) struct Attempt<'a> {
-    counted: &'a Words,
+    counted: &'a LabelCounter,
     span: Span,
     is_over: bool,
 }
@@ -22,7 +22,7 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// Starts an attempt. With tracing, returns the request with the new trace context.
     pub(super) fn begin(
-        counted: &'a Words,
+        counted: &'a LabelCounter,
         upstream_call: &UpstreamCall,
         upstream: &Upstream,
     ) -> (Self, Option<Box<UpstreamCall>>) {
@@ -159,7 +159,7 @@ fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
 fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
     match outcome {
         Ok(UpstreamResponse { exit: Some(exit), .. }) => {
-            if let End::Code(code) = exit.end {
+            if let ProgramEnd::Code(code) = exit.end {
                 span.number("process.exit.code", code);
             }
             if !exit.end.is_success() {
@@ -189,7 +189,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_attempt_counts_once_and_one_that_is_dropped_as_that() {
-        let counted = Words::default();
+        let counted = LabelCounter::default();
         let to = HttpSettings::new(name(), "http://127.0.0.1:9".parse().unwrap());
         let to = Upstream::new(UpstreamSettings::Http(Box::new(to)));
         let upstream = answering_after(Duration::from_secs(2), &Inside::default());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Count, PolicySettings};
+use super::{Counter, PolicySettings};
 use crate::{
     route::UpstreamName,
     upstream::{ClientIdentity, PerClientLimit, PerClientPermit, UpstreamError},
@@ -19,7 +19,7 @@ pub(super) struct ConcurrencyLimit {
     settings: PolicySettings,
     slots: Arc<Semaphore>,
     queue: Arc<Semaphore>,
-    busy: Count,
+    busy: Counter,
     /// Limit per client, if there is one.
     callers: Option<PerClientLimit>,
 }
@@ -33,7 +33,7 @@ pub(super) struct ConcurrencySlot {
 
 impl ConcurrencyLimit {
     /// Creates the limit of `upstream` with all slots free. `busy` counts rejected calls.
-    pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
+    pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Counter) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.waiting_limit));
         let callers = settings.max_in_flight_per_client.map(PerClientLimit::new);
@@ -107,7 +107,7 @@ mod tests {
             waiting_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
-        ConcurrencyLimit::new(name(), settings, Count::default())
+        ConcurrencyLimit::new(name(), settings, Counter::default())
     }
 
     /// Call that takes this long.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_is_rejected() {
+    async fn a_call_is_rejected_after_the_queue_timeout() {
         let limit = one_slot();
         let (first, second) = tokio::join!(call(&limit, 10 * SECOND), call(&limit, 10 * SECOND));
         first.unwrap();
@@ -154,14 +154,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_caller_has_its_part_and_leaves_the_rest_to_others() {
+    async fn a_client_has_its_share_and_leaves_slots_to_others() {
         let settings = PolicySettings {
             max_in_flight: 9,
             max_in_flight_per_client: Some(2),
             ..PolicySettings::default()
         };
-        let limit = ConcurrencyLimit::new(name(), settings, Count::default());
-        let by = async |last: u8| limit.acquire(Some(&ClientIdentity::at([10, 0, 0, last].into()))).await;
+        let limit = ConcurrencyLimit::new(name(), settings, Counter::default());
+        let by = async |last: u8| {
+            limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
+        };
         let held = (by(1).await.unwrap(), by(1).await.unwrap());
         let third = by(1).await.unwrap_err();
         assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third:?}");

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{CircuitBreaker, RouteCounts, retry::Budget};
+use super::{CircuitBreaker, RouteCounts, retry::RetryBudget};
 use crate::{
     model::UpstreamResponse,
     upstream::{UpstreamCall, UpstreamError},
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Hedge {
     settings: HedgeSettings,
-    budget: Arc<Budget>,
+    budget: Arc<RetryBudget>,
     /// Circuit breakers of the upstream and of the route.
     breakers: [Arc<CircuitBreaker>; 2],
     counts: RouteCounts,
@@ -86,7 +86,7 @@ impl Hedge {
     /// Creates the hedging of one route.
     pub(super) fn new(
         settings: HedgeSettings,
-        budget: Arc<Budget>,
+        budget: Arc<RetryBudget>,
         breakers: [Arc<CircuitBreaker>; 2],
         counts: RouteCounts,
     ) -> Self {
@@ -171,15 +171,15 @@ fn is_good(result: &Result<UpstreamResponse, UpstreamError>) -> bool {
 mod tests {
     use super::*;
     use crate::policy::{
-        BreakerSettings, Count,
+        CircuitBreakerSettings, Counter,
         mock::{Inside, Script, failed, name, slow, status, upstream_call},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn hedge(settings: HedgeSettings) -> Hedge {
-        let failing = BreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), failing, Count::default(), Count::default());
+        let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
+        let breaker = || CircuitBreaker::new(name(), failing, Counter::default(), Counter::default());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
         Hedge::new(settings, Arc::default(), breakers, RouteCounts::default())
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_request_is_sent_once_more_and_the_first_good_reply_is_taken() {
+    async fn a_slow_request_is_hedged_and_the_first_success_wins() {
         let (first, second) = (Inside::default(), Inside::default());
         let hedge = hedge(AFTER_ONE);
         let begun = Instant::now();
@@ -226,7 +226,7 @@ mod tests {
         race(&hedge, &after(SECOND / 2, 200), &second).await.unwrap();
         let upstream_call = UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) };
         race_of(&hedge, &after(10 * SECOND, 200), &second, upstream_call).await.unwrap();
-        assert_eq!(second.asked(), 0);
+        assert_eq!(second.upstream_calls(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -243,20 +243,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_sent_twice_beyond_the_budget_or_to_an_upstream_that_fails() {
+    async fn hedging_stops_at_the_budget_or_an_open_circuit() {
         let second = Script::new((0..100).map(|_| failed()));
         let spent = hedge(AFTER_ONE);
         for _ in 0..50 {
             race(&spent, &after(2 * SECOND, 200), &second).await.unwrap();
         }
-        assert_eq!(second.asked(), 10, "what there is to begin with");
+        assert_eq!(second.upstream_calls(), 10, "what there is to begin with");
         let hedge = hedge(AFTER_ONE);
         hedge.breakers[0].enter(&upstream_call(SECOND)).unwrap().record(&failed());
         race(&hedge, &after(2 * SECOND, 200), &Script::new([])).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_unusual_is_learnt_from_the_last_replies() {
+    async fn the_hedging_delay_follows_recent_latencies() {
         let hedge = hedge(HedgeSettings::P95);
         let (usual, unusual) = (after(SECOND, 200), after(20 * SECOND, 200));
         for _ in 0..Latencies::MIN_SAMPLES - 1 {

@@ -12,18 +12,18 @@ use std::{
 use super::{Policies, UpstreamPolicies};
 use crate::{
     route::UpstreamName,
-    telemetry::{Family, Reading, Words},
+    telemetry::{LabelCounter, MetricFamily, MetricsSnapshot},
     upstream::{
         Upstream,
-        http::{AddressView, State},
+        http::{AddressView, EndpointState},
     },
 };
 
 /// Counter. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Count(Arc<AtomicU64>);
+pub struct Counter(Arc<AtomicU64>);
 
-impl Count {
+impl Counter {
     pub(super) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -38,54 +38,54 @@ impl Count {
 #[derive(Debug, Clone, Default)]
 pub struct UpstreamCounts {
     /// Calls that timed out.
-    pub late: Count,
+    pub late: Counter,
     /// Attempts that timed out.
-    pub attempts_late: Count,
+    pub attempts_late: Counter,
     /// Retries.
-    pub again: Count,
+    pub again: Counter,
     /// Times the circuit breaker opened.
-    pub opened: Count,
+    pub opened: Counter,
     /// Calls that the open circuit breaker rejected.
-    pub rested: Count,
+    pub rested: Counter,
     /// Calls rejected by the concurrency limit.
-    pub busy: Count,
+    pub busy: Counter,
     /// Requests over the rate limit.
-    pub too_often: Count,
+    pub too_often: Counter,
     /// Calls over the rate limit per client.
-    pub caller_too_often: Count,
+    pub caller_too_often: Counter,
     /// Attempts by result: `2xx`, or an error label.
-    pub attempts: Words,
+    pub attempts: LabelCounter,
     /// Passthrough requests by result, with the same labels.
-    pub handed_through: Words,
+    pub handed_through: LabelCounter,
 }
 
 /// Policy events of one route. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct RouteCounts {
     /// Calls over the rate limit.
-    pub too_often: Count,
+    pub too_often: Counter,
     /// Calls over the rate limit per client.
-    pub caller_too_often: Count,
+    pub caller_too_often: Counter,
     /// Cache hits.
-    pub kept: Count,
+    pub kept: Counter,
     /// Cache hits on a response that another replica cached.
-    pub kept_by_others: Count,
+    pub kept_by_others: Counter,
     /// Cache misses, stale responses included.
-    pub fetched: Count,
+    pub fetched: Counter,
     /// Stale responses that were revalidated.
-    pub still_good: Count,
+    pub still_good: Counter,
     /// Stale responses used in place of an error.
-    pub old: Count,
+    pub old: Counter,
     /// Calls that joined the request of another.
-    pub joined: Count,
+    pub joined: Counter,
     /// Times the circuit breaker opened.
-    pub opened: Count,
+    pub opened: Counter,
     /// Calls that the open circuit breaker rejected.
-    pub rested: Count,
+    pub rested: Counter,
     /// Hedged requests.
-    pub hedged: Count,
+    pub hedged: Counter,
     /// Hedged requests that were answered first.
-    pub hedges_won: Count,
+    pub hedges_won: Counter,
 }
 
 impl UpstreamCounts {
@@ -125,7 +125,7 @@ impl RouteCounts {
 }
 
 /// Adds the metrics of all policies.
-pub fn read(reading: &mut Reading, policies: &Policies) {
+pub fn read(reading: &mut MetricsSnapshot, policies: &Policies) {
     for (name, upstream) in &policies.upstreams {
         read_upstream(reading, name, upstream);
     }
@@ -138,7 +138,7 @@ pub fn read(reading: &mut Reading, policies: &Policies) {
     }
 }
 
-fn read_upstream(reading: &mut Reading, name: &UpstreamName, upstream: &UpstreamPolicies) {
+fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &UpstreamPolicies) {
     let label = || ("upstream", Cow::<'static, str>::Owned(name.as_str().to_owned()));
     let counts = upstream.counts();
     let help = "Events of the policies of an upstream";
@@ -164,18 +164,22 @@ fn read_upstream(reading: &mut Reading, name: &UpstreamName, upstream: &Upstream
     let help = "Requests queued for a concurrency slot of an upstream";
     reading.gauge("glossator_upstream_queued_requests", help).add(vec![label()], view.waiting);
     let help = "State of the circuit breaker of an upstream: 1 for its present state, 0 for the others";
-    read_breaker(reading.gauge("glossator_upstream_circuit_breaker_state", help), label, view.breaker);
+    circuit_breaker_view(
+        reading.gauge("glossator_upstream_circuit_breaker_state", help),
+        label,
+        view.breaker,
+    );
     if view.kind == "http" {
         let help = "Endpoints of an upstream by state";
         let family = reading.gauge("glossator_upstream_endpoints", help);
-        for state in State::WORDS {
+        for state in EndpointState::WORDS {
             let count = view.addresses.iter().filter(|address| address.state.as_word() == state).count();
             family.add(vec![label(), ("state", state.into())], count);
         }
     }
 }
 
-fn read_routes(reading: &mut Reading, policies: &Policies) {
+fn read_routes(reading: &mut MetricsSnapshot, policies: &Policies) {
     let mut routes: Vec<_> = policies.routes.iter().collect();
     routes.sort_by_key(|(tool, _)| tool.as_str());
     let help = "Events of the policies of a route";
@@ -189,17 +193,17 @@ fn read_routes(reading: &mut Reading, policies: &Policies) {
     for (tool, route) in routes {
         let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";
         let family = reading.gauge("glossator_route_circuit_breaker_state", help);
-        read_breaker(family, || ("route", tool.as_str().to_owned().into()), route.breaker());
+        circuit_breaker_view(family, || ("route", tool.as_str().to_owned().into()), route.circuit_breaker());
     }
 }
 
 /// Adds the state of a circuit breaker, unless it is off.
-fn read_breaker(
-    family: &mut Family,
+fn circuit_breaker_view(
+    family: &mut MetricFamily,
     label: impl Fn() -> (&'static str, Cow<'static, str>),
-    breaker: BreakerView,
+    breaker: CircuitBreakerView,
 ) {
-    if breaker == BreakerView::Off {
+    if breaker == CircuitBreakerView::Off {
         return;
     }
     for state in ["closed", "open", "half_open"] {
@@ -213,7 +217,7 @@ pub struct UpstreamView {
     /// Kind: `http`, `command`, `cgi` or `mcp`.
     pub kind: &'static str,
     /// Circuit breaker.
-    pub breaker: BreakerView,
+    pub breaker: CircuitBreakerView,
     /// Requests in flight.
     pub in_flight: usize,
     /// Concurrency limit.
@@ -230,15 +234,15 @@ impl UpstreamView {
     /// Whether a call may reach the upstream. Untried endpoints count as reachable, and so do those to be
     /// probed by the next call: otherwise nothing would ever probe them.
     pub fn is_reachable(&self) -> bool {
-        let rests = matches!(self.breaker, BreakerView::Open { rest } if !rest.is_zero());
-        let is_open = |view: &AddressView| matches!(view.state, State::Up | State::Probing);
+        let rests = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());
+        let is_open = |view: &AddressView| matches!(view.state, EndpointState::Up | EndpointState::Probing);
         !rests && (self.addresses.is_empty() || self.addresses.iter().any(is_open))
     }
 }
 
 /// State of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BreakerView {
+pub enum CircuitBreakerView {
     /// Off: admits all calls.
     Off,
     /// Admits calls.
@@ -249,13 +253,13 @@ pub enum BreakerView {
     /// Rejects calls.
     Open {
         /// Remaining time. Zero if the next call is a probe.
-        rest: Duration,
+        remaining: Duration,
     },
     /// Admits one call as a probe.
     HalfOpen,
 }
 
-impl BreakerView {
+impl CircuitBreakerView {
     /// Label.
     pub fn as_word(self) -> &'static str {
         match self {
@@ -281,8 +285,9 @@ pub(super) fn kind_of(upstream: &Upstream) -> &'static str {
 mod tests {
     use super::*;
 
-    fn view(breaker: BreakerView, states: &[State]) -> UpstreamView {
-        let address = |state: &State| AddressView { address: "a".into(), state: *state, in_flight: 0 };
+    fn view(breaker: CircuitBreakerView, states: &[EndpointState]) -> UpstreamView {
+        let address =
+            |state: &EndpointState| AddressView { address: "a".into(), state: *state, in_flight: 0 };
         UpstreamView {
             kind: "http",
             breaker,
@@ -295,14 +300,16 @@ mod tests {
     }
 
     #[test]
-    fn what_the_next_call_is_to_try_is_not_given_up() {
-        let (rest, closed) = (Duration::from_secs(1), BreakerView::Closed { failures: 3 });
+    fn an_open_circuit_whose_time_is_over_counts_as_half_open() {
+        let (rest, closed) = (Duration::from_secs(1), CircuitBreakerView::Closed { failures: 3 });
         assert!(view(closed, &[]).is_reachable(), "nobody has asked yet");
-        assert!(view(closed, &[State::Unhealthy, State::Up]).is_reachable());
-        assert!(view(closed, &[State::Probing]).is_reachable());
-        assert!(!view(closed, &[State::Unhealthy, State::Ejected { rest }]).is_reachable());
-        assert!(!view(BreakerView::Open { rest }, &[State::Up]).is_reachable());
-        assert!(view(BreakerView::Open { rest: Duration::ZERO }, &[State::Up]).is_reachable());
-        assert!(view(BreakerView::HalfOpen, &[State::Up]).is_reachable());
+        assert!(view(closed, &[EndpointState::Unhealthy, EndpointState::Up]).is_reachable());
+        assert!(view(closed, &[EndpointState::Probing]).is_reachable());
+        assert!(!view(closed, &[EndpointState::Unhealthy, EndpointState::Ejected { rest }]).is_reachable());
+        assert!(!view(CircuitBreakerView::Open { remaining: rest }, &[EndpointState::Up]).is_reachable());
+        assert!(
+            view(CircuitBreakerView::Open { remaining: Duration::ZERO }, &[EndpointState::Up]).is_reachable()
+        );
+        assert!(view(CircuitBreakerView::HalfOpen, &[EndpointState::Up]).is_reachable());
     }
 }

@@ -105,7 +105,7 @@ impl Script {
     }
 
     /// Number of requests.
-    pub(super) fn asked(&self) -> usize {
+    pub(super) fn upstream_calls(&self) -> usize {
         self.0.lock().unwrap().asked
     }
 

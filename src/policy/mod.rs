@@ -1,18 +1,18 @@
 //! Policies of every upstream request: timeouts, rate limits, cache, hedging, retries, circuit breakers,
 //! concurrency limits.
 //!
-//! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; `stack` has their order and the
+//! [`RoutePolicies::call`] and [`UpstreamPolicies::poll_stack`] apply them; `stack` has their order and the
 //! reasons. Each policy is a struct with one method, and `None` if it is off. Retries and circuit breakers
 //! are always present: the retry budget also limits hedges. Passthrough requests have the same concurrency
 //! and rate limits, and additional limits: [`Passthrough`].
 //!
-//! Rate limits and cached responses are in the state that replicas share ([`Sharing`]), if that is
+//! Rate limits and cached responses are in the state that replicas share ([`ReplicaSharing`]), if that is
 //! configured. Everything else is per replica.
 //!
 //! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError).
 
 mod attempt;
-mod breaker;
+mod circuit_breaker;
 mod cache;
 mod concurrency;
 mod hedge;
@@ -26,21 +26,21 @@ mod stack;
 
 use std::time::Duration;
 
-use breaker::CircuitBreaker;
+use circuit_breaker::CircuitBreaker;
 use concurrency::ConcurrencyLimit;
 use hedge::Hedge;
 use rate_limit::{OverLimit, RateLimit};
 use retry::Retry;
 
 pub use attempt::result_word;
-pub use breaker::{BreakerOverride, BreakerSettings};
-pub use cache::{CacheEntry, CacheSettings, Forbidden, Lasts, Store};
+pub use cache::{CacheEntry, CacheSettings, CacheStore, FreshnessLifetime, OnForbidden};
+pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
 pub use hedge::HedgeSettings;
-pub use metrics::{BreakerView, Count, RouteCounts, UpstreamCounts, UpstreamView};
-pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
+pub use metrics::{CircuitBreakerView, Counter, RouteCounts, UpstreamCounts, UpstreamView};
+pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
 pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetryOverride, RetrySettings, jitter};
-pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
+pub use stack::{CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
 
 /// Policy settings of an upstream. The timeout is not among them: it comes with each
 /// [`UpstreamCall`](crate::upstream::UpstreamCall).
@@ -59,7 +59,7 @@ pub struct PolicySettings {
     /// Retries.
     pub retry: RetrySettings,
     /// Circuit breaker of the upstream, and defaults for those of its routes.
-    pub circuit_breaker: BreakerSettings,
+    pub circuit_breaker: CircuitBreakerSettings,
     /// Rate limit of all clients together.
     pub rate_limit: Option<RateSettings>,
     /// Rate limit of each client.
@@ -82,7 +82,7 @@ pub struct RoutePolicySettings {
     /// Overrides of the upstream's retries.
     pub retry: RetryOverride,
     /// Overrides of the upstream's circuit breaker settings.
-    pub circuit_breaker: BreakerOverride,
+    pub circuit_breaker: CircuitBreakerOverride,
 }
 
 /// Treatment of simultaneous calls with equal requests.
@@ -116,7 +116,7 @@ impl Default for PolicySettings {
             waiting_timeout: Self::WAITING_TIMEOUT_DEFAULT,
             attempt_timeout: None,
             retry: RetrySettings::default(),
-            circuit_breaker: BreakerSettings::default(),
+            circuit_breaker: CircuitBreakerSettings::default(),
             rate_limit: None,
             rate_limit_per_client: None,
         }

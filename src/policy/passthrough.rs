@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    ConcurrencyLimit, Count, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_word,
+    ConcurrencyLimit, Counter, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_word,
     concurrency::ConcurrencySlot,
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Response body of a passthrough request. It fails if the upstream pauses for longer than the idle timeout.
-pub type StreamedBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type PassthroughBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Minimum upload rate of a client in bytes per second, once the timeout for a short body is over.
 const UPLOAD_RATE: u64 = 1 << 10;
@@ -100,7 +100,7 @@ impl Passthrough {
         &self,
         request: Request<B>,
         client: &ClientIdentity,
-    ) -> Result<Response<StreamedBody>, UpstreamError>
+    ) -> Result<Response<PassthroughBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
@@ -117,7 +117,7 @@ impl Passthrough {
         &self,
         request: Request<B>,
         client: &ClientIdentity,
-    ) -> Result<Response<StreamedBody>, UpstreamError>
+    ) -> Result<Response<PassthroughBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
@@ -127,7 +127,7 @@ impl Passthrough {
         }
         let slot = self.slots.enter(client).await?;
         let in_flight = self.policies.concurrency.acquire(Some(client)).await?;
-        let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
+        let (moved, upload) = (LastProgress::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
         let request = request.map(|body| watched(body, moved.clone(), upload));
         let after = self.settings.timeout;
@@ -155,7 +155,7 @@ struct Slots {
     per_client: Option<usize>,
     queue_timeout: Duration,
     clients: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
-    busy: Count,
+    busy: Counter,
 }
 
 /// Slot, released on drop.
@@ -173,7 +173,7 @@ impl Slots {
         upstream: UpstreamName,
         settings: PassthroughSettings,
         policy: PolicySettings,
-        busy: Count,
+        busy: Counter,
     ) -> Self {
         let limit = policy.max_in_flight;
         let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
@@ -238,7 +238,7 @@ struct Upload {
 /// Error of a body that is too slow.
 #[derive(Debug, thiserror::Error)]
 #[error("the client sends its body too slowly")]
-struct TooSlow;
+struct UploadTooSlow;
 
 impl Upload {
     fn new(timeout: Duration) -> Self {
@@ -266,15 +266,15 @@ impl Upload {
 
 /// Time of the last progress of the request.
 #[derive(Debug, Clone)]
-struct Moved(Arc<Mutex<Instant>>);
+struct LastProgress(Arc<Mutex<Instant>>);
 
-impl Default for Moved {
+impl Default for LastProgress {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 }
 
-impl Moved {
+impl LastProgress {
     fn last(&self) -> Instant {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -295,7 +295,11 @@ impl Moved {
 }
 
 /// Request body that records the progress of its frames in `moved`, and fails if the client is too slow.
-fn watched<B>(body: B, moved: Moved, mut upload: Upload) -> impl Body<Data = Bytes, Error = BoxError> + Unpin
+fn watched<B>(
+    body: B,
+    moved: LastProgress,
+    mut upload: Upload,
+) -> impl Body<Data = Bytes, Error = BoxError> + Unpin
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -303,7 +307,7 @@ where
     MapPoll::new(body, move |polled: PolledFrame<B::Error>, context: &mut Context<'_>| {
         let Poll::Ready(frame) = polled else {
             ready!(upload.poll_late(context));
-            return Poll::Ready(Some(Err(TooSlow.into())));
+            return Poll::Ready(Some(Err(UploadTooSlow.into())));
         };
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         upload.received(data.map_or(0, Bytes::len));
@@ -315,14 +319,14 @@ where
 /// Error of a response body whose upstream paused for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream paused for more than {after:?}")]
-struct Paused {
+struct StalledResponse {
     after: Duration,
 }
 
 /// Response body with an idle timeout. `held` is dropped with it.
 ///
 /// The timer runs only while waiting for the upstream, not while the client is slow to read.
-fn with_idle_timeout<H>(body: upstream::StreamedBody, after: Duration, held: H) -> StreamedBody
+fn with_idle_timeout<H>(body: upstream::StreamedBody, after: Duration, held: H) -> PassthroughBody
 where
     H: Send + Unpin + 'static,
 {
@@ -334,7 +338,7 @@ where
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }
         ready!(pause.get_or_insert_with(|| Box::pin(sleep(after))).as_mut().poll(context));
-        Poll::Ready(Some(Err(Paused { after }.into())))
+        Poll::Ready(Some(Err(StalledResponse { after }.into())))
     }))
 }
 
@@ -375,7 +379,7 @@ mod tests {
         let begun = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
         let upload = Upload::new(5 * SECOND);
-        let mut watched = watched(body, Moved::default(), upload);
+        let mut watched = watched(body, LastProgress::default(), upload);
         let mut frames = 0;
         while begun.elapsed() < 60 * SECOND {
             match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_handed_through_has_half_of_the_slots_and_one_client_half_of_these() {
+    async fn passthrough_has_half_of_the_slots_and_one_client_half_of_these() {
         let settings = PassthroughSettings {
             timeout: SECOND,
             idle_timeout: SECOND,
@@ -408,8 +412,8 @@ mod tests {
             max_in_flight_per_client: None,
         };
         let policy = PolicySettings { max_in_flight: 8, waiting_limit: 0, ..PolicySettings::default() };
-        let slots = Slots::new(name(), settings, policy, Count::default());
-        let client = |last: u8| ClientIdentity::at([10, 0, 0, last].into());
+        let slots = Slots::new(name(), settings, policy, Counter::default());
+        let client = |last: u8| ClientIdentity::from_address([10, 0, 0, last].into());
         let (first, _second) =
             (slots.enter(&client(1)).await.unwrap(), slots.enter(&client(1)).await.unwrap());
         let begun = Instant::now();

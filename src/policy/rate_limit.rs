@@ -9,7 +9,7 @@ use std::{
 use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
-use super::{Count, Sharing};
+use super::{Counter, ReplicaSharing};
 use crate::{
     route::UpstreamName,
     settings::{
@@ -18,7 +18,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, Setting},
         units::{self, UnitError},
     },
-    shared_state::{SharedStore, Unreachable},
+    shared_state::{SharedStore, StoreUnreachable},
     upstream::{ClientIdentity, RateLimitScope, UpstreamError},
 };
 
@@ -59,8 +59,8 @@ pub enum OnStoreFailure {
 }
 
 impl CallsPer {
-    const MOST: u32 = 1_000_000;
-    const LONGEST: Duration = Duration::from_secs(24 * 3600);
+    const MAX_COUNT: u32 = 1_000_000;
+    const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
 
     /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
     fn parse(text: &str) -> Result<Self, UnitError> {
@@ -76,10 +76,10 @@ impl CallsPer {
         };
         let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
         let count: u32 = count.trim().parse().map_err(|_| wrong())?;
-        if !(1..=Self::MOST).contains(&count) {
+        if !(1..=Self::MAX_COUNT).contains(&count) {
             return Err(UnitError {
                 code: Code::OutOfRange,
-                message: format!("takes from 1 to {} calls, found `{count}`", Self::MOST),
+                message: format!("takes from 1 to {} calls, found `{count}`", Self::MAX_COUNT),
                 help: "write another number, or leave the limit out".into(),
             });
         }
@@ -87,10 +87,10 @@ impl CallsPer {
             "second" => Duration::from_secs(1),
             "minute" => Duration::from_secs(60),
             "hour" => Duration::from_secs(3600),
-            "day" => Self::LONGEST,
+            "day" => Self::MAX_LENGTH,
             other => units::duration(other).map_err(|_| wrong())?,
         };
-        if per.is_zero() || per > Self::LONGEST {
+        if per.is_zero() || per > Self::MAX_LENGTH {
             let help = format!("write another time: `{count} per second`, `{count} per day`");
             return Err(UnitError {
                 code: Code::OutOfRange,
@@ -124,14 +124,14 @@ pub(super) struct RateLimit {
     upstream: UpstreamName,
     whose: RateLimitScope,
     settings: RateSettings,
-    used: Mutex<Used>,
-    rejected: Count,
-    counted: Option<Counted>,
+    used: Mutex<ClientUsage>,
+    rejected: Counter,
+    counted: Option<SharedCounter>,
 }
 
 /// Counter that all replicas share.
 #[derive(Debug)]
-struct Counted {
+struct SharedCounter {
     store: SharedStore,
     /// Identity of the limit.
     of: Box<[u8]>,
@@ -139,7 +139,7 @@ struct Counted {
 
 /// Reason why a call is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopped {
+enum NotAdmitted {
     /// Over the limit for this time.
     For(Duration),
     /// The shared counter is unreachable.
@@ -147,7 +147,7 @@ enum Stopped {
 }
 
 #[derive(Debug)]
-struct Used {
+struct ClientUsage {
     /// Point of all clients, or of the clients that have none of their own.
     all: Instant,
     each: HashMap<ClientIdentity, Instant>,
@@ -157,7 +157,7 @@ struct Used {
 impl RateLimit {
     /// Maximum number of clients that are tracked separately. Further clients share one allowance, until idle
     /// ones are evicted. So a client that keeps changing its address gains nothing.
-    pub(super) const CALLERS_LIMIT: usize = 65_536;
+    pub(super) const CLIENTS_LIMIT: usize = 65_536;
     /// Shortest interval between two searches for clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
     /// Interval at which waiting calls check whether the store is reachable again.
@@ -168,15 +168,15 @@ impl RateLimit {
         upstream: UpstreamName,
         whose: RateLimitScope,
         settings: RateSettings,
-        rejected: Count,
+        rejected: Counter,
     ) -> Self {
         let now = Instant::now();
-        let used = Mutex::new(Used { all: now, each: HashMap::new(), swept: now });
+        let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
         Self { upstream, whose, settings, used, rejected, counted: None }
     }
 
     /// Counts the limit together with other replicas, if there are any. `of` identifies it.
-    pub(super) fn shared_by(self, sharing: Option<&Sharing>, of: &str) -> Self {
+    pub(super) fn shared_by(self, sharing: Option<&ReplicaSharing>, of: &str) -> Self {
         match sharing {
             Some(sharing) => self.counted_in(sharing.store.clone(), of),
             None => self,
@@ -188,7 +188,7 @@ impl RateLimit {
         let burst = self.settings.burst();
         // A changed limit starts afresh: points of the old one may be far ahead.
         let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
-        Self { counted: Some(Counted { store, of: of.into_bytes().into() }), ..self }
+        Self { counted: Some(SharedCounter { store, of: of.into_bytes().into() }), ..self }
     }
 
     /// Admits a call, or returns the time until the next one is admitted.
@@ -208,15 +208,15 @@ impl RateLimit {
     }
 
     /// Admits a call by the shared counter as well, if there is one.
-    async fn take_of_all(&self, client: &ClientIdentity) -> Result<(), Stopped> {
+    async fn take_of_all(&self, client: &ClientIdentity) -> Result<(), NotAdmitted> {
         let here = self.take(client);
-        let Some(Counted { store, of }) = &self.counted else { return here.map_err(Stopped::For) };
+        let Some(SharedCounter { store, of }) = &self.counted else { return here.map_err(NotAdmitted::For) };
         let without = self.settings.on_store_failure;
         // A call over the limit at this replica is over the shared limit, so the store need not be queried.
         if let Err(wait) = here
             && (without != OnStoreFailure::Allow || store.is_reachable())
         {
-            return Err(Stopped::For(wait));
+            return Err(NotAdmitted::For(wait));
         }
         let whose = match self.whose {
             RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => client.to_bytes(),
@@ -227,10 +227,10 @@ impl RateLimit {
             (Ok(Duration::ZERO), _) => Ok(()),
             (Ok(wait), _) => {
                 self.put_off(client, wait);
-                Err(Stopped::For(wait))
+                Err(NotAdmitted::For(wait))
             }
-            (Err(Unreachable), OnStoreFailure::Local | OnStoreFailure::Allow) => Ok(()),
-            (Err(Unreachable), OnStoreFailure::Deny) => Err(Stopped::RateLimitUnavailable),
+            (Err(StoreUnreachable), OnStoreFailure::Local | OnStoreFailure::Allow) => Ok(()),
+            (Err(StoreUnreachable), OnStoreFailure::Deny) => Err(NotAdmitted::RateLimitUnavailable),
         }
     }
 
@@ -254,18 +254,20 @@ impl RateLimit {
             let Err(stopped) = self.take_of_all(client).await else { return Ok(()) };
             match (over, stopped) {
                 (OverLimit::Rejected, stopped) => return Err(self.reject(stopped)),
-                (OverLimit::Waits, Stopped::For(wait)) => sleep(wait).await,
-                (OverLimit::Waits, Stopped::RateLimitUnavailable) => sleep(Self::UNCOUNTED_PAUSE).await,
+                (OverLimit::Waits, NotAdmitted::For(wait)) => sleep(wait).await,
+                (OverLimit::Waits, NotAdmitted::RateLimitUnavailable) => sleep(Self::UNCOUNTED_PAUSE).await,
             }
         }
     }
 
-    fn reject(&self, stopped: Stopped) -> UpstreamError {
+    fn reject(&self, stopped: NotAdmitted) -> UpstreamError {
         self.rejected.add();
         let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.rate);
         match stopped {
-            Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
-            Stopped::RateLimitUnavailable => UpstreamError::RateLimitUnavailable { upstream },
+            NotAdmitted::For(rest) => {
+                UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest }
+            }
+            NotAdmitted::RateLimitUnavailable => UpstreamError::RateLimitUnavailable { upstream },
         }
     }
 }
@@ -283,21 +285,21 @@ impl RateSettings {
     }
 }
 
-impl Used {
+impl ClientUsage {
     fn point(&mut self, whose: RateLimitScope, client: &ClientIdentity, now: Instant) -> &mut Instant {
         match whose {
-            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.of(client, now),
+            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.entry(client, now),
             RateLimitScope::Route | RateLimitScope::Upstream => &mut self.all,
         }
     }
 
-    fn of(&mut self, client: &ClientIdentity, now: Instant) -> &mut Instant {
-        if self.each.len() >= RateLimit::CALLERS_LIMIT && !self.each.contains_key(client) {
+    fn entry(&mut self, client: &ClientIdentity, now: Instant) -> &mut Instant {
+        if self.each.len() >= RateLimit::CLIENTS_LIMIT && !self.each.contains_key(client) {
             if now.saturating_duration_since(self.swept) >= RateLimit::SWEEP_EVERY {
                 self.swept = now;
                 self.each.retain(|_, point| *point > now);
             }
-            if self.each.len() >= RateLimit::CALLERS_LIMIT {
+            if self.each.len() >= RateLimit::CLIENTS_LIMIT {
                 return &mut self.all;
             }
         }
@@ -319,7 +321,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::{policy::mock::name, shared_state::Memory};
+    use crate::{policy::mock::name, shared_state::MemoryStore};
 
     const SECOND: Duration = Duration::from_secs(1);
     const TEN_A_SECOND: RateSettings =
@@ -330,7 +332,7 @@ mod tests {
     }
 
     fn rate(whose: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(name(), whose, settings, Count::default())
+        RateLimit::new(name(), whose, settings, Counter::default())
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn over_a_long_time_no_more_are_let_through_than_is_said() {
+    async fn the_long_term_rate_is_the_limit() {
         let settings = RateSettings { rate: calls(7, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(RateLimitScope::Route, settings);
         let mut let_through = 0;
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn callers_do_not_use_up_what_others_may_ask() {
+    async fn clients_do_not_use_up_the_rate_of_others() {
         let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         assert_eq!(at_once(&rate, &client(1)), 10);
         assert_eq!(at_once(&rate, &client(2)), 10);
@@ -375,9 +377,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
+    async fn clients_beyond_the_table_limit_share_an_entry() {
         let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
-        let most = u32::try_from(RateLimit::CALLERS_LIMIT).unwrap();
+        let most = u32::try_from(RateLimit::CLIENTS_LIMIT).unwrap();
         assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
         assert_eq!(more, 10, "fifty who are not told apart have what one has");
@@ -388,8 +390,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_too_often_is_told_when_to_come_again() {
-        let counted = Count::default();
+    async fn a_rejected_call_has_retry_after() {
+        let counted = Counter::default();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = RateLimit::new(name(), RateLimitScope::ClientOfRoute, settings, counted.clone());
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_begun_waits_for_its_turn() {
+    async fn a_started_request_waits_for_its_turn() {
         let settings = RateSettings { rate: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(RateLimitScope::Upstream, settings);
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Waits);
@@ -415,7 +417,7 @@ mod tests {
     }
 
     /// Two replicas that count together.
-    fn replicas(memory: &Memory, whose: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
+    fn replicas(memory: &MemoryStore, whose: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| rate(whose, settings).counted_in(SharedStore::in_memory(memory), "old"))
     }
 
@@ -428,15 +430,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn replicas_share_a_limit_and_what_is_left_of_it() {
-        let memory = Memory::default();
+    async fn replicas_share_a_rate_limit() {
+        let memory = MemoryStore::default();
         let [one, other] = replicas(&memory, RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         for _ in 0..7 {
             one.take_of_all(&client(1)).await.unwrap();
         }
         assert_eq!(through(&other, &client(1)).await, 3);
         assert_eq!(through(&other, &client(2)).await, 10);
-        assert_eq!(one.take_of_all(&client(1)).await, Err(Stopped::For(SECOND / 10)));
+        assert_eq!(one.take_of_all(&client(1)).await, Err(NotAdmitted::For(SECOND / 10)));
         tokio::time::advance(SECOND / 10).await;
         assert_eq!(through(&one, &client(1)).await, 1);
         assert_eq!(through(&other, &client(1)).await, 0);
@@ -447,27 +449,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_over_a_limit_does_not_reach_the_store() {
-        let memory = Memory::default();
+    async fn a_call_over_a_local_limit_does_not_reach_the_store() {
+        let memory = MemoryStore::default();
         let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
         assert_eq!(through(&one, &ClientIdentity::Only).await, 10);
         assert_eq!(through(&other, &ClientIdentity::Only).await, 0);
-        let asked = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().asked();
+        let asked = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().attempted();
         assert_eq!((asked(&one), asked(&other)), (10, 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_the_store_a_limit_does_as_it_says() {
+    async fn on_store_failure_determines_the_limit_without_a_store() {
         for (on_store_failure, expected) in
             [(OnStoreFailure::Local, 10), (OnStoreFailure::Deny, 0), (OnStoreFailure::Allow, 30)]
         {
-            let memory = Memory::default();
+            let memory = MemoryStore::default();
             let settings = RateSettings { on_store_failure, ..TEN_A_SECOND };
             let [one, other] = replicas(&memory, RateLimitScope::Route, settings);
-            memory.leave();
+            memory.disconnect();
             assert_eq!(through(&one, &ClientIdentity::Only).await, expected, "{on_store_failure:?}");
             assert_eq!(through(&other, &ClientIdentity::Only).await, expected, "{on_store_failure:?}");
-            memory.come_back();
+            memory.reconnect();
             tokio::time::advance(SECOND).await;
             assert_eq!(
                 through(&one, &ClientIdentity::Only).await + through(&other, &ClientIdentity::Only).await,
@@ -477,12 +479,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_that_can_not_be_counted_is_told_of_as_that() {
-        let (memory, counted) = (Memory::default(), Count::default());
+    async fn an_uncountable_limit_has_its_own_error() {
+        let (memory, counted) = (MemoryStore::default(), Counter::default());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let rate = RateLimit::new(name(), RateLimitScope::Route, settings, counted.clone());
         let rate = rate.counted_in(SharedStore::in_memory(&memory), "old");
-        memory.leave();
+        memory.disconnect();
         let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, UpstreamError::RateLimitUnavailable { .. }), "{error}");
         assert_eq!(counted.get(), 1);
@@ -490,20 +492,20 @@ mod tests {
         let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Only, OverLimit::Waits));
         let (done, ()) = tokio::join!(waits, async {
             sleep(5 * SECOND).await;
-            memory.come_back();
+            memory.reconnect();
         });
         done.unwrap().unwrap();
     }
 
     #[test]
-    fn a_limit_is_read_as_it_is_said() {
+    fn a_rate_is_parsed() {
         assert_eq!(CallsPer::parse("100 per minute"), Ok(calls(100, 60 * SECOND)));
         assert_eq!(CallsPer::parse("1 per  10s "), Ok(calls(1, 10 * SECOND)));
-        assert_eq!(CallsPer::parse("5 per day"), Ok(calls(5, CallsPer::LONGEST)));
+        assert_eq!(CallsPer::parse("5 per day"), Ok(calls(5, CallsPer::MAX_LENGTH)));
     }
 
     #[test]
-    fn what_is_no_limit_is_told_with_a_way_out() {
+    fn an_invalid_rate_is_an_error_with_help() {
         for text in ["100", "100/s", "100 per", "ten per second", "100 per fortnight", "1.5 per second"] {
             let error = CallsPer::parse(text).unwrap_err();
             assert!(error.message.contains(&format!("found `{text}`")), "{error:?}");

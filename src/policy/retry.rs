@@ -11,12 +11,12 @@ use settings_derive::Section;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::Count;
+use super::Counter;
 use crate::{
     model::UpstreamResponse,
     route::UpstreamName,
-    telemetry::Chain,
-    upstream::{ProgressEvent, Repeat, Stage, UpstreamCall, UpstreamError},
+    telemetry::ErrorChain,
+    upstream::{FailureStage, ProgressEvent, Repeatability, UpstreamCall, UpstreamError},
 };
 
 /// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
@@ -29,8 +29,8 @@ use crate::{
 pub(super) struct Retry {
     upstream: UpstreamName,
     settings: RetrySettings,
-    budget: Arc<Budget>,
-    retries: Count,
+    budget: Arc<RetryBudget>,
+    retries: Counter,
 }
 
 /// Settings of retries.
@@ -71,7 +71,7 @@ pub struct RetryOverride {
 
 impl RetryOverride {
     /// Completes the settings with inherited ones.
-    pub fn over(self, base: RetrySettings) -> RetrySettings {
+    pub fn apply_to(self, base: RetrySettings) -> RetrySettings {
         RetrySettings {
             max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
             initial_backoff: self.initial_backoff.unwrap_or(base.initial_backoff),
@@ -85,8 +85,8 @@ impl Retry {
     pub(super) fn new(
         upstream: UpstreamName,
         settings: RetrySettings,
-        budget: Arc<Budget>,
-        retries: Count,
+        budget: Arc<RetryBudget>,
+        retries: Counter,
     ) -> Self {
         Self { upstream, settings, budget, retries }
     }
@@ -107,7 +107,7 @@ impl Retry {
             let next = attempt_once().await;
             if attempt > 1 {
                 // Rejected by glossator: the upstream got no request, so its previous response is the result.
-                if next.as_ref().is_err_and(|error| error.facts().stage == Stage::Rejected) {
+                if next.as_ref().is_err_and(|error| error.facts().stage == FailureStage::Rejected) {
                     break;
                 }
                 self.retries.add();
@@ -125,7 +125,7 @@ impl Retry {
                     %upstream, request_id, attempt, status = response.status.as_u16(), wait_ms, "retrying upstream request"
                 ),
                 Err(error) => warn!(
-                    %upstream, request_id, attempt, error = %Chain(error), wait_ms, "retrying upstream request"
+                    %upstream, request_id, attempt, error = %ErrorChain(error), wait_ms, "retrying upstream request"
                 ),
             }
             sleep_until(at).await;
@@ -166,9 +166,9 @@ impl Retry {
 fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: bool) -> bool {
     match outcome {
         Err(error) => match error.facts().repeat {
-            Repeat::Always => true,
-            Repeat::IfIdempotent => idempotent,
-            Repeat::Never => false,
+            Repeatability::Always => true,
+            Repeatability::IfIdempotent => idempotent,
+            Repeatability::Never => false,
         },
         Ok(response) => {
             idempotent
@@ -199,9 +199,9 @@ fn millis(duration: Duration) -> u64 {
 /// Retry budget of one upstream, a token bucket that hedging shares: a fifth of all calls, and a few more,
 /// may be sent again. An upstream that fails as a whole does not get three times the requests.
 #[derive(Debug)]
-pub(super) struct Budget(Mutex<f64>);
+pub(super) struct RetryBudget(Mutex<f64>);
 
-impl Budget {
+impl RetryBudget {
     /// Tokens that each call adds.
     const TOKENS_PER_CALL: f64 = 0.2;
     /// Tokens at the start, so that the first calls can be retried too.
@@ -225,7 +225,7 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
+impl Default for RetryBudget {
     fn default() -> Self {
         Self(Mutex::new(Self::INITIAL_TOKENS))
     }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn retry() -> Retry {
-        Retry::new(name(), RetrySettings::default(), Arc::default(), Count::default())
+        Retry::new(name(), RetrySettings::default(), Arc::default(), Counter::default())
     }
 
     async fn call(
@@ -282,27 +282,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_in_passing_is_not_seen_by_the_caller() {
+    async fn a_transient_failure_is_hidden_by_a_retry() {
         let script = Script::new([failed(), status(503), status(200)]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
-        assert_eq!((response.status.as_u16(), script.asked()), (200, 3));
+        assert_eq!((response.status.as_u16(), script.upstream_calls()), (200, 3));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_once_only_earns_what_hedges_may_spend() {
-        let budget = Arc::<Budget>::default();
+    async fn requests_without_retries_fill_the_budget_for_hedges() {
+        let budget = Arc::<RetryBudget>::default();
         while budget.spend() {}
         let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
-        let retry = Retry::new(name(), settings, budget.clone(), Count::default());
+        let retry = Retry::new(name(), settings, budget.clone(), Counter::default());
         let script = Script::new((0..5).map(|_| status(503)));
         for _ in 0..5 {
             assert_eq!(call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(), 503);
         }
-        assert_eq!((script.asked(), budget.spend(), budget.spend()), (5, true, false));
+        assert_eq!((script.upstream_calls(), budget.spend(), budget.spend()), (5, true, false));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_listens_hears_of_every_further_attempt() {
+    async fn every_further_attempt_is_reported_as_progress() {
         let script = Script::new([failed(), status(503), status(200)]);
         let (meanwhile, mut hearing) = ProgressSender::new();
         let upstream_call = UpstreamCall { meanwhile: Some(meanwhile), ..upstream_call(30 * SECOND) };
@@ -319,38 +319,38 @@ mod tests {
         let script = Script::new([status(503), status(502), status(504), status(200)]);
         let retry = retry();
         let response = call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap();
-        assert_eq!((response.status.as_u16(), script.asked(), retry.retries.get()), (504, 3, 2));
+        assert_eq!((response.status.as_u16(), script.upstream_calls(), retry.retries.get()), (504, 3, 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_have_had_its_effect_is_not_repeated() {
+    async fn a_request_with_a_possible_effect_is_not_retried() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
             let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) })
                 .await;
-            assert_eq!(script.asked(), 1);
+            assert_eq!(script.upstream_calls(), 1);
         }
         let script = Script::new([failed(), status(200)]);
         call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) })
             .await
             .unwrap();
-        assert_eq!(script.asked(), 2, "what was never sent may be repeated");
+        assert_eq!(script.upstream_calls(), 2, "what was never sent may be repeated");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_would_be_the_same_again_is_not_asked_again() {
+    async fn permanent_failures_are_not_retried() {
         for code in [200, 404, 500, 501] {
             let script = Script::new([status(code), status(200)]);
             assert_eq!(
                 call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(),
                 code
             );
-            assert_eq!(script.asked(), 1, "{code}");
+            assert_eq!(script.upstream_calls(), 1, "{code}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_upstream_that_names_a_time_is_asked_at_that_time() {
+    async fn retry_after_sets_the_time_of_the_retry() {
         let begun = Instant::now();
         let script = Script::new([come_back(429, "7"), status(200)]);
         call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_date_counts_by_the_clock_of_the_one_who_wrote_it() {
+    async fn a_date_is_relative_to_the_clock_of_its_upstream() {
         let begun = Instant::now();
         let mut response = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
         response.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_upstream_said_counts_when_we_turn_the_next_attempt_away() {
+    async fn the_upstream_error_is_returned_if_the_retry_is_rejected() {
         let resting = Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, rest: SECOND });
         let script = Script::new([status(503), resting]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_past_the_deadline() {
+    async fn no_retry_waits_past_the_deadline() {
         let begun = Instant::now();
         let script = Script::new([come_back(503, "60"), status(200)]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_upstream_that_fails_as_a_whole_is_not_asked_three_times_as_much() {
+    async fn the_retry_budget_limits_the_load_on_a_failing_upstream() {
         let script = Script::new((0..400).map(|_| failed()));
         let retry = retry();
         for _ in 0..100 {
             call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap_err();
         }
         // A hundred calls, the ten initial tokens, and a fifth of the calls.
-        assert!((100..=130).contains(&script.asked()), "{}", script.asked());
+        assert!((100..=130).contains(&script.upstream_calls()), "{}", script.upstream_calls());
     }
 
     #[test]

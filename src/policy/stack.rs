@@ -1,6 +1,6 @@
 //! Policy stack around every upstream call, in the order in which policies are applied.
 //!
-//! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::follow_up`] is the stack of
+//! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::poll_stack`] is the stack of
 //! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
 //! resource). Each line is a policy, and its comment gives the reason for its position.
 //!
@@ -20,13 +20,13 @@ use std::{
 use tokio::time::timeout_at;
 
 use super::{
-    CacheEntry, CircuitBreaker, Coalescing, ConcurrencyLimit, Count, Hedge, OverLimit, Passthrough,
-    PassthroughSettings, PolicySettings, RateLimit, Retry, RouteCounts, RoutePolicySettings, Store,
+    CacheEntry, CacheStore, CircuitBreaker, Coalescing, ConcurrencyLimit, Counter, Hedge, OverLimit,
+    Passthrough, PassthroughSettings, PolicySettings, RateLimit, Retry, RouteCounts, RoutePolicySettings,
     UpstreamCounts,
     attempt::Attempt,
     cache::{RemoteCache, ResponseCache},
-    metrics::{BreakerView, UpstreamView, kind_of},
-    retry::Budget,
+    metrics::{CircuitBreakerView, UpstreamView, kind_of},
+    retry::RetryBudget,
 };
 use crate::{
     model::{ToolName, UpstreamResponse},
@@ -40,7 +40,7 @@ use crate::{
 
 /// State of one upstream that replicas share.
 #[derive(Debug, Clone)]
-pub struct Sharing {
+pub struct ReplicaSharing {
     /// Store that the replicas share.
     pub store: SharedStore,
     /// Fingerprint of the upstream's settings: cached responses of other settings are not used.
@@ -55,7 +55,7 @@ pub struct Policies {
     /// Policies of each route.
     pub routes: HashMap<ToolName, Arc<RoutePolicies>>,
     /// Cached responses of all routes. `None` if no route caches.
-    pub store: Option<Store>,
+    pub store: Option<CacheStore>,
 }
 
 /// Upstream with the policies that apply to everything sent to it.
@@ -63,12 +63,12 @@ pub struct Policies {
 pub struct UpstreamPolicies {
     pub(super) upstream: Upstream,
     pub(super) settings: PolicySettings,
-    sharing: Option<Sharing>,
+    sharing: Option<ReplicaSharing>,
     pub(super) counts: UpstreamCounts,
     /// Unique id.
     id: u64,
     rate_per_client: Option<RateLimit>,
-    budget: Arc<Budget>,
+    budget: Arc<RetryBudget>,
     retry: Retry,
     breaker: Arc<CircuitBreaker>,
     pub(super) rate: Option<RateLimit>,
@@ -91,7 +91,7 @@ pub struct RoutePolicies {
 
 /// Response to a call, with its cache status.
 #[derive(Debug, Clone)]
-pub struct Response {
+pub struct CallResponse {
     /// Response of the upstream.
     pub response: UpstreamResponse,
     /// Age of a cached response.
@@ -100,7 +100,7 @@ pub struct Response {
     pub entry: Option<CacheEntry>,
 }
 
-impl Response {
+impl CallResponse {
     /// A response that is not cached.
     pub(super) fn of_upstream(response: UpstreamResponse) -> Self {
         Self { response, age: None, entry: None }
@@ -113,7 +113,7 @@ impl RoutePolicies {
     /// # Errors
     ///
     /// [`UpstreamError`] if there is no response.
-    pub async fn call(self: &Arc<Self>, upstream_call: &UpstreamCall) -> Result<Response, UpstreamError> {
+    pub async fn call(self: &Arc<Self>, upstream_call: &UpstreamCall) -> Result<CallResponse, UpstreamError> {
         let upstream = &self.upstream;
         let call = pin_in_box!(async {
             // Rate limits per client. First, so that a client over its limit is rejected before any work,
@@ -128,7 +128,7 @@ impl RoutePolicies {
                     let send = move |upstream_call| async move { route.send(&upstream_call).await };
                     Box::pin(responses.get_or_fetch(upstream_call, send)).await
                 }
-                None => self.send(upstream_call).await.map(Response::of_upstream),
+                None => self.send(upstream_call).await.map(CallResponse::of_upstream),
             }
         });
         // The client's timeout covers everything, time in the queue included. Outside of coalescing, as each
@@ -176,7 +176,7 @@ impl UpstreamPolicies {
     /// # Errors
     ///
     /// [`UpstreamError`] if there is no response.
-    pub async fn follow_up(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub async fn poll_stack(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let tried = AttemptedEndpoints::default();
         let call =
             Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, &tried, OverLimit::Waits)));
@@ -268,15 +268,15 @@ async fn admit(
 
 impl UpstreamPolicies {
     /// Creates the policies of an upstream. `sharing` is the state shared by replicas, if there are several.
-    pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<Sharing>) -> Arc<Self> {
+    pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<ReplicaSharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let counts = UpstreamCounts::default();
         let name = upstream.name();
-        let rate = |whose, settings: Option<_>, count: &Count| {
+        let rate = |whose, settings: Option<_>, count: &Counter| {
             let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
             Some(rate.shared_by(sharing.as_ref(), name.as_str()))
         };
-        let budget = Arc::<Budget>::default();
+        let budget = Arc::<RetryBudget>::default();
         let breaker = CircuitBreaker::new(
             name.clone(),
             settings.circuit_breaker,
@@ -347,10 +347,10 @@ impl RoutePolicies {
         upstream: Arc<UpstreamPolicies>,
         tool: &ToolName,
         settings: RoutePolicySettings,
-        store: &Store,
+        store: &CacheStore,
     ) -> Arc<Self> {
         let (counts, name) = (RouteCounts::default(), upstream.name());
-        let rate = |whose, settings: Option<_>, count: &Count| {
+        let rate = |whose, settings: Option<_>, count: &Counter| {
             let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
             Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
         };
@@ -366,12 +366,12 @@ impl RoutePolicies {
                 counts: counts.clone(),
             })
         });
-        let breaker = settings.circuit_breaker.over(upstream.settings.circuit_breaker);
+        let breaker = settings.circuit_breaker.apply_to(upstream.settings.circuit_breaker);
         let breaker =
             CircuitBreaker::new(name.clone(), breaker, counts.opened.clone(), counts.rested.clone());
         let breaker = Arc::new(breaker.of_route(tool.clone()));
         let (budget, again) = (upstream.budget.clone(), upstream.counts.again.clone());
-        let retry = settings.retry.over(upstream.settings.retry);
+        let retry = settings.retry.apply_to(upstream.settings.retry);
         let hedge = settings.hedge.map(|settings| {
             let breakers = [upstream.breaker.clone(), breaker.clone()];
             Hedge::new(settings, budget.clone(), breakers, counts.clone())
@@ -409,7 +409,7 @@ impl RoutePolicies {
     }
 
     /// State of the route's circuit breaker.
-    pub fn breaker(&self) -> BreakerView {
+    pub fn circuit_breaker(&self) -> CircuitBreakerView {
         self.breaker.view()
     }
 }
@@ -455,7 +455,7 @@ mod tests {
             PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
         let policies = before(&silent.local_addr().unwrap().to_string(), settings);
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
-        let error = policies.follow_up(&once).await.unwrap_err();
+        let error = policies.poll_stack(&once).await.unwrap_err();
         assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
         assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));
         assert_eq!(policies.counts.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);

@@ -17,7 +17,7 @@ pub struct Scopes(Arc<[Box<str>]>);
 /// Error for a string that is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a scope has 1 to {} visible ASCII characters, no quote and no backslash", Scopes::LENGTH_LIMIT)]
-pub struct NotAScope;
+pub struct ScopeError;
 
 impl Scopes {
     /// Longest scope, in bytes.
@@ -29,20 +29,20 @@ impl Scopes {
     ///
     /// # Errors
     ///
-    /// [`NotAScope`] if one is invalid.
-    pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, NotAScope> {
+    /// [`ScopeError`] if one is invalid.
+    pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, ScopeError> {
         let names =
-            names.into_iter().map(|name| if is_scope(name) { Ok(name.into()) } else { Err(NotAScope) });
-        names.collect::<Result<Vec<Box<str>>, NotAScope>>().map(Self::of)
+            names.into_iter().map(|name| if is_scope(name) { Ok(name.into()) } else { Err(ScopeError) });
+        names.collect::<Result<Vec<Box<str>>, ScopeError>>().map(Self::from_names)
     }
 
     /// Scopes of a client. Invalid ones are ignored.
-    pub fn of_caller<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
+    pub fn from_client<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
         let names = names.into_iter().filter(|name| is_scope(name)).take(Self::COUNT_LIMIT);
-        Self::of(names.map(Box::from).collect())
+        Self::from_names(names.map(Box::from).collect())
     }
 
-    fn of(mut names: Vec<Box<str>>) -> Self {
+    fn from_names(mut names: Vec<Box<str>>) -> Self {
         names.sort_unstable();
         names.dedup();
         Self(names.into())
@@ -64,19 +64,19 @@ impl Scopes {
         if self.hold(more) {
             return self.clone();
         }
-        Self::of(self.0.iter().chain(&*more.0).cloned().collect())
+        Self::from_names(self.0.iter().chain(&*more.0).cloned().collect())
     }
 
     /// Intersection of two sets.
     #[must_use]
     pub fn among(&self, those: &Self) -> Self {
-        Self::of(self.0.iter().filter(|name| those.0.binary_search(name).is_ok()).cloned().collect())
+        Self::from_names(self.0.iter().filter(|name| those.0.binary_search(name).is_ok()).cloned().collect())
     }
 
     /// Difference of two sets.
     #[must_use]
     pub fn without(&self, those: &Self) -> Self {
-        Self::of(self.0.iter().filter(|name| those.0.binary_search(name).is_err()).cloned().collect())
+        Self::from_names(self.0.iter().filter(|name| those.0.binary_search(name).is_err()).cloned().collect())
     }
 
     /// Scopes, sorted by name.
@@ -147,7 +147,7 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// Parses the values of a client. Returns `None` for an invalid parent, and drops an invalid state.
-    pub fn of(parent: &str, state: Option<&str>) -> Option<Self> {
+    pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         is_parent(parent).then_some(())?;
         let state = state.filter(|state| is_state(state)).and_then(|state| HeaderValue::from_str(state).ok());
         Some(Self { parent: HeaderValue::from_str(parent).ok()?, state })
@@ -161,7 +161,7 @@ impl TraceContext {
             return None;
         }
         let states: Result<Vec<&str>, _> = headers.get_all(STATE).iter().map(HeaderValue::to_str).collect();
-        Self::of(parent, states.ok().map(|states| states.join(",")).as_deref())
+        Self::parse(parent, states.ok().map(|states| states.join(",")).as_deref())
     }
 
     /// Value of `traceparent`.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_has_no_order_and_nothing_twice() {
+    fn scopes_are_sorted_and_deduplicated() {
         assert_eq!(scopes("b a b"), scopes("a b"));
         assert_eq!(scopes("b a").to_string(), "a b");
         assert_eq!(scopes("a c").and(&scopes("b c")), scopes("a b c"));
@@ -251,17 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_out_of_a_header_is_no_scope() {
+    fn a_scope_has_no_characters_that_break_a_header() {
         for wrong in ["", "a b", "a\"b", "a\\b", "ä", "a\n", &"a".repeat(129)] {
-            assert_eq!(Scopes::new([wrong]), Err(NotAScope), "{wrong:?}");
-            assert!(Scopes::of_caller([wrong]).is_empty());
+            assert_eq!(Scopes::new([wrong]), Err(ScopeError), "{wrong:?}");
+            assert!(Scopes::from_client([wrong]).is_empty());
         }
     }
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn what_is_no_trace_is_not_sent_on() {
+    fn an_invalid_trace_context_is_not_propagated() {
         for wrong in [
             "",
             "00",
@@ -273,26 +273,30 @@ mod tests {
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-\r\nX: 1",
         ] {
-            assert_eq!(TraceContext::of(wrong, None), None, "{wrong}");
+            assert_eq!(TraceContext::parse(wrong, None), None, "{wrong}");
         }
-        assert!(TraceContext::of(&PARENT.replacen("00", "cc", 1), None).is_some());
-        assert!(TraceContext::of(&format!("{}-more", PARENT.replacen("00", "cc", 1)), None).is_some());
+        assert!(TraceContext::parse(&PARENT.replacen("00", "cc", 1), None).is_some());
+        assert!(TraceContext::parse(&format!("{}-more", PARENT.replacen("00", "cc", 1)), None).is_some());
     }
 
     #[test]
     fn a_trace_crosses_with_its_state_and_not_over_another() {
         let mut headers = HeaderMap::new();
-        TraceContext::of(PARENT, Some("a=1, b=2")).unwrap().write(&mut headers);
+        TraceContext::parse(PARENT, Some("a=1, b=2")).unwrap().write(&mut headers);
         assert_eq!(
             (&headers["traceparent"], &headers["tracestate"]),
             (&PARENT.parse().unwrap(), &"a=1, b=2".parse().unwrap())
         );
-        assert_eq!(TraceContext::of_headers(&headers), TraceContext::of(PARENT, Some("a=1, b=2")));
-        let other = TraceContext::of(&PARENT.replace("4bf9", "0000"), None).unwrap();
+        assert_eq!(TraceContext::of_headers(&headers), TraceContext::parse(PARENT, Some("a=1, b=2")));
+        let other = TraceContext::parse(&PARENT.replace("4bf9", "0000"), None).unwrap();
         other.write(&mut headers);
         assert_eq!(headers["traceparent"], PARENT);
         for wrong in ["a", "a=1\n", " ", &"a=1,".repeat(200)] {
-            assert_eq!(TraceContext::of(PARENT, Some(wrong)), TraceContext::of(PARENT, None), "{wrong}");
+            assert_eq!(
+                TraceContext::parse(PARENT, Some(wrong)),
+                TraceContext::parse(PARENT, None),
+                "{wrong}"
+            );
         }
         headers.append("traceparent", PARENT.parse().unwrap());
         assert_eq!(TraceContext::of_headers(&headers), None, "two parents are none");

@@ -30,7 +30,7 @@ const TOO_COSTLY: &str =
 
 impl InputSchema {
     /// Maximum number of violations in one error.
-    const MOST_VIOLATIONS: usize = 5;
+    const MAX_VIOLATIONS: usize = 5;
 
     /// Compiles a schema whose root is an object.
     ///
@@ -53,7 +53,7 @@ impl InputSchema {
 
     /// Number of values from which a check may exceed the step limit, if a call can have that many.
     pub fn values_too_costly(&self) -> Option<u64> {
-        self.with_null.as_deref().unwrap_or(&self.schema).values_too_costly()
+        self.with_null.as_deref().unwrap_or(&self.schema).value_count_limit()
     }
 
     /// Converts one or several strings to the type of this property. A string that can't be converted stays
@@ -99,19 +99,19 @@ impl InputSchema {
                 arguments.insert(name.clone(), default.clone());
             }
         }
-        let answers = arguments.answers().clone();
+        let answers = arguments.input_responses().clone();
         let value = arguments.into_value();
         let schema = self.with_null.as_deref().unwrap_or(&self.schema);
-        let checked = schema.check(&value, Self::MOST_VIOLATIONS, step_limit);
+        let checked = schema.check(&value, Self::MAX_VIOLATIONS, step_limit);
         let Ok(checked) = checked else {
             let Value::Object(map) = value else { unreachable!("arguments are an object") };
-            return Err(Box::new(Arguments::from(map).with_answers(answers)));
+            return Err(Box::new(Arguments::from(map).with_input_responses(answers)));
         };
         let violations = checked.violations;
         if violations.is_empty() {
             let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
             write_plainly(self.document(), &mut map);
-            return Ok(Ok(Arguments::from(map).with_answers(answers)));
+            return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
         }
         let told = violations.iter().map(|violation| match violation.path.as_str() {
             "" => format!("the arguments object {}; {}", violation.what, self.known_names()),
@@ -165,13 +165,14 @@ fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
 /// Converts strings to the type of this property. A string that can't be converted stays one, so that the
 /// schema check reports it.
 pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
-    let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    let property =
+        Wanted::from_schema(schema, schema.get("properties").and_then(|properties| properties.get(name)));
     match texts.pop() {
-        Some(only) if texts.is_empty() && (property.admits("string") || !property.admits("array")) => {
+        Some(only) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
             property.value(only)
         }
         last => {
-            let items = Wanted::of(schema, property.items);
+            let items = Wanted::from_schema(schema, property.items);
             texts.into_iter().chain(last).map(|text| items.value(text)).collect()
         }
     }
@@ -179,15 +180,16 @@ pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<Stri
 
 /// Values that the schema lists for a property, or for the items of an array, as strings.
 pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
-    let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
-    let items = Wanted::of(schema, property.items);
+    let property =
+        Wanted::from_schema(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    let items = Wanted::from_schema(schema, property.items);
     let as_text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     };
     let of = |wanted: &Wanted<'_>| -> Vec<String> {
-        let flags = if wanted.is_flag() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
+        let flags = if wanted.is_boolean() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
         wanted.listed.iter().copied().chain(flags).filter_map(as_text).collect()
     };
     [of(&property), of(&items)].concat()
@@ -202,7 +204,7 @@ struct Wanted<'s> {
 }
 
 impl<'s> Wanted<'s> {
-    fn of(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
+    fn from_schema(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
         let mut wanted = Self::default();
         let parts = schema.and_then(Value::as_object).map(|schema| combined(root, schema));
         for part in parts.into_iter().flatten() {
@@ -213,36 +215,36 @@ impl<'s> Wanted<'s> {
         wanted
     }
 
-    fn admits(&self, kind: &str) -> bool {
+    fn accepts(&self, kind: &str) -> bool {
         self.types.contains(&kind)
     }
 
     /// Whether it is a boolean without listed values.
-    fn is_flag(&self) -> bool {
-        self.listed.is_empty() && self.admits("boolean")
+    fn is_boolean(&self) -> bool {
+        self.listed.is_empty() && self.accepts("boolean")
     }
 
     fn value(&self, text: String) -> Value {
-        if self.admits("string") {
+        if self.accepts("string") {
             return Value::String(text);
         }
         if let Some(fixed) = self.listed.iter().find(|fixed| is_written(fixed, &text)) {
             return Value::clone(fixed);
         }
         match text.as_str() {
-            "true" if self.admits("boolean") => return Value::Bool(true),
-            "false" if self.admits("boolean") => return Value::Bool(false),
-            "null" if self.admits("null") => return Value::Null,
+            "true" if self.accepts("boolean") => return Value::Bool(true),
+            "false" if self.accepts("boolean") => return Value::Bool(false),
+            "null" if self.accepts("null") => return Value::Null,
             _ => {}
         }
         // The number keeps its text: `1.0` stays `1.0`.
-        if (self.admits("number") || self.admits("integer"))
+        if (self.accepts("number") || self.accepts("integer"))
             && check_number(&text).is_ok()
             && let Ok(number) = text.parse::<Number>()
         {
             return Value::Number(number);
         }
-        if self.admits("object")
+        if self.accepts("object")
             && let Ok(Value::Object(object)) = serde_json::from_str(&text)
         {
             return Value::Object(object);
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_taken_where_the_schema_says_nullable() {
+    fn null_is_accepted_if_the_schema_is_nullable() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_arguments_is_told_and_defaults_are_filled_in() {
+    fn argument_errors_are_reported_and_defaults_are_applied() {
         check(json!({"city": "oslo"}), Ok(r#"{"city":"oslo","units":"metric"}"#));
         check(json!({"city": "olso"}), Err("argument `city` must be one of `oslo`, `bergen`; found `olso`"));
         check(json!({}), Err("argument `city` is required; found nothing"));
@@ -399,7 +401,7 @@ mod texts_tests {
     }
 
     #[test]
-    fn a_text_becomes_what_the_schema_asks_for() {
+    fn a_text_is_converted_to_the_type_in_the_schema() {
         check(json!({ "type": "integer" }), &["5"], json!(5));
         check(json!({ "type": "string" }), &["5"], json!("5"));
         check(json!({ "type": ["string", "integer"] }), &["5"], json!("5"));
@@ -440,7 +442,7 @@ mod texts_tests {
     }
 
     #[test]
-    fn what_cannot_be_converted_stays_for_the_schema_to_name() {
+    fn unconvertible_texts_are_left_for_the_schema_to_report() {
         check(json!({ "type": "integer" }), &["five"], json!("five"));
         check(json!({ "type": "integer" }), &["05"], json!("05"));
         check(json!({ "type": "boolean" }), &["yes"], json!("yes"));

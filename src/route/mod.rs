@@ -3,11 +3,12 @@
 //! - [`Route`] binds a tool to an endpoint of an upstream and to the rules for its response. [`RouteTable`]
 //!   finds the route of a call; [`InputSchema`] checks its arguments. [`Scopes`] are the permissions that a
 //!   client needs.
-//! - [`Asking`] has the input requests to a person or the client's model before the upstream request.
+//! - [`InputRequests`] has the input requests to a person or the client's model before the upstream request.
 //! - [`RequestTemplate`] builds the upstream request from the arguments. No argument can escape its context
 //!   in it.
-//! - [`JobRule`] interprets the responses of an asynchronous operation and builds its status requests.
-//!   [`resolve_location`] resolves a `Location`. [`LogLine`] is a notification to the client meanwhile.
+//! - [`AsyncOperationRule`] interprets the responses of an asynchronous operation and builds its status
+//!   requests. [`resolve_location`] resolves a `Location`. [`LogLine`] is a notification to the client
+//!   meanwhile.
 //! - [`TraceContext`] is the trace that a call is part of. [`RouteCall`] is a call that a prompt or a
 //!   [`Completion`] makes.
 //! - [`ResourceDefinition`] is a resource that a route provides, and [`UriTemplate`] its URIs.
@@ -30,20 +31,22 @@ use http::Method;
 use serde_json::{Map, Value};
 
 pub use async_operation::{
-    Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, TaskOffer, TaskRule, Turn,
+    AsyncOperationRule, CancelRule, InitialResponse, OperationContext, OperationLocation,
+    OperationLocationRule, OperationStatus, StatusResponse, TaskRule, TaskSupport,
 };
-pub use client_context::{NotAScope, Scopes, TraceContext};
+pub use client_context::{ScopeError, Scopes, TraceContext};
 pub use input::InputSchema;
 pub use input_requests::{
-    Abilities, Ability, Answer, Asking, Form, FormAbility, FormError, Inquiry, InquiryTemplate, Missing,
-    Next, Question, QuestionTemplate, Round, Sampled, Unfit,
+    ClientCapabilities, ClientCapability, FormError, FormSupport, InputForm, InputRequest, InputRequestKind,
+    InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputResponse, InputRound, InvalidInput,
+    MissingCapability, NextStep, SamplingNeed,
 };
-pub use path::{PathError, PathTemplate, leads_out, resolve_location, same_origin};
+pub use path::{PathTemplate, PathTemplateError, leads_out, resolve_location, same_origin};
 pub use query::QueryTemplate;
 pub use request::{
-    BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
-    McpMethod, PathBase, RequestError, RequestTemplate, ToolRequest, ToolTemplate, UpstreamRequest,
-    ValueTemplate, WordTemplate,
+    CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
+    RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,
+    UpstreamRequest, ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriError, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};
@@ -69,7 +72,7 @@ pub struct Route {
     /// Completions of its arguments, in addition to the values that the schema lists.
     pub completions: Vec<(String, Completion)>,
     /// Input requests that precede the upstream request.
-    pub asking: Asking,
+    pub asking: InputRequests,
     /// REST endpoint besides a tool's `POST /tools/NAME`. `None` if that is the only one.
     pub rest: Option<RestEndpoint>,
     /// Upstream of the request.
@@ -78,7 +81,7 @@ pub struct Route {
     pub request: RequestTemplate,
     /// Polling of an asynchronous operation. Without it, the first response is the result. Boxed, because it
     /// is large and rare.
-    pub job: Option<Box<JobRule>>,
+    pub job: Option<Box<AsyncOperationRule>>,
     /// Rules for the response.
     pub translator: Translator,
     /// Format of argument errors, if it is not plain text. Boxed, because it is large and rare.
@@ -90,7 +93,7 @@ pub struct Route {
     /// Log notifications to clients that want them during a call.
     pub log: Vec<LogLine>,
     /// Whether the trace context is propagated to the upstream.
-    pub traces: Traces,
+    pub traces: TracePropagation,
     /// Longest response body that is read.
     pub response_limit_bytes: usize,
     /// Format of REST responses.
@@ -121,11 +124,11 @@ pub struct RestEndpoint {
 
 /// Propagation of the trace context (W3C Trace Context).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Traces {
+pub enum TracePropagation {
     /// Propagated to the upstream.
     Forwarded,
     /// Not propagated.
-    Kept,
+    Withheld,
 }
 
 /// Format of a REST response.
@@ -237,7 +240,7 @@ impl RouteCall {
 
 /// Severity of a log notification, as in syslog (RFC 5424, section 6.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LogLevel {
+pub enum McpLogLevel {
     /// Debugging information.
     Debug,
     /// Informational.
@@ -260,12 +263,12 @@ pub enum LogLevel {
 #[derive(Debug)]
 pub struct LogLine {
     /// Severity.
-    pub level: LogLevel,
+    pub level: McpLogLevel,
     /// Message template.
     pub text: Template,
 }
 
-impl LogLevel {
+impl McpLogLevel {
     /// All levels, least severe first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
@@ -287,7 +290,7 @@ impl LogLevel {
     }
 }
 
-impl FromStr for LogLevel {
+impl FromStr for McpLogLevel {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -302,7 +305,7 @@ impl LogLine {
     pub const NAMES: [&'static str; 2] = ["args", "status"];
 
     /// Whether it can only be sent after the response.
-    pub fn is_about_the_reply(&self) -> bool {
+    pub fn depends_on_response(&self) -> bool {
         self.text.names().iter().any(|name| name == "status")
     }
 }
@@ -313,12 +316,12 @@ pub enum Completion {
     /// Fixed list.
     Listed(Vec<String>),
     /// Another route returns them.
-    Asked(AskedCompletion),
+    Route(RouteCompletion),
 }
 
 /// Route that returns completion values.
 #[derive(Debug)]
-pub struct AskedCompletion {
+pub struct RouteCompletion {
     /// Route, and its arguments.
     pub call: RouteCall,
     /// jq filter from its result to the list of values. `None`: the result is the list.
@@ -330,7 +333,7 @@ pub struct AskedCompletion {
 /// Completion values for a person to choose from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Suggestions {
-    /// Best matches first, at most [`Suggestions::MOST`].
+    /// Best matches first, at most [`Suggestions::MAX_COUNT`].
     pub values: Vec<String>,
     /// Total number of matches.
     pub total: usize,
@@ -338,11 +341,11 @@ pub struct Suggestions {
 
 impl Suggestions {
     /// Maximum number of values in one response (MCP 2026-07-28, Completion, "Completion Results").
-    pub const MOST: usize = 100;
+    pub const MAX_COUNT: usize = 100;
 
     /// Selects the values that begin with the typed text, then those that contain it, ignoring case. If the
     /// route has filtered them already (`chosen`), the others follow.
-    pub fn of(values: Vec<String>, typed: &str, chosen: bool) -> Self {
+    pub fn matching(values: Vec<String>, typed: &str, chosen: bool) -> Self {
         let typed = typed.to_lowercase();
         let mut seen = HashSet::new();
         let (mut beginning, mut having, mut other) = (Vec::new(), Vec::new(), Vec::new());
@@ -364,7 +367,7 @@ impl Suggestions {
         values.append(&mut having);
         values.append(&mut other);
         let total = values.len();
-        values.truncate(Self::MOST);
+        values.truncate(Self::MAX_COUNT);
         Self { values, total }
     }
 
@@ -388,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_become_what_the_route_asks_for_and_empty_ones_are_left_out() {
+    fn texts_are_converted_to_argument_types_and_empty_ones_omitted() {
         let schema = json!({ "type": "object", "properties": { "days": { "type": "integer" } } });
         let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
         let text = |text: &str| JsonTemplate::Text(Template::compile(text).unwrap());
@@ -411,11 +414,11 @@ mod tests {
     #[track_caller]
     fn check(values: &[&str], typed: &str, chosen: bool, expected: &[&str]) {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
-        assert_eq!(Suggestions::of(values, typed, chosen).values, expected);
+        assert_eq!(Suggestions::matching(values, typed, chosen).values, expected);
     }
 
     #[test]
-    fn what_begins_with_the_words_comes_before_what_has_them() {
+    fn prefix_matches_come_before_other_matches() {
         let cities = ["Bergen", "Oslo", "Nordoslo", "Østby", "Oslo", ""];
         check(&cities, "os", false, &["Oslo", "Nordoslo"]);
         check(&cities, "OSLO", false, &["Oslo", "Nordoslo"]);
@@ -426,11 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_values_are_told_and_how_many_there_are() {
+    fn at_most_100_values_are_returned_with_the_total() {
         let many = |count: usize| (0..count).map(|number| format!("v{number}")).collect::<Vec<_>>();
-        let found = Suggestions::of(many(250), "v", false);
+        let found = Suggestions::matching(many(250), "v", false);
         assert_eq!((found.values.len(), found.total, found.has_more()), (100, 250, true));
-        let found = Suggestions::of(many(100), "", false);
+        let found = Suggestions::matching(many(100), "", false);
         assert_eq!((found.values.len(), found.total, found.has_more()), (100, 100, false));
     }
 }

@@ -19,18 +19,18 @@ pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 /// decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathTemplate {
-    parts: Vec<Part>,
+    parts: Vec<PathPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PathPart {
     Fixed(String),
     Argument(String),
 }
 
 /// Reason why a string is not a path template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub enum PathTemplateError {
     /// It does not begin with `/`.
     #[error("a path begins with `/`, found `{0}`")]
     Start(String),
@@ -56,22 +56,22 @@ impl PathTemplate {
     ///
     /// # Errors
     ///
-    /// [`PathError`] with the problem.
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    /// [`PathTemplateError`] with the problem.
+    pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         if !text.starts_with('/') {
-            return Err(PathError::Start(text.to_owned()));
+            return Err(PathTemplateError::Start(text.to_owned()));
         }
         let parts = parts(text)?;
         for part in &parts {
-            if let Part::Fixed(text) = part {
+            if let PathPart::Fixed(text) = part {
                 check_characters(text)?;
             }
         }
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
-            return Err(PathError::Dots(dots.to_owned()));
+            return Err(PathTemplateError::Dots(dots.to_owned()));
         }
         if leads_out(text) {
-            return Err(PathError::Outward(text.to_owned()));
+            return Err(PathTemplateError::Outward(text.to_owned()));
         }
         Ok(Self { parts })
     }
@@ -79,8 +79,8 @@ impl PathTemplate {
     /// Names of the arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Argument(name) => Some(name.as_str()),
-            Part::Fixed(_) => None,
+            PathPart::Argument(name) => Some(name.as_str()),
+            PathPart::Fixed(_) => None,
         })
     }
 
@@ -93,8 +93,8 @@ impl PathTemplate {
         let mut path = String::new();
         for part in &self.parts {
             match part {
-                Part::Fixed(text) => path.push_str(text),
-                Part::Argument(name) => {
+                PathPart::Fixed(text) => path.push_str(text),
+                PathPart::Argument(name) => {
                     let text = scalar(name, arguments.get(name))?;
                     if text.is_empty() {
                         return Err(format!("argument `{name}` must not be empty"));
@@ -116,35 +116,35 @@ impl PathTemplate {
 }
 
 /// Splits a template into fixed text and arguments.
-pub(super) fn parts(text: &str) -> Result<Vec<Part>, PathError> {
+pub(super) fn parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
     let mut parts = Vec::new();
-    let fixed = |parts: &mut Vec<Part>, text: &str| {
+    let fixed = |parts: &mut Vec<PathPart>, text: &str| {
         if !text.is_empty() {
-            parts.push(Part::Fixed(text.to_owned()));
+            parts.push(PathPart::Fixed(text.to_owned()));
         }
     };
     let mut rest = text;
     while let Some(open) = rest.find(['{', '}']) {
         let close = rest[open..].find('}').map(|close| open + close);
         let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
-            return Err(PathError::Brace(text.to_owned()));
+            return Err(PathTemplateError::Brace(text.to_owned()));
         };
         fixed(&mut parts, &rest[..open]);
         let name = &rest[open + 1..close];
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(PathError::Name(name.to_owned()));
+            return Err(PathTemplateError::Name(name.to_owned()));
         }
-        parts.push(Part::Argument(name.to_owned()));
+        parts.push(PathPart::Argument(name.to_owned()));
         rest = &rest[close + 1..];
     }
     fixed(&mut parts, rest);
     Ok(parts)
 }
 
-fn check_characters(text: &str) -> Result<(), PathError> {
+fn check_characters(text: &str) -> Result<(), PathTemplateError> {
     let wrong =
         |c: &char| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|');
-    text.chars().find(wrong).map_or(Ok(()), |wrong| Err(PathError::Character(wrong)))
+    text.chars().find(wrong).map_or(Ok(()), |wrong| Err(PathTemplateError::Character(wrong)))
 }
 
 /// Text of a scalar argument.
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_path_is_refused() {
+    fn an_invalid_path_is_rejected() {
         for text in [
             "",
             "f",
@@ -358,7 +358,7 @@ mod outward_tests {
     use super::leads_out;
 
     #[test]
-    fn every_way_up_is_seen() {
+    fn every_form_of_parent_segment_is_detected() {
         for path in [
             "/a/../b",
             "/..",
@@ -387,7 +387,7 @@ mod outward_tests {
     }
 
     #[test]
-    fn what_stays_is_left_alone() {
+    fn paths_that_stay_inside_are_unchanged() {
         for path in [
             "/",
             "/a/b.txt",

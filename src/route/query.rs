@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::Value;
 
-use super::path::{ESCAPED, Part, PathError, parts, scalar};
+use super::path::{ESCAPED, PathPart, PathTemplateError, parts, scalar};
 use crate::model::Arguments;
 
 /// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,
@@ -46,7 +46,7 @@ struct Parameter {
     separator: char,
     /// Text before its value, `=` included.
     name: String,
-    value: Vec<Part>,
+    value: Vec<PathPart>,
 }
 
 impl QueryTemplate {
@@ -54,8 +54,8 @@ impl QueryTemplate {
     ///
     /// # Errors
     ///
-    /// [`PathError::Brace`] or [`PathError::Name`].
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    /// [`PathTemplateError::Brace`] or [`PathTemplateError::Name`].
+    pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let mut parameters = Vec::new();
         let mut separator = '&';
         for with_end in text.split_inclusive(['&', ';']) {
@@ -70,7 +70,7 @@ impl QueryTemplate {
             let (name, value) = parameter.split_at(value_starts);
             let mut value = parts(value)?;
             for part in &mut value {
-                if let Part::Fixed(text) = part {
+                if let PathPart::Fixed(text) = part {
                     *text = written(text);
                 }
             }
@@ -82,8 +82,8 @@ impl QueryTemplate {
     /// Names of the arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.parameters.iter().flat_map(|parameter| &parameter.value).filter_map(|part| match part {
-            Part::Argument(name) => Some(name.as_str()),
-            Part::Fixed(_) => None,
+            PathPart::Argument(name) => Some(name.as_str()),
+            PathPart::Fixed(_) => None,
         })
     }
 
@@ -97,7 +97,7 @@ impl QueryTemplate {
         let mut query = String::new();
         for Parameter { separator, name, value } in &self.parameters {
             let values = match value.as_slice() {
-                [Part::Argument(argument)] => match arguments.get(argument) {
+                [PathPart::Argument(argument)] => match arguments.get(argument) {
                     None | Some(Value::Null) => Vec::new(),
                     Some(Value::Array(items)) => {
                         items.iter().map(|item| encoded(argument, Some(item))).collect::<Result<_, _>>()?
@@ -105,9 +105,9 @@ impl QueryTemplate {
                     one => vec![encoded(argument, one)?],
                 },
                 parts => {
-                    let part = |part: &Part| match part {
-                        Part::Fixed(text) => Ok(text.clone()),
-                        Part::Argument(name) => encoded(name, arguments.get(name)),
+                    let part = |part: &PathPart| match part {
+                        PathPart::Fixed(text) => Ok(text.clone()),
+                        PathPart::Argument(name) => encoded(name, arguments.get(name)),
                     };
                     vec![parts.iter().map(part).collect::<Result<String, _>>()?]
                 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_goes_out_as_it_is() {
+    fn literal_text_is_sent_unchanged() {
         for query in [
             "auto",
             "p=a.git;a=summary",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_query_can_not_have_is_encoded() {
+    fn characters_that_are_invalid_in_a_query_are_encoded() {
         check("a=b c|d\"e", json!({}), Ok("a=b%20c%7Cd%22e"));
         check("a[]=é", json!({}), Ok("a%5B%5D=%C3%A9"));
         check("a=50%&b=5%2", json!({}), Ok("a=50%25&b=5%252"));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_of_one_argument_is_left_out_or_repeated() {
+    fn a_parameter_of_one_argument_is_omitted_or_repeated() {
         check("a={a};b={b}&c={c}", json!({ "c": "1" }), Ok("c=1"));
         check("a={a};b={b}&c={c}", json!({ "a": "", "b": null, "c": [1, "x y"] }), Ok("a=&c=1&c=x%20y"));
     }

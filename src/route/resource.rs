@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use crate::model::{Annotations, object_of_some};
+use crate::model::{Annotations, object_without_nones};
 
 /// Definition of a resource or a resource template (MCP 2026-07-28, Resources, "Data Types").
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +31,7 @@ pub struct ResourceDefinition {
 impl ResourceDefinition {
     /// Entry in `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
-        object_of_some([
+        object_without_nones([
             (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
@@ -45,14 +45,14 @@ impl ResourceDefinition {
 
 /// Index of resources by URI.
 #[derive(Debug, Default)]
-pub(super) struct Addresses {
+pub(super) struct ResourceIndex {
     /// Resources with a single URI.
     single: HashMap<Box<str>, usize>,
     /// Templates, most fixed text first: if a URI matches two, the first wins.
     templates: Vec<(UriTemplate, usize)>,
 }
 
-impl Addresses {
+impl ResourceIndex {
     /// Adds the URI of a route. Fails with the route that has it already.
     pub(super) fn add(&mut self, uri: &UriTemplate, index: usize) -> Result<(), usize> {
         if !uri.is_template() {
@@ -86,11 +86,11 @@ impl Addresses {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: Box<str>,
-    parts: Vec<Part>,
+    parts: Vec<UriPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum UriPart {
     Fixed(Box<str>),
     Argument(Box<str>),
 }
@@ -160,13 +160,13 @@ impl UriTemplate {
             };
             push_fixed(&mut parts, &rest[..open], text)?;
             let name = argument_name(&rest[open + 1..close])?;
-            if let Some(Part::Argument(before)) = parts.last() {
+            if let Some(UriPart::Argument(before)) = parts.last() {
                 return Err(UriError::Adjacent(before.to_string(), name.to_owned()));
             }
-            if parts.iter().any(|part| matches!(part, Part::Argument(known) if **known == *name)) {
+            if parts.iter().any(|part| matches!(part, UriPart::Argument(known) if **known == *name)) {
                 return Err(UriError::Twice(name.to_owned()));
             }
-            parts.push(Part::Argument(name.into()));
+            parts.push(UriPart::Argument(name.into()));
             rest = &rest[close + 1..];
         }
         push_fixed(&mut parts, rest, text)?;
@@ -186,21 +186,21 @@ impl UriTemplate {
     /// Names of its arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Argument(name) => Some(&**name),
-            Part::Fixed(_) => None,
+            UriPart::Argument(name) => Some(&**name),
+            UriPart::Fixed(_) => None,
         })
     }
 
     /// Length of its fixed text, in bytes. Of two matching templates, the one with more fixed text wins.
     pub(super) fn fixed_bytes(&self) -> usize {
-        self.parts.iter().map(|part| if let Part::Fixed(text) = part { text.len() } else { 0 }).sum()
+        self.parts.iter().map(|part| if let UriPart::Fixed(text) = part { text.len() } else { 0 }).sum()
     }
 
     /// Template without the names of its arguments: two templates of one shape match the same URIs.
     pub fn shape(&self) -> String {
-        let part = |part: &Part| match part {
-            Part::Fixed(text) => text.to_string(),
-            Part::Argument(_) => "{}".to_owned(),
+        let part = |part: &UriPart| match part {
+            UriPart::Fixed(text) => text.to_string(),
+            UriPart::Argument(_) => "{}".to_owned(),
         };
         self.parts.iter().map(part).collect()
     }
@@ -214,23 +214,23 @@ impl UriTemplate {
         let mut parts = self.parts.iter().peekable();
         while let Some(part) = parts.next() {
             let name = match part {
-                Part::Fixed(text) => {
+                UriPart::Fixed(text) => {
                     rest = rest.strip_prefix(&**text)?;
                     continue;
                 }
-                Part::Argument(name) => name,
+                UriPart::Argument(name) => name,
             };
             let (value, after) = match parts.next() {
                 None => (rest, ""),
                 // The last fixed text must be at the end. Earlier occurrences belong to the argument.
-                Some(Part::Fixed(text)) if parts.peek().is_none() => (rest.strip_suffix(&**text)?, ""),
-                Some(Part::Fixed(text)) => {
+                Some(UriPart::Fixed(text)) if parts.peek().is_none() => (rest.strip_suffix(&**text)?, ""),
+                Some(UriPart::Fixed(text)) => {
                     // An argument has at least one character.
                     let first = rest.chars().next()?.len_utf8();
                     let end = first + rest[first..].find(&**text)?;
                     (&rest[..end], &rest[end + text.len()..])
                 }
-                Some(Part::Argument(_)) => return None,
+                Some(UriPart::Argument(_)) => return None,
             };
             found.push((&**name, decoded(value)?));
             rest = after;
@@ -271,7 +271,7 @@ fn argument_name(text: &str) -> Result<&str, UriError> {
     Err(if plain { UriError::Expression(text.to_owned()) } else { UriError::Name(text.to_owned()) })
 }
 
-fn push_fixed(parts: &mut Vec<Part>, text: &str, whole: &str) -> Result<(), UriError> {
+fn push_fixed(parts: &mut Vec<UriPart>, text: &str, whole: &str) -> Result<(), UriError> {
     let wrong = |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
     if let Some(wrong) = text.chars().find(wrong) {
         return Err(UriError::Character(wrong));
@@ -280,7 +280,7 @@ fn push_fixed(parts: &mut Vec<Part>, text: &str, whole: &str) -> Result<(), UriE
         return Err(UriError::Percent(whole.to_owned()));
     }
     if !text.is_empty() {
-        parts.push(Part::Fixed(text.into()));
+        parts.push(UriPart::Fixed(text.into()));
     }
     Ok(())
 }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_from_a_uri_and_stay_in_their_place() {
+    fn arguments_are_read_from_a_uri_and_stay_in_their_segment() {
         check("test://template/{id}/data", "test://template/123/data", Some(&[("id", "123")]));
         check("r://d/{date}", "r://d/S%C3%A3o%20Paulo", Some(&[("date", "São Paulo")]));
         check("r://d/{date}", "r://d/São Paulo", Some(&[("date", "São Paulo")]));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_uri_is_refused() {
+    fn an_invalid_uri_is_rejected() {
         for (text, part) in [
             ("", "begins with a scheme"),
             ("report", "begins with a scheme"),
@@ -362,7 +362,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_client_fills_in_is_read_back(one in "\\PC{1,12}", other in "\\PC{1,12}") {
+        fn arguments_in_a_uri_are_parsed_back(one in "\\PC{1,12}", other in "\\PC{1,12}") {
             let template = UriTemplate::parse("r://{one}/x/{other}/y").unwrap();
             let encode = |text: &str| {
                 percent_encoding::utf8_percent_encode(text, super::super::path::ESCAPED).to_string()

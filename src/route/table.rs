@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::{Route, resource::Addresses};
+use super::{Route, resource::ResourceIndex};
 use crate::model::ToolName;
 
 /// All routes, indexed by name, by REST endpoint and by resource URI. The cost of a lookup does not grow with
@@ -15,7 +15,7 @@ use crate::model::ToolName;
 pub struct RouteTable<R = Route> {
     in_order: Vec<Arc<R>>,
     by_name: HashMap<ToolName, usize>,
-    addresses: Addresses,
+    addresses: ResourceIndex,
     endpoints: matchit::Router<Vec<(Method, usize)>>,
 }
 
@@ -70,7 +70,7 @@ pub enum EndpointMatch<'a, R = Route> {
         allowed: Vec<Method>,
     },
     /// No route.
-    Nothing,
+    NotFound,
 }
 
 impl Default for RouteTable {
@@ -90,7 +90,7 @@ impl RouteTable {
         let mut table = Self {
             in_order: routes,
             by_name: HashMap::new(),
-            addresses: Addresses::default(),
+            addresses: ResourceIndex::default(),
             endpoints: matchit::Router::new(),
         };
         for (index, route) in table.in_order.iter().enumerate() {
@@ -171,7 +171,7 @@ impl<R: Borrow<Route>> RouteTable<R> {
 
     /// Route of a REST request.
     pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_, R> {
-        let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::Nothing };
+        let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::NotFound };
         let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
             return EndpointMatch::WrongMethod {
                 allowed: found.value.iter().map(|(method, _)| method.clone()).collect(),

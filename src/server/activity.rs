@@ -63,7 +63,7 @@ struct State {
 
 /// The event that an HTTP/1.1 connection awaited in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TimedOut {
+pub(super) enum ConnectionTimeout {
     /// A request.
     Idle,
     /// The rest of a request's headers.
@@ -72,7 +72,7 @@ pub(super) enum TimedOut {
 
 /// Bytes of long responses that one client has not read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unread {
+pub(super) struct UnreadBytes {
     /// Since when it has read nothing, if it reads nothing. Of several responses that wait, the longest wait
     /// counts.
     pub(super) since: Option<Instant>,
@@ -97,11 +97,11 @@ impl Activity {
     }
 
     /// Begins a request, which ends when this and its response are dropped.
-    pub(super) fn begin_request(&self) -> OpenRequest {
+    pub(super) fn begin_request(&self) -> ActiveRequest {
         let mut state = self.state();
         state.open += 1;
         state.requests += 1;
-        OpenRequest { activity: self.clone(), number: state.requests }
+        ActiveRequest { activity: self.clone(), number: state.requests }
     }
 
     /// Whether the connection has had no request yet.
@@ -126,7 +126,7 @@ impl Activity {
         &self,
         header_timeout: Duration,
         keepalive_timeout: Duration,
-    ) -> TimedOut {
+    ) -> ConnectionTimeout {
         loop {
             let now = Instant::now();
             let (timed_out, at) = {
@@ -134,8 +134,10 @@ impl Activity {
                 // Headers may arrive while the previous request is open; they are not read before it ends.
                 let since = if state.open == 0 { state.idle_since } else { now };
                 match state.headers_since {
-                    Some(headers_since) => (TimedOut::Headers, headers_since.max(since) + header_timeout),
-                    None => (TimedOut::Idle, since + keepalive_timeout),
+                    Some(headers_since) => {
+                        (ConnectionTimeout::Headers, headers_since.max(since) + header_timeout)
+                    }
+                    None => (ConnectionTimeout::Idle, since + keepalive_timeout),
                 }
             };
             if at <= now {
@@ -166,10 +168,10 @@ impl Activity {
     }
 
     /// The unread bytes of long responses; `None` if there are none.
-    pub(super) fn unread(&self) -> Option<Unread> {
+    pub(super) fn unread(&self) -> Option<UnreadBytes> {
         let state = self.state();
         let since = state.waiting.values().copied().min();
-        let unread = Unread { since, bytes: state.held_bytes, requests: state.open };
+        let unread = UnreadBytes { since, bytes: state.held_bytes, requests: state.open };
         (unread.bytes > 0).then_some(unread)
     }
 
@@ -246,12 +248,12 @@ impl Drop for WaitingForBody {
 
 /// One request, until its response is written.
 #[derive(Debug)]
-pub(super) struct OpenRequest {
+pub(super) struct ActiveRequest {
     activity: Activity,
     number: u64,
 }
 
-impl OpenRequest {
+impl ActiveRequest {
     /// Wraps the response. If its body is long, it is counted in the response buffer until it is written.
     pub(super) fn respond(self, response: Response<Body>) -> Response<Body> {
         let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
@@ -274,7 +276,7 @@ impl OpenRequest {
     }
 }
 
-impl Drop for OpenRequest {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let mut state = self.activity.state();
         state.open -= 1;
@@ -286,7 +288,7 @@ impl Drop for OpenRequest {
 /// The body of a response, in parts: the next one is polled when the one before it has been written.
 struct ResponseBody {
     body: Body,
-    request: Arc<OpenRequest>,
+    request: Arc<ActiveRequest>,
     /// Bytes that are counted in the response buffer and have not been polled from here.
     held: usize,
     /// The next part of the body, which has not been polled yet.
@@ -360,7 +362,7 @@ impl Drop for ResponseBody {
 struct BufferedPart {
     bytes: Bytes,
     held: usize,
-    request: Arc<OpenRequest>,
+    request: Arc<ActiveRequest>,
 }
 
 impl AsRef<[u8]> for BufferedPart {
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_ends_when_nothing_is_asked() {
+    async fn an_idle_connection_is_closed() {
         assert_eq!(ends_after(&setup().1).await, 60 * SECOND);
     }
 
@@ -430,9 +432,9 @@ mod tests {
             let begun = Instant::now();
             (activity.idle_timed_out(10 * SECOND, 60 * SECOND).await, begun.elapsed())
         };
-        assert_eq!(ended().await, (TimedOut::Idle, 60 * SECOND));
+        assert_eq!(ended().await, (ConnectionTimeout::Idle, 60 * SECOND));
         activity.set_reading_headers(true);
-        assert_eq!(ended().await, (TimedOut::Headers, 10 * SECOND));
+        assert_eq!(ended().await, (ConnectionTimeout::Headers, 10 * SECOND));
         activity.set_reading_headers(false);
         let request = activity.begin_request();
         tokio::time::timeout(1000 * SECOND, ended()).await.unwrap_err();
@@ -440,18 +442,18 @@ mod tests {
         activity.set_reading_headers(true);
         tokio::time::timeout(1000 * SECOND, ended()).await.unwrap_err();
         drop(request);
-        assert_eq!(ended().await, (TimedOut::Headers, 10 * SECOND));
+        assert_eq!(ended().await, (ConnectionTimeout::Headers, 10 * SECOND));
         activity.set_reading_headers(false);
         drop(activity.begin_request());
         let beginning = async {
             tokio::time::sleep(55 * SECOND).await;
             activity.set_reading_headers(true);
         };
-        assert_eq!(tokio::join!(ended(), beginning).0, (TimedOut::Headers, 65 * SECOND));
+        assert_eq!(tokio::join!(ended(), beginning).0, (ConnectionTimeout::Headers, 65 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_with_a_request_stays_and_one_whose_answer_is_not_taken_does_not() {
+    async fn a_connection_with_a_request_stays_open_unless_its_response_is_not_read() {
         let (_, activity) = setup();
         let request = activity.begin_request();
         let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
@@ -463,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_us_is_not_ended() {
+    async fn a_client_that_awaits_a_response_is_not_closed() {
         let (_, activity) = setup();
         let mut body = respond(&activity, Body::new(Events(None)));
         tokio::time::timeout(SECOND, body.frame()).await.unwrap_err();
@@ -495,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_asked_for_does_not_count_on() {
+    async fn unrequested_bytes_do_not_extend_the_timeout() {
         let (buffer, activity) = setup();
         drop(respond(&activity, Body::from(long())));
         assert_eq!(buffer.held_bytes(), 0, "as for `HEAD`");
@@ -506,7 +508,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_answers_and_what_is_handed_through_do_not_count() {
+    async fn short_and_streamed_responses_are_not_counted() {
         let (buffer, activity) = setup();
         let _short = respond(&activity, Body::from(vec![b'a'; SHORT_BYTES]));
         let mut far = Response::new(Body::from(long()));
@@ -518,7 +520,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_stream_long_events_count() {
+    async fn long_events_of_a_stream_are_counted() {
         let (buffer, activity) = setup();
         let events = Body::new(Events(Some(vec![long(), Bytes::from_static(b"short")])));
         let mut body = respond(&activity, events);

@@ -13,7 +13,7 @@ use super::{HttpHandler, Listener, ServeError, bind, serve};
 use crate::{
     admin::Admin,
     config::{AdminSettings, ListenerSettings},
-    telemetry::{Chain, SAMPLE_INTERVAL},
+    telemetry::{ErrorChain, SAMPLE_INTERVAL},
 };
 
 /// Limit of the connections of operators, probes and scrapers.
@@ -38,7 +38,10 @@ impl AdminListener {
             Ok(listener) => listener,
             Err(error) if settings.is_named => return Err(error),
             Err(error) => {
-                warn!(error = %Chain(&error), "admin port unavailable; `listen` under `admin` sets another");
+                warn!(
+                    error = %ErrorChain(&error),
+                    "admin port unavailable; `listen` under `admin` sets another"
+                );
                 return Ok(None);
             }
         };

@@ -20,8 +20,8 @@ use tracing::{error, warn};
 use super::{
     HttpHandler, Listener,
     exporter::{Exporter, Telemetry},
-    mcp_discovery::{Discovered, Discovery, Lists},
-    reload::{FixedSettings, Reloader},
+    mcp_discovery::{Discovered, DiscoveredLists, Discovery},
+    reload::{Reloader, RestartOnlySettings},
 };
 use crate::{
     auth::Access,
@@ -29,14 +29,14 @@ use crate::{
         CertificateExpiry, Importer, ListenerSettings, Loaded, NameRules, PromptFile, RouteFile, ToolRules,
         UpstreamFile,
     },
-    inbound::{filter::Filter, mcp::Mcp, rest::Rest},
+    inbound::{filter::Filter, mcp::McpEndpoint, rest::RestApi},
     model::ToolName,
-    pipeline::{AwaitedLists, Change, Gateway, Snapshot, SnapshotParts},
-    policy::{PassthroughSettings, Policies, RoutePolicies, Sharing, Store, UpstreamPolicies},
+    pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts},
+    policy::{CacheStore, PassthroughSettings, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
-    shared_state::{Heard, Message, SharedStore},
-    telemetry::{MeterSource, Meters, Reading, Tracing},
+    shared_state::{ReplicaEvent, ReplicaMessage, SharedStore},
+    telemetry::{MeterSource, Meters, MetricsSnapshot, Tracer},
     tls::ServerTls,
     upstream::{
         Upstream, UpstreamBuffer,
@@ -52,7 +52,7 @@ pub struct App {
     /// Handles the requests of clients.
     pub handler: HttpHandler,
     /// The MCP API, also for a client on standard input and output.
-    pub mcp: Mcp,
+    pub mcp: McpEndpoint,
     /// The pipeline of calls, with the active routes.
     pub gateway: Gateway,
     /// The metrics of the process.
@@ -66,17 +66,17 @@ pub struct App {
     /// The parts that all snapshots share.
     parts: SharedParts,
     active: Active,
-    lists: Lists,
+    lists: DiscoveredLists,
     discovered: (mpsc::Sender<Discovered>, mpsc::Receiver<Discovered>),
-    fixed: FixedSettings,
+    fixed: RestartOnlySettings,
 }
 
 /// The parts that all snapshots share, in every configuration.
 #[derive(Debug)]
 struct SharedParts {
     meters: Meters,
-    tracing: Tracing,
-    store: Store,
+    tracing: Tracer,
+    store: CacheStore,
     upstream_buffer: UpstreamBuffer,
 }
 
@@ -85,7 +85,7 @@ struct SharedParts {
 struct Expiries(Arc<ArcSwap<Vec<CertificateExpiry>>>);
 
 impl MeterSource for Expiries {
-    fn tell(&self, reading: &mut Reading) {
+    fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "When a certificate of the configuration expires, in seconds since 1970";
         let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
         for CertificateExpiry { setting, at } in self.0.load().iter() {
@@ -116,18 +116,19 @@ impl App {
         let parts = SharedParts {
             meters: meters.clone(),
             tracing: tracing.clone(),
-            store: Store::new(loaded.cache_limit_bytes),
+            store: CacheStore::new(loaded.cache_limit_bytes),
             upstream_buffer: UpstreamBuffer::new(loaded.upstream_buffer_limit_bytes),
         };
         let shared = loaded.shared.clone().zip(loaded.mcp.secret_key.as_ref());
         let shared = shared.map(|(settings, secret)| SharedStore::new(settings, secret));
-        let (mut active, mut lists) = (Active::new(loaded, None, shared.as_ref()), Lists::default());
+        let (mut active, mut lists) =
+            (Active::new(loaded, None, shared.as_ref()), DiscoveredLists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
         let gateway = Gateway::new(snapshot).sharing(shared.clone());
         let filter = Filter::new(&loaded.door);
         filter.guard.replace(access(loaded));
-        let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
-        let rest = Rest::new(gateway.clone(), filter.clone());
+        let mcp = McpEndpoint::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
+        let rest = RestApi::new(gateway.clone(), filter.clone());
         let expiries = Expiries(Arc::new(ArcSwap::from_pointee(loaded.certificates.clone())));
         meters.register(filter.clone());
         meters.register(mcp.error_counts());
@@ -148,7 +149,7 @@ impl App {
             active,
             lists,
             discovered: mpsc::channel(DISCOVERED_LIMIT),
-            fixed: FixedSettings::of(loaded),
+            fixed: RestartOnlySettings::new(loaded),
         })
     }
 
@@ -228,8 +229,8 @@ impl App {
         self.gateway.replace(snapshot);
         if has_new_access {
             // The lists of each client may have changed.
-            for change in [Change::Tools, Change::Prompts, Change::Resources] {
-                self.gateway.changes().tell(change);
+            for change in [ChangeEvent::Tools, ChangeEvent::Prompts, ChangeEvent::Resources] {
+                self.gateway.changes().publish(change);
             }
         }
         let mut later = self.fixed.differences(loaded);
@@ -263,9 +264,9 @@ impl App {
 
     /// Runs the application: a task keeps the configuration and the lists of MCP servers current, and others
     /// export telemetry.
-    pub fn run(mut self, reloader: Option<Reloader>) -> Running {
+    pub fn run(mut self, reloader: Option<Reloader>) -> RunningApp {
         let (stop, exporter) = (CancellationToken::new(), self.telemetry.start());
-        Running { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
+        RunningApp { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
     }
 
     async fn keep_current(mut self, mut reloader: Option<Reloader>, stop: CancellationToken) {
@@ -306,15 +307,15 @@ impl App {
     }
 }
 
-/// A running application, until [`Running::end`].
+/// A running application, until [`RunningApp::end`].
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningApp {
     stop: CancellationToken,
     task: JoinHandle<()>,
     exporter: Exporter,
 }
 
-impl Running {
+impl RunningApp {
     /// Stops the tasks, ends the sessions and child processes of upstreams, and exports the last telemetry.
     pub async fn end(self) {
         self.stop.cancel();
@@ -334,21 +335,27 @@ fn access(loaded: &Loaded) -> Option<Arc<Access>> {
 fn handle_replica_events(
     shared: &SharedStore,
     gateway: Gateway,
-    mcp: Mcp,
+    mcp: McpEndpoint,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let mut events = shared.listen();
+    let mut events = shared.subscribe();
     async move {
         loop {
             match events.recv().await {
-                Ok(Heard::Message(Message::Changed { uri, fingerprint })) => {
-                    gateway.hear_of_change(&uri, fingerprint);
+                Ok(ReplicaEvent::Message(ReplicaMessage::Changed { uri, fingerprint })) => {
+                    gateway.receives_change(&uri, fingerprint);
                 }
-                Ok(Heard::Message(Message::Subscribed { session })) => mcp.hear_subscribed(&session).await,
-                Ok(Heard::Message(Message::Level { session, level })) => mcp.hear_level(&session, &level),
-                Ok(Heard::Message(Message::Ended { session })) => mcp.hear_ended(&session),
+                Ok(ReplicaEvent::Message(ReplicaMessage::Subscribed { session })) => {
+                    mcp.on_subscriptions_changed(&session).await
+                }
+                Ok(ReplicaEvent::Message(ReplicaMessage::Level { session, level })) => {
+                    mcp.on_log_level(&session, &level)
+                }
+                Ok(ReplicaEvent::Message(ReplicaMessage::Ended { session })) => {
+                    mcp.on_session_ended(&session)
+                }
                 // Missed changes are seen here as well, only later; the subscriptions of sessions are read
                 // again.
-                Ok(Heard::Back) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
+                Ok(ReplicaEvent::Reconnected) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
                 Err(RecvError::Closed) => return,
             }
         }
@@ -409,7 +416,7 @@ impl Active {
     }
 
     /// Starts to poll the MCP servers that are not polled yet.
-    fn poll_lists(&mut self, known: &Lists, discovered: &mpsc::Sender<Discovered>) {
+    fn poll_lists(&mut self, known: &DiscoveredLists, discovered: &mpsc::Sender<Discovered>) {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.upstream.mcp(), &bound.discovery) {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh;
@@ -423,7 +430,7 @@ impl Active {
     }
 
     /// The snapshot of this configuration with the lists of MCP servers.
-    fn snapshot(&mut self, lists: &mut Lists, parts: &SharedParts) -> Result<Snapshot, Conflict> {
+    fn snapshot(&mut self, lists: &mut DiscoveredLists, parts: &SharedParts) -> Result<Snapshot, Conflict> {
         let SharedParts { meters, tracing, store, upstream_buffer } = parts;
         let (table, routes) = lists.table(&self.importer, &self.routes)?;
         let prompts = self.prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
@@ -471,7 +478,8 @@ impl Active {
 impl BoundUpstream {
     fn new(file: &UpstreamFile, shared: Option<&SharedStore>) -> Self {
         let upstream = Upstream::new(file.settings.clone());
-        let sharing = shared.map(|store| Sharing { store: store.clone(), identity: file.identity.clone() });
+        let sharing =
+            shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.identity.clone() });
         let policies = UpstreamPolicies::new(upstream.clone(), file.policy, sharing);
         let routes = HashMap::new();
         Self { file: file.clone(), upstream, policies, routes, discovery: None, is_listed: false }
@@ -485,7 +493,7 @@ impl BoundUpstream {
     }
 
     /// Replaces its routes. A route with the same policies as before keeps their state.
-    fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
+    fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &CacheStore) {
         let routes = routes.map(|file| {
             let name = file.route.definition.name.clone();
             let before = self.routes.get(&name).filter(|route| *route.settings() == file.policy).cloned();
@@ -502,13 +510,13 @@ mod tests {
     use super::*;
     use crate::{
         config::{self, Sources},
-        inbound::mcp::McpSettings,
-        pipeline::{Change, Heard as HeardChange},
-        shared_state::Memory,
+        inbound::mcp::McpApiSettings,
+        pipeline::{ChangeEvent, ReceivedChange as HeardChange},
+        shared_state::MemoryStore,
     };
 
     /// One of several replicas. Nothing reads its notifications, or responds to its requests.
-    fn replica(memory: &Memory) -> (Gateway, SharedStore, AbortOnDropHandle<()>) {
+    fn replica(memory: &MemoryStore) -> (Gateway, SharedStore, AbortOnDropHandle<()>) {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:
   each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", poll_interval: 1d } }
@@ -516,25 +524,29 @@ routes:
         let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);
         let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
-        let mcp = Mcp::new(gateway.clone(), McpSettings::default(), Filter::new(&loaded.door));
+        let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.door));
         let events = tokio::spawn(handle_replica_events(&shared, gateway.clone(), mcp));
         (gateway, shared, AbortOnDropHandle::new(events))
     }
 
     #[tokio::test]
-    async fn what_one_replica_sees_change_clients_of_another_hear_of_once() {
-        let memory = Memory::default();
+    async fn a_change_seen_by_one_replica_is_notified_once_by_another() {
+        let memory = MemoryStore::default();
         let ((_, shared, _own_events), (gateway, _, _events)) = (replica(&memory), replica(&memory));
         let watching = gateway.watch("t://a").unwrap();
         let mut listener = gateway.changes().listen();
-        let changed = |uri: &str, fingerprint| Message::Changed { uri: uri.into(), fingerprint };
+        let changed = |uri: &str, fingerprint| ReplicaMessage::Changed { uri: uri.into(), fingerprint };
         for message in [changed("t://b", 1), changed("t://a", 1), changed("t://a", 1), changed("t://a", 2)] {
-            shared.tell(&message);
+            shared.publish(&message);
         }
-        let told = HeardChange::Change(Change::Resource(watching.uri().clone()));
+        let told = HeardChange::Change(ChangeEvent::Resource(watching.uri().clone()));
         assert_eq!(listener.next().await, Some(told.clone()));
         assert_eq!(listener.next().await, Some(told));
-        gateway.changes().tell(Change::Tools);
-        assert_eq!(listener.next().await, Some(HeardChange::Change(Change::Tools)), "and no more than that");
+        gateway.changes().publish(ChangeEvent::Tools);
+        assert_eq!(
+            listener.next().await,
+            Some(HeardChange::Change(ChangeEvent::Tools)),
+            "and no more than that"
+        );
     }
 }

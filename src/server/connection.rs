@@ -36,7 +36,7 @@ use tracing::debug;
 
 use super::{
     HttpHandler,
-    activity::{Activity, SHORT_BYTES, TimedOut},
+    activity::{Activity, ConnectionTimeout, SHORT_BYTES},
     line_ends::LineEnds,
     listener::HandshakeFailures,
 };
@@ -46,7 +46,7 @@ use crate::{
         self, Arrival, ShutdownSignal,
         filter::{ends_ambiguously, reject_ambiguous_end},
     },
-    telemetry::{Chain, RequestId},
+    telemetry::{ErrorChain, RequestId},
     tls::ServerTls,
     wire::yield_before_write,
 };
@@ -77,7 +77,7 @@ pub(super) enum Phase {
     /// ones.
     Closing,
     /// Each connection finishes its request; those without one are closed.
-    Draining,
+    ShuttingDown,
     /// Connections are closed at once.
     Closed,
 }
@@ -128,7 +128,7 @@ impl ConnectionServer {
         activity: Activity,
     ) {
         let draining = async {
-            reached(&mut self.phases, Phase::Draining).await;
+            reached(&mut self.phases, Phase::ShuttingDown).await;
             // There was no request yet.
             sleep(FIRST_REQUEST_TIMEOUT).await;
         };
@@ -141,8 +141,8 @@ impl ConnectionServer {
             Ok(Err(error)) => return self.handshakes.add(peer, error.to_string()),
             Err(_) => return self.handshakes.add(peer, "it was not complete in time".to_owned()),
         };
-        let version = if ServerTls::agreed_on_h2(&stream) { Version::HTTP_2 } else { Version::HTTP_11 };
-        let certificate = tls.shown_by(&stream).map(Arc::new);
+        let version = if ServerTls::negotiated_h2(&stream) { Version::HTTP_2 } else { Version::HTTP_11 };
+        let certificate = tls.client_certificate(&stream).map(Arc::new);
         let connection = inbound::Connection { is_tls: true, certificate, ..connection };
         match version {
             Version::HTTP_2 => self.http(stream, connection, version, activity).await,
@@ -169,7 +169,7 @@ impl ConnectionServer {
                 .serve_connection(stream, service);
             let idle = async {
                 activity.timed_out(keepalive_timeout, write_timeout).await;
-                TimedOut::Idle
+                ConnectionTimeout::Idle
             };
             self.drive(pin!(served), idle, peer, &activity).await;
         } else {
@@ -189,7 +189,7 @@ impl ConnectionServer {
     async fn drive<C>(
         &self,
         mut connection: Pin<&mut C>,
-        idle: impl Future<Output = TimedOut>,
+        idle: impl Future<Output = ConnectionTimeout>,
         peer: Option<SocketAddr>,
         activity: &Activity,
     ) where
@@ -197,7 +197,7 @@ impl ConnectionServer {
     {
         let (mut phases, mut last_phase) = (self.phases.clone(), self.phases.clone());
         let draining = async {
-            reached(&mut phases, Phase::Draining).await;
+            reached(&mut phases, Phase::ShuttingDown).await;
             // Its first request may be on its way.
             if activity.is_unused() {
                 sleep(FIRST_REQUEST_TIMEOUT).await;
@@ -207,7 +207,7 @@ impl ConnectionServer {
             biased;
             ended = connection.as_mut() => return log_end(ended, peer),
             timed_out = idle => {
-                if timed_out == TimedOut::Headers {
+                if timed_out == ConnectionTimeout::Headers {
                     return debug!(peer = peer.map(display), "closing a connection with incomplete headers");
                 }
                 true
@@ -247,7 +247,7 @@ impl ConnectionServer {
         let open = activity.begin_request();
         let is_http2 = request.version() == Version::HTTP_2;
         let mut request = request.map(|body| activity.watch_request_body(body));
-        name_host(&mut request);
+        set_host_header(&mut request);
         let arrival = Arrival::new(Arc::clone(connection), request.headers());
         request.extensions_mut().insert(arrival);
         let responding = match ends_ambiguously(request.headers()) {
@@ -288,14 +288,14 @@ fn with_line_ends<S: AsyncRead + AsyncWrite>(
 
 fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
     if let Err(error) = ended {
-        debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
+        debug!(peer = peer.map(display), error = %ErrorChain(&error), "connection ended early");
     }
 }
 
 /// Copies the host of the URI to `Host`, where the rest of the program reads it. It is in the URI over
 /// HTTP/2, and may be over HTTP/1.1 (RFC 9112, section 3.2.2). A request with two different hosts then has
 /// two values, and the request filter rejects it.
-fn name_host(request: &mut Request<Body>) {
+fn set_host_header(request: &mut Request<Body>) {
     let Some(authority) = request.uri().authority() else { return };
     if request.method() == http::Method::CONNECT {
         // Here it is the target of a tunnel.
@@ -323,7 +323,7 @@ pub(super) fn respond(
     handler: &HttpHandler,
     mut request: Request<Body>,
 ) -> impl Future<Output = Response<Body>> + use<> {
-    let request_id = Arrival::of(&mut request).request_id.clone();
+    let request_id = Arrival::from_request(&mut request).request_id.clone();
     let responding = handler.respond(request);
     async move {
         let mut response = responding.await;

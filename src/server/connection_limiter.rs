@@ -21,7 +21,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::activity::{Activity, Unread};
+use super::activity::{Activity, UnreadBytes};
 use crate::upstream::UpstreamBuffer;
 
 /// Time to wait for a slot before more connections are closed.
@@ -88,7 +88,7 @@ impl ResponseBuffer {
     }
 
     /// Waits until the buffer is over its limit.
-    async fn over(&self) {
+    async fn wait_until_over(&self) {
         while self.over_bytes() == 0 {
             self.0.is_over.notified().await;
         }
@@ -113,7 +113,7 @@ struct Connection {
 
 /// The slot of one connection, released on drop.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     pub(super) activity: Activity,
     limiter: ConnectionLimiter,
     number: u64,
@@ -130,7 +130,7 @@ impl ConnectionLimiter {
 
     /// Takes a slot for a client that is already connected; idle connections are closed for it. `logged` is
     /// when it was last logged that all slots are occupied.
-    pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> Slot {
+    pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> ConnectionSlot {
         let permit = loop {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
                 break permit;
@@ -147,7 +147,7 @@ impl ConnectionLimiter {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         let (activity, close) = (Activity::new(&self.buffer), Arc::new(Notify::new()));
         self.connections().insert(number, Connection { activity: activity.clone(), close: close.clone() });
-        Slot { activity, limiter: self.clone(), number, close, _permit: permit }
+        ConnectionSlot { activity, limiter: self.clone(), number, close, _permit: permit }
     }
 
     /// Closes some of the idle connections, those that have been idle for longest.
@@ -168,7 +168,7 @@ impl ConnectionLimiter {
     pub(super) async fn limit_responses(&self, stalled_for: Duration) {
         let mut logged: Option<Instant> = None;
         loop {
-            self.buffer.over().await;
+            self.buffer.wait_until_over().await;
             let connections = self.evict_slow_readers(stalled_for);
             if connections > 0 && is_due(&mut logged) {
                 let (held_bytes, limit_bytes) = (self.buffer.held_bytes(), self.buffer.limit_bytes());
@@ -187,7 +187,7 @@ impl ConnectionLimiter {
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections();
-        let held: Vec<(Unread, &Connection)> = connections
+        let held: Vec<(UnreadBytes, &Connection)> = connections
             .values()
             .filter_map(|connection| Some((connection.activity.unread()?, connection)))
             .collect();
@@ -227,7 +227,7 @@ fn is_due(logged: &mut Option<Instant>) -> bool {
     is_due
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// Waits until the connection must be closed, and returns the reason.
     pub(super) async fn evicted(&self) -> &'static str {
         loop {
@@ -243,7 +243,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.limiter.connections().remove(&self.number);
     }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_asked_nothing_for_the_longest_makes_room() {
+    async fn the_longest_idle_connection_is_evicted() {
         let limiter = limiter(3, 1);
         let mut logged = None;
         let busy = limiter.slot(&mut logged).await;
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_all_have_asked_the_next_waits() {
+    async fn a_new_connection_waits_while_all_others_are_active() {
         let limiter = limiter(1, 1);
         let mut logged = None;
         let slot = limiter.slot(&mut logged).await;
@@ -300,13 +300,13 @@ mod tests {
     }
 
     /// The body of a response of which this client reads nothing.
-    fn untaken(slot: &Slot, bytes: usize) -> Body {
+    fn unread(slot: &ConnectionSlot, bytes: usize) -> Body {
         let response = http::Response::new(Body::from(vec![b'a'; bytes]));
         slot.activity.begin_request().respond(response).into_body()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_of_long_answers_for_the_longest_makes_room() {
+    async fn the_slowest_reader_of_long_responses_is_evicted() {
         const LONG: usize = 1 << 20;
         let limiter = limiter(9, 5 * LONG);
         let mut logged = None;
@@ -320,20 +320,20 @@ mod tests {
             let limiter = limiter.clone();
             async move { limiter.limit_responses(Duration::from_secs(1)).await }
         });
-        let untouched = untaken(old, LONG);
-        let mut read = untaken(reader, 4 * LONG);
+        let untouched = unread(old, LONG);
+        let mut read = unread(reader, 4 * LONG);
         let _reading = tokio::spawn(async move {
             while read.frame().await.is_some() {
                 sleep(Duration::from_millis(500)).await;
             }
         });
         timeout(Duration::from_secs(9), old.evicted()).await.expect_err("there is room for both");
-        let late = untaken(young, LONG);
+        let late = unread(young, LONG);
         let begun = Instant::now();
         assert_eq!(timeout(Duration::from_secs(9), old.evicted()).await, Ok("does not read a long response"));
         assert!(begun.elapsed() < Duration::from_millis(200), "it has taken nothing for long enough");
         drop((untouched, late));
-        let _more = [untaken(young, LONG), untaken(young, LONG)];
+        let _more = [unread(young, LONG), unread(young, LONG)];
         assert!(
             timeout(Duration::from_millis(900), young.evicted()).await.is_err(),
             "it has not been given time"
@@ -343,14 +343,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_long_answer_is_let_be_and_many_over_one_connection_are_not() {
+    async fn one_long_response_is_allowed_and_many_on_one_connection_are_not() {
         let (limiter, mut logged) = (limiter(9, 1), None);
         let slot = limiter.slot(&mut logged).await;
         let _limit = tokio::spawn({
             let limiter = limiter.clone();
             async move { limiter.limit_responses(Duration::from_secs(1)).await }
         });
-        let _first = untaken(&slot, 1 << 20);
+        let _first = unread(&slot, 1 << 20);
         timeout(Duration::from_secs(9), slot.evicted()).await.unwrap_err();
         let _requests = [slot.activity.begin_request(), slot.activity.begin_request()];
         timeout(Duration::from_secs(9), slot.evicted()).await.unwrap();

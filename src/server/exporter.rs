@@ -18,8 +18,8 @@ use crate::{
     config::{MetricsExport, TelemetrySettings},
     route::{HttpRequest, PathBase},
     telemetry::{
-        Accepted, Chain, Foreign, MeterSource, Meters, Reading, Service, SpanQueue, Tracing, Words,
-        read_answer,
+        CollectorResponse, ErrorChain, LabelCounter, MeterSource, Meters, MetricsSnapshot, ServiceAttributes,
+        SpanQueue, Tracer, Untrusted, read_answer,
     },
     upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
@@ -54,9 +54,9 @@ pub(super) struct Telemetry {
 /// Counts of what was exported.
 #[derive(Debug, Clone, Default)]
 struct ExportCounts {
-    spans: Words,
-    traces: Words,
-    metrics: Words,
+    spans: LabelCounter,
+    traces: LabelCounter,
+    metrics: LabelCounter,
 }
 
 /// The export tasks, until the process ends.
@@ -68,10 +68,10 @@ pub(super) struct Exporter {
 
 impl Telemetry {
     /// Creates the exporter of a configuration, and the tracer that creates its spans.
-    pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracing, Self) {
-        let made = settings.traces.as_ref().map(|traces| Tracing::new(&settings.service, traces.sampling));
+    pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracer, Self) {
+        let made = settings.traces.as_ref().map(|traces| Tracer::new(&settings.service, traces.sampling));
         let (tracing, queue) =
-            made.map_or_else(|| (Tracing::off(), None), |(made, queue)| (made, Some(queue)));
+            made.map_or_else(|| (Tracer::off(), None), |(made, queue)| (made, Some(queue)));
         let counts = ExportCounts::default();
         if settings.traces.is_some() {
             counts.spans.expect(["sent", "rejected", "lost", "no_room"]);
@@ -90,7 +90,7 @@ impl Telemetry {
     pub(super) fn start(&mut self) -> Exporter {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let TelemetrySettings { traces, metrics, service, timeout, .. } = *self.settings.clone();
-        let collector = |to, signal, counts: &Words| Collector {
+        let collector = |to, signal, counts: &LabelCounter| Collector {
             http: HttpUpstream::new(to),
             timeout,
             signal,
@@ -126,8 +126,8 @@ async fn export_spans(
     mut collector: Collector,
     mut queue: SpanQueue,
     delay: Duration,
-    service: Service,
-    counts: Words,
+    service: ServiceAttributes,
+    counts: LabelCounter,
 ) {
     let stop = collector.stop.clone();
     while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
@@ -146,7 +146,12 @@ async fn export_spans(
 }
 
 /// Exports metrics every `interval`, and once more at shutdown.
-async fn export_metrics(mut collector: Collector, meters: Meters, interval: Duration, service: Service) {
+async fn export_metrics(
+    mut collector: Collector,
+    meters: Meters,
+    interval: Duration,
+    service: ServiceAttributes,
+) {
     let stop = collector.stop.clone();
     loop {
         let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();
@@ -164,7 +169,7 @@ struct Collector {
     http: HttpUpstream,
     timeout: Duration,
     signal: &'static str,
-    counts: Words,
+    counts: LabelCounter,
     /// `Some` while the collector does not respond.
     outage: Option<Outage>,
     stop: CancellationToken,
@@ -181,17 +186,17 @@ enum ExportError {
     #[error("the collector was not reached")]
     Failed(#[source] UpstreamError),
     #[error("the collector did not answer in {0:?}")]
-    Late(Duration),
+    Timeout(Duration),
     #[error("the collector answered with status {0}")]
-    Refused(StatusCode),
+    Rejected(StatusCode),
 }
 
 impl ExportError {
     /// Whether another attempt may succeed (OTLP specification, "Failures").
     fn is_transient(&self) -> bool {
         match self {
-            Self::Failed(_) | Self::Late(_) => true,
-            Self::Refused(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+            Self::Failed(_) | Self::Timeout(_) => true,
+            Self::Rejected(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
         }
     }
 }
@@ -208,7 +213,7 @@ impl Collector {
                     if accepted.rejected > 0 {
                         let (signal, rejected) = (self.signal, accepted.rejected);
                         warn!(signal, rejected, "collector rejected some telemetry");
-                        let reason = Foreign(&accepted.message);
+                        let reason = Untrusted(&accepted.message);
                         debug!(signal, rejected, %reason, "error text of the collector");
                     }
                     return Some(accepted.rejected);
@@ -226,7 +231,7 @@ impl Collector {
         None
     }
 
-    async fn send_once(&self, body: Bytes) -> Result<Accepted, ExportError> {
+    async fn send_once(&self, body: Bytes) -> Result<CollectorResponse, ExportError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         let request = HttpRequest {
@@ -239,9 +244,10 @@ impl Collector {
         let ask =
             UpstreamCall::new(request.into(), RESPONSE_LIMIT_BYTES, Deadline::after(self.timeout), false);
         let response = timeout(self.timeout, self.http.answer(&ask)).await;
-        let response = response.map_err(|_| ExportError::Late(self.timeout))?.map_err(ExportError::Failed)?;
+        let response =
+            response.map_err(|_| ExportError::Timeout(self.timeout))?.map_err(ExportError::Failed)?;
         if !response.status.is_success() {
-            return Err(ExportError::Refused(response.status));
+            return Err(ExportError::Rejected(response.status));
         }
         Ok(read_answer(&response.body))
     }
@@ -261,14 +267,14 @@ impl Collector {
         outage.requests += 1;
         if outage.requests == 1 || now - outage.logged >= LOG_INTERVAL {
             outage.logged = now;
-            let (signal, failed, error) = (self.signal, outage.requests, Chain(error));
+            let (signal, failed, error) = (self.signal, outage.requests, ErrorChain(error));
             warn!(signal, failed, %error, "telemetry export failed");
         }
     }
 }
 
 impl MeterSource for ExportCounts {
-    fn tell(&self, reading: &mut Reading) {
+    fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "Spans by result of their export";
         let family = reading.counter("glossator_telemetry_spans", help);
         for (result, count) in self.spans.read() {

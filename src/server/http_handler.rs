@@ -6,9 +6,9 @@ use axum::body::Body;
 use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authority};
 
 use crate::{
-    inbound::{Arrival, MCP_PATHS, mcp::Mcp, rest::Rest},
+    inbound::{Arrival, MCP_PATHS, mcp::McpEndpoint, rest::RestApi},
     route::TraceContext,
-    telemetry::{Meters, Span, SpanKind, Tracing, method_word},
+    telemetry::{Meters, Span, SpanKind, Tracer, method_word},
 };
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -28,7 +28,7 @@ impl HttpHandler {
 
     /// Creates the handler of the APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests
     /// are counted and traced.
-    pub fn for_clients(rest: Rest, mcp: Mcp, meters: Meters, tracing: Tracing) -> Self {
+    pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
         let apis = Arc::new(ClientApis { rest, mcp, meters, tracing });
         Self(Arc::new(move |request| Arc::clone(&apis).respond(request)))
     }
@@ -47,10 +47,10 @@ impl fmt::Debug for HttpHandler {
 
 /// The APIs for clients, with the metrics and traces of their requests.
 struct ClientApis {
-    rest: Rest,
-    mcp: Mcp,
+    rest: RestApi,
+    mcp: McpEndpoint,
     meters: Meters,
-    tracing: Tracing,
+    tracing: Tracer,
 }
 
 impl ClientApis {
@@ -84,8 +84,8 @@ struct ObservedRequest {
 
 impl ObservedRequest {
     /// Starts the measurement, and puts the span into the request.
-    fn begin(request: &mut Request<Body>, tracing: &Tracing) -> Self {
-        let connection = Arc::clone(&Arrival::of(request).connection);
+    fn begin(request: &mut Request<Body>, tracing: &Tracer) -> Self {
+        let connection = Arc::clone(&Arrival::from_request(request).connection);
         let scheme = if connection.is_tls { "https" } else { "http" };
         let mut span = Span::default();
         if tracing.is_on() {
@@ -94,7 +94,7 @@ impl ObservedRequest {
             if span.is_recorded() {
                 describe(&span, request, scheme, connection.peer);
             }
-            Arrival::of(request).span = span.clone();
+            Arrival::from_request(request).span = span.clone();
         }
         Self { span, method: request.method().clone(), scheme, begun: Instant::now() }
     }

@@ -33,16 +33,16 @@ impl<R> LineEnds<R> {
 /// Position in the bytes of a client.
 #[derive(Debug, Default)]
 struct Lines {
-    place: Place,
+    place: Position,
     /// The beginning of a line whose end has not been read yet.
     begun: Vec<u8>,
-    head: Head,
+    head: HeadersState,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     #[default]
-    Head,
+    Headers,
     /// In a body, of which so many bytes remain.
     Body(u64),
     ChunkSize,
@@ -55,7 +55,7 @@ enum Place {
 
 /// The facts about the headers that are being read.
 #[derive(Debug, Default)]
-struct Head {
+struct HeadersState {
     /// Whether the request line was read; empty lines may precede it.
     has_begun: bool,
     length: Option<u64>,
@@ -68,22 +68,22 @@ impl Lines {
 
     /// Whether the headers of a request have begun and are not complete.
     fn has_incomplete_headers(&self) -> bool {
-        self.place == Place::Head && (self.head.has_begun || !self.begun.is_empty())
+        self.place == Position::Headers && (self.head.has_begun || !self.begun.is_empty())
     }
 
     /// Checks the next bytes.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
             match self.place {
-                Place::Unknown => return,
-                Place::Body(left) => rest = self.pass(left, rest, Place::Body, Place::Head),
-                Place::Chunk(left) => rest = self.pass(left, rest, Place::Chunk, Place::ChunkSize),
-                Place::Head | Place::ChunkSize | Place::Trailers => {
+                Position::Unknown => return,
+                Position::Body(left) => rest = self.pass(left, rest, Position::Body, Position::Headers),
+                Position::Chunk(left) => rest = self.pass(left, rest, Position::Chunk, Position::ChunkSize),
+                Position::Headers | Position::ChunkSize | Position::Trailers => {
                     let Some(end) = memchr(b'\n', rest) else { return self.keep(rest) };
                     let before = if end == 0 { self.begun.last() } else { rest.get(end - 1) };
                     if before != Some(&b'\r') {
                         rest[end] = 0;
-                        self.place = Place::Unknown;
+                        self.place = Position::Unknown;
                         return;
                     }
                     let (line, after) = rest.split_at_mut(end + 1);
@@ -105,8 +105,8 @@ impl Lines {
         &mut self,
         left: u64,
         bytes: &'b mut [u8],
-        place: impl Fn(u64) -> Place,
-        after: Place,
+        place: impl Fn(u64) -> Position,
+        after: Position,
     ) -> &'b mut [u8] {
         let passed = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let left = left - passed as u64;
@@ -117,54 +117,56 @@ impl Lines {
     fn keep(&mut self, begun: &[u8]) {
         self.begun.extend_from_slice(begun);
         if self.begun.len() > Self::LIMIT_BYTES {
-            (self.place, self.begun) = (Place::Unknown, Vec::new());
+            (self.place, self.begun) = (Position::Unknown, Vec::new());
         }
     }
 
     /// Parses a complete line, without its end.
     fn read(&mut self, line: &[u8]) {
         self.place = match self.place {
-            Place::Head if line.is_empty() && self.head.has_begun => std::mem::take(&mut self.head).end(),
-            Place::Head if line.is_empty() => Place::Head,
-            Place::Head => self.head.read(line),
-            Place::Trailers if line.is_empty() => Place::Head,
-            Place::Trailers => Place::Trailers,
-            Place::ChunkSize => match chunk_size(line) {
-                Some(0) => Place::Trailers,
-                Some(size) => Place::Chunk(size.saturating_add(2)),
-                None => Place::Unknown,
+            Position::Headers if line.is_empty() && self.head.has_begun => {
+                std::mem::take(&mut self.head).end()
+            }
+            Position::Headers if line.is_empty() => Position::Headers,
+            Position::Headers => self.head.read(line),
+            Position::Trailers if line.is_empty() => Position::Headers,
+            Position::Trailers => Position::Trailers,
+            Position::ChunkSize => match chunk_size(line) {
+                Some(0) => Position::Trailers,
+                Some(size) => Position::Chunk(size.saturating_add(2)),
+                None => Position::Unknown,
             },
-            place @ (Place::Body(_) | Place::Chunk(_) | Place::Unknown) => place,
+            place @ (Position::Body(_) | Position::Chunk(_) | Position::Unknown) => place,
         };
     }
 }
 
-impl Head {
+impl HeadersState {
     /// Parses one of the header lines.
-    fn read(&mut self, line: &[u8]) -> Place {
+    fn read(&mut self, line: &[u8]) -> Position {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let colon = if is_first { None } else { memchr(b':', line) };
         let Some((name, value)) = colon.map(|colon| (&line[..colon], line[colon + 1..].trim_ascii())) else {
-            return Place::Head;
+            return Position::Headers;
         };
         if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.is_chunked = true;
         } else if name.eq_ignore_ascii_case(b"content-length") {
             let length = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             if length.is_none() || self.length.is_some_and(|before| Some(before) != length) {
-                return Place::Unknown;
+                return Position::Unknown;
             }
             self.length = length;
         }
-        Place::Head
+        Position::Headers
     }
 
     /// The place that follows the headers.
-    fn end(self) -> Place {
+    fn end(self) -> Position {
         match self.length {
-            _ if self.is_chunked => Place::ChunkSize,
-            Some(length) if length > 0 => Place::Body(length),
-            Some(_) | None => Place::Head,
+            _ if self.is_chunked => Position::ChunkSize,
+            Some(length) if length > 0 => Position::Body(length),
+            Some(_) | None => Position::Headers,
         }
     }
 }
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_ends_in_a_line_feed_alone_is_seen() {
+    fn a_bare_line_feed_is_detected() {
         check("GET / HTTP/1.1\nA: b\r\n\r\n", "GET / HTTP/1.1\0A: b\r\n\r\n");
         check("GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", "GET / HTTP/1.1\r\nA: b\0C: d\r\n\r\n");
         check("GET / HTTP/1.1\r\nA: b\r\n\n", "GET / HTTP/1.1\r\nA: b\r\n\0");
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_closes_the_connection_for_is_not_looked_at() {
+    fn errors_that_the_library_detects_are_not_checked() {
         let lengths = "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n\n\n";
         check(lengths, lengths);
         let size = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxx\r\n\n";
@@ -239,7 +241,7 @@ mod tests {
         let endless = format!("GET /{}", "a".repeat(2 * Lines::LIMIT_BYTES));
         let mut lines = Lines::default();
         lines.check(&mut endless.clone().into_bytes());
-        assert_eq!((lines.place, lines.begun.capacity()), (Place::Unknown, 0));
+        assert_eq!((lines.place, lines.begun.capacity()), (Position::Unknown, 0));
     }
 
     proptest! {

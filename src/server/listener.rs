@@ -17,8 +17,8 @@ use tracing::{debug, info, warn};
 
 use super::{ServeError, connection_limiter::ConnectionLimiter};
 use crate::{
-    descriptors::{client_reserve, leaves_free},
-    telemetry::Foreign,
+    descriptors::{check_reserve, client_reserve},
+    telemetry::Untrusted,
     tls::ServerTls,
     upstream::UpstreamBuffer,
 };
@@ -131,7 +131,7 @@ pub(super) async fn accept(
 #[cfg(unix)]
 fn leaves_descriptors_free(stream: &TcpStream, reserve: u64) -> io::Result<()> {
     use std::os::fd::AsFd;
-    leaves_free(&stream.as_fd().try_clone_to_owned()?, reserve)
+    check_reserve(&stream.as_fd().try_clone_to_owned()?, reserve)
 }
 
 #[cfg(not(unix))]
@@ -184,7 +184,7 @@ impl HandshakeFailures {
 
     /// Counts a failure, which is logged individually only at `debug`.
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
-        debug!(%peer, error = %Foreign(&error), "TLS handshake failed");
+        debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
         let mut unlogged = self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
         unlogged.count += 1;
         unlogged.last = Some((peer, error));
@@ -206,7 +206,7 @@ impl HandshakeFailures {
         let unlogged = mem::take(&mut *self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some((peer, error)) = unlogged.last {
             let (failures, client) = (unlogged.count, peer.ip().to_canonical());
-            info!(failures, %client, error = %Foreign(&error), "TLS handshakes failed");
+            info!(failures, %client, error = %Untrusted(&error), "TLS handshakes failed");
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn those_of_a_minute_are_logged_together() {
+    async fn failures_of_a_minute_are_logged_together() {
         let failures = HandshakeFailures::default();
         let unlogged = |failures: &HandshakeFailures| failures.0.unlogged.lock().unwrap().count;
         let logging = failures.clone();

@@ -22,19 +22,19 @@ use crate::{
     policy::jitter,
     prompt::PromptTable,
     route::{Conflict, Route, RouteTable, UpstreamName},
-    telemetry::Chain,
+    telemetry::ErrorChain,
     upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists},
 };
 
 /// The latest lists of each MCP upstream.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct DiscoveredLists {
     lists: BTreeMap<UpstreamName, McpLists>,
     /// The notes that were logged for each upstream, so that each is logged once.
     logged: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
-impl Lists {
+impl DiscoveredLists {
     /// Replaces the lists of an upstream.
     pub(super) fn set(&mut self, upstream: UpstreamName, lists: McpLists) {
         self.lists.insert(upstream, lists);
@@ -65,7 +65,7 @@ impl Lists {
         let mut routes = Cow::Borrowed(written);
         let mut listed: Vec<RouteFile> = Vec::new();
         let imported = importer.import(
-            self.lists.iter().map(|(name, lists)| (name, lists.of(ListKind::Tools).as_slice())),
+            self.lists.iter().map(|(name, lists)| (name, lists.get(ListKind::Tools).as_slice())),
             written,
         );
         let names: Vec<UpstreamName> = self.lists.keys().cloned().collect();
@@ -107,7 +107,7 @@ impl Lists {
                 }
                 Err(conflict) => conflict,
             };
-            let Some(index) = listed.iter().position(|file| is_part(&conflict, &file.route)) else {
+            let Some(index) = listed.iter().position(|file| involves(&conflict, &file.route)) else {
                 return Err(conflict);
             };
             let route = listed.remove(index).route;
@@ -171,7 +171,7 @@ impl Lists {
 }
 
 /// Whether a route is one of the two in conflict.
-fn is_part(conflict: &Conflict, route: &Route) -> bool {
+fn involves(conflict: &Conflict, route: &Route) -> bool {
     let is = |tool: &ToolName| route.definition.name == *tool;
     match conflict {
         Conflict::Tool { tool } => is(tool),
@@ -247,9 +247,9 @@ async fn poll(
         };
         wait = (BACKOFF.0 * (1 << failures.min(16))).min(BACKOFF.1);
         if failures == 0 {
-            warn!(upstream = %name, error = %Chain(&error), "MCP discovery failed, retrying");
+            warn!(upstream = %name, error = %ErrorChain(&error), "MCP discovery failed, retrying");
         } else {
-            debug!(upstream = %name, error = %Chain(&error), failures, "MCP discovery failed again");
+            debug!(upstream = %name, error = %ErrorChain(&error), failures, "MCP discovery failed again");
         }
         failures = failures.saturating_add(1);
     }

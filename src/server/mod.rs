@@ -47,7 +47,7 @@ use tracing::{debug, info, warn};
 
 use self::{
     connection::{ConnectionServer, Phase},
-    connection_limiter::{ConnectionLimiter, ResponseBuffer, Slot},
+    connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer},
     listener::{ACCEPT_PAUSE, AcceptFailures, HandshakeFailures, accept},
 };
 use crate::{
@@ -56,13 +56,13 @@ use crate::{
 };
 
 pub use admin_listener::AdminListener;
-pub use app::{App, Running};
+pub use app::{App, RunningApp};
 pub use exporter::FLUSH_TIMEOUT;
 pub use http_handler::HttpHandler;
 pub use listener::{Listener, bind, inherited};
 pub use reload::Reloader;
 pub use signals::{Hangups, stop_signal};
-pub use stdio::{CgiError, Pipes, answer_cgi, serve_stdio};
+pub use stdio::{CgiError, StdioPipes, answer_cgi, serve_stdio};
 
 /// Why the server can't start.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ pub enum ServeError {
 /// Outcome of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Drained {
+pub enum ShutdownOutcome {
     /// Every request in flight was finished.
     All,
     /// The shutdown timeout ended first, and requests in flight got an error.
@@ -98,7 +98,7 @@ pub enum Drained {
 }
 
 /// Timeout for cut-off requests to write their errors, and then for their connections to close.
-pub const CUT_TIMEOUT: Duration = Duration::from_secs(1);
+pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` completes, then shuts down gracefully:
 ///
@@ -114,7 +114,7 @@ pub async fn serve(
     settings: ListenerSettings,
     handler: HttpHandler,
     stop: impl Future<Output = ()>,
-) -> Drained {
+) -> ShutdownOutcome {
     let Listener { port, tls, buffer, reserve } = listener.into();
     let buffer = ResponseBuffer::new(settings.response_buffer_limit_bytes, buffer);
     let limiter = ConnectionLimiter::new(settings.max_connections, buffer);
@@ -143,7 +143,7 @@ pub async fn serve(
         phase.send_replace(Phase::Closing);
         acceptor.accept_until(&port, &before, sleep(settings.shutdown_delay)).await;
     }
-    phase.send_replace(Phase::Draining);
+    phase.send_replace(Phase::ShuttingDown);
     shutdown.send_replace(Shutdown::Begun);
     before.close();
     let deadline = Instant::now() + settings.shutdown_timeout;
@@ -156,19 +156,19 @@ pub async fn serve(
         during.wait().await;
     };
     let drained = match timeout_at(deadline, all_closed()).await {
-        Ok(()) => Drained::All,
+        Ok(()) => ShutdownOutcome::All,
         Err(_) => {
             let connections = open();
             warn!(connections, after = ?settings.shutdown_timeout, "shutdown timeout: cancelling requests in flight");
             shutdown.send_replace(Shutdown::Overdue);
             // Requests in flight write their errors.
-            if timeout(CUT_TIMEOUT, all_closed()).await.is_err() {
+            if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {
                 phase.send_replace(Phase::Closed);
                 // A closed connection ends when its task is next polled. A task that blocks is never polled,
                 // and ends with the runtime.
-                let _ = timeout(CUT_TIMEOUT, all_closed()).await;
+                let _ = timeout(CANCEL_TIMEOUT, all_closed()).await;
             }
-            Drained::CutOff { connections }
+            ShutdownOutcome::CutOff { connections }
         }
     };
     handshakes.log();
@@ -231,7 +231,7 @@ impl Acceptor {
         }
     }
 
-    fn spawn(&self, slot: Slot, stream: TcpStream, peer: SocketAddr, tasks: &TaskTracker) {
+    fn spawn(&self, slot: ConnectionSlot, stream: TcpStream, peer: SocketAddr, tasks: &TaskTracker) {
         // Boxed, as a task would allocate its size twice.
         let served = Box::pin(self.server.clone().serve(stream, peer, slot.activity.clone()));
         tasks.spawn(async move {

@@ -13,7 +13,7 @@ use super::{App, Hangups};
 use crate::{
     admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest},
     config::{self, AdminSettings, ListenerSettings, Loaded, Look, Sources, TelemetrySettings},
-    inbound::mcp::McpSettings,
+    inbound::mcp::McpApiSettings,
     settings::section::Section,
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
@@ -172,17 +172,17 @@ async fn files_changed(
 
 /// Settings that stay the same until the process ends, even if the files change meanwhile.
 #[derive(Debug)]
-pub(super) struct FixedSettings {
+pub(super) struct RestartOnlySettings {
     admin: AdminSettings,
     listener: ListenerSettings,
-    mcp: McpSettings,
+    mcp: McpApiSettings,
     log: LogSettings,
     shared: Option<StoreSettings>,
     telemetry: Box<TelemetrySettings>,
 }
 
-impl FixedSettings {
-    pub(super) fn of(loaded: &Loaded) -> Self {
+impl RestartOnlySettings {
+    pub(super) fn new(loaded: &Loaded) -> Self {
         Self {
             admin: loaded.admin.clone(),
             listener: loaded.listener,

@@ -37,7 +37,7 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
         let second = async {
             loop {
                 last = signals.next().await;
-                if first.elapsed() >= TOGETHER {
+                if first.elapsed() >= SIGNAL_GROUP_INTERVAL {
                     break;
                 }
             }
@@ -60,7 +60,7 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
 
 /// Time within which further signals count as the first one. Supervisors and wrappers (`timeout`, `npx` on
 /// Ctrl-C) forward a signal that the process has already received with its process group.
-const TOGETHER: Duration = Duration::from_millis(500);
+const SIGNAL_GROUP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Exits with the status that shells use for a process that was ended by a signal: 128 plus its number.
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
@@ -142,11 +142,11 @@ impl Hangups {
     ///
     /// [`ServeError::Signals`] if the system does not deliver signals.
     pub fn receive() -> Result<Self, ServeError> {
-        Self::of_system().map_err(ServeError::Signals)
+        Self::from_system().map_err(ServeError::Signals)
     }
 
     #[cfg(unix)]
-    fn of_system() -> io::Result<Self> {
+    fn from_system() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

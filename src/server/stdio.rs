@@ -18,10 +18,10 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{CUT_TIMEOUT, Drained, HttpHandler, connection};
+use super::{CANCEL_TIMEOUT, HttpHandler, ShutdownOutcome, connection};
 use crate::inbound::{
     cgi,
-    mcp::{Line, Mcp, Parted},
+    mcp::{ClientLine, ConnectionEnd, McpEndpoint},
 };
 
 /// Limit of the messages that wait to be written, beside those that wait to enter this queue.
@@ -29,7 +29,7 @@ const OUT_LIMIT: usize = 16;
 
 /// Standard input and output, and the limits of a client there.
 #[derive(Debug)]
-pub struct Pipes<I, O> {
+pub struct StdioPipes<I, O> {
     /// The stream that the client writes.
     pub input: I,
     /// The stream that the client reads; nothing but messages is written to it.
@@ -46,15 +46,15 @@ pub struct Pipes<I, O> {
 ///
 /// When the system creates no threads.
 pub async fn serve_stdio<I, O>(
-    mcp: &Mcp,
-    pipes: Pipes<I, O>,
+    mcp: &McpEndpoint,
+    pipes: StdioPipes<I, O>,
     stop: impl Future<Output = ()>,
-) -> io::Result<Drained>
+) -> io::Result<ShutdownOutcome>
 where
     I: Read + Send + 'static,
     O: Write + Send + 'static,
 {
-    let Pipes { input, output, message_limit_bytes, drain } = pipes;
+    let StdioPipes { input, output, message_limit_bytes, drain } = pipes;
     // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
     // joined: only the client can end it.
     let (line, lines) = mpsc::channel(1);
@@ -67,21 +67,21 @@ where
         let _ = done.send(());
     })?;
     info!("serving MCP on standard input and output");
-    let parted = mcp.converse(lines, out, drain, stop).await;
-    if timeout(CUT_TIMEOUT, written).await.is_err() {
+    let parted = mcp.serve_stdio(lines, out, drain, stop).await;
+    if timeout(CANCEL_TIMEOUT, written).await.is_err() {
         debug!("client does not read the last message");
     }
     Ok(match parted {
-        Parted::Clean => Drained::All,
-        Parted::CutOff { requests } => {
+        ConnectionEnd::Clean => ShutdownOutcome::All,
+        ConnectionEnd::CutOff { requests } => {
             warn!(requests, after = ?drain, "shutdown timeout: cancelling requests in flight");
-            Drained::CutOff { connections: 1 }
+            ShutdownOutcome::CutOff { connections: 1 }
         }
     })
 }
 
 /// Sends each line, until the end of the input or until the receiver is dropped.
-fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
+fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<ClientLine>) {
     let mut input = BufReader::with_capacity(64 << 10, input);
     loop {
         match next_line(&mut input, limit_bytes) {
@@ -100,20 +100,20 @@ fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
 }
 
 /// The next line without its line feed; `None` at the end. The last line may lack a line feed.
-fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<Line>> {
+fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<ClientLine>> {
     let mut line = Vec::new();
     input.by_ref().take(limit_bytes as u64 + 1).read_until(b'\n', &mut line)?;
     Ok(match line.pop() {
         None => None,
-        Some(b'\n') => Some(Line::Whole(line)),
+        Some(b'\n') => Some(ClientLine::Whole(line)),
         Some(_) if line.len() == limit_bytes => {
             input.skip_until(b'\n')?;
-            Some(Line::TooLong { limit_bytes })
+            Some(ClientLine::TooLong { limit_bytes })
         }
         // The end of the input.
         Some(last) => {
             line.push(last);
-            Some(Line::Whole(line))
+            Some(ClientLine::Whole(line))
         }
     })
 }
@@ -155,7 +155,7 @@ pub async fn answer_cgi(
     let (head, mut body) = connection::respond(handler, request).await.into_parts();
     let has_body = !head_only && !body.is_end_stream();
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(CgiError::Write);
-    write(&cgi::head(head, has_body))?;
+    write(&cgi::write_headers(head, has_body))?;
     if !has_body {
         return Ok(());
     }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, expected: &[Line]) {
+    fn check(text: &str, expected: &[ClientLine]) {
         for capacity in [1, 3, 100] {
             let mut input = BufReader::with_capacity(capacity, text.as_bytes());
             let mut found = Vec::new();
@@ -185,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart_and_a_long_one_is_passed_over() {
-        let whole = |text: &str| Line::Whole(text.into());
-        let too_long = Line::TooLong { limit_bytes: 5 };
+    fn lines_are_split_and_a_long_one_is_skipped() {
+        let whole = |text: &str| ClientLine::Whole(text.into());
+        let too_long = ClientLine::TooLong { limit_bytes: 5 };
         check("", &[]);
         check("\n", &[whole("")]);
         check("a\n\r\nb", &[whole("a"), whole("\r"), whole("b")]);

@@ -170,7 +170,7 @@ impl Serialize for Problem {
 
 impl Problems {
     /// How many problems are told at most; who has more has one that causes the others.
-    pub const MOST_TOLD: usize = 500;
+    pub const MAX_TOLD: usize = 500;
 
     /// Everything that was found, sorted, warnings included.
     pub(crate) fn of(mut list: Vec<Problem>) -> Self {
@@ -234,7 +234,7 @@ struct Piece {
 
 impl Excerpt {
     /// Longer lines are cut round the caret.
-    const MOST_CELLS: usize = 160;
+    const MAX_CELLS: usize = 160;
     /// How much is left standing before the caret of a cut line.
     const CELLS_BEFORE: usize = 60;
 
@@ -248,7 +248,7 @@ impl Excerpt {
             pieces.iter().take_while(|piece| piece.at < offset).map(|piece| piece.cells).sum()
         };
         let (caret, caret_end) = (cells_to(start), cells_to(end));
-        let too_long = total > Self::MOST_CELLS;
+        let too_long = total > Self::MAX_CELLS;
         if too_long {
             cut = caret.saturating_sub(Self::CELLS_BEFORE);
         }
@@ -258,15 +258,15 @@ impl Excerpt {
             caret_cell += 1;
         }
         for piece in &pieces {
-            if cell >= cut && cell < cut + Self::MOST_CELLS {
+            if cell >= cut && cell < cut + Self::MAX_CELLS {
                 text.push_str(&piece.shown);
             }
             cell += piece.cells;
         }
-        if too_long && cut + Self::MOST_CELLS < total {
+        if too_long && cut + Self::MAX_CELLS < total {
             text.push('…');
         }
-        let most = Self::MOST_CELLS.saturating_sub(caret - cut).max(1);
+        let most = Self::MAX_CELLS.saturating_sub(caret - cut).max(1);
         Self {
             text: text.trim_end().to_owned(),
             caret_cell,
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_the_words() {
+    fn the_caret_is_under_the_words() {
         check(
             "a: 1\n  b: oops # x\n",
             "oops",
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_play_with_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         check(
             "a\u{1b}[2J: oops",
             "oops",

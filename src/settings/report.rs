@@ -189,7 +189,7 @@ impl<'f> Report<'f> {
 
     /// A file that is wrong ten thousand times is told of often enough.
     fn has_room(&self) -> bool {
-        self.found.borrow().len() < Problems::MOST_TOLD
+        self.found.borrow().len() < Problems::MAX_TOLD
     }
 
     /// How many errors there are so far.
@@ -206,7 +206,7 @@ impl<'f> Report<'f> {
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut found = self.found.into_inner();
         problem::sort(&mut found);
-        if found.len() >= Problems::MOST_TOLD {
+        if found.len() >= Problems::MAX_TOLD {
             let message = format!("there may be more than these {} problems", found.len());
             found.push(Problem::of_whole(
                 Code::MoreProblems,

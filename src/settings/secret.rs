@@ -124,8 +124,8 @@ pub(crate) fn expand_secret(
     Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
 }
 
-/// The file that a value names as a whole, and what is in it now, for who reads it again itself: a change of it is none of
-/// the configuration.
+/// The file that a value names as a whole, and what is in it now, for who reads it again itself: a change of
+/// it is none of the configuration.
 pub(crate) fn own_file(
     report: &Report<'_>,
     environment: &Environment,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_without_telling_what_is_there() {
+    fn the_error_about_a_missing_variable_shows_no_values() {
         check("${NONE}", Err("`NONE` is not set"));
         check("${TOKEN} ${EMPTY}", Err("`EMPTY` is empty"));
         check("${TOKEN} ${CITY", Err("never closed"));

@@ -158,10 +158,10 @@ pub(crate) fn help<'a>(
 
 /// Names in backticks; not all of very many.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST_LISTED: usize = 20;
+    const MAX_LISTED: usize = 20;
     let mut names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    let more = names.len().saturating_sub(MOST_LISTED);
-    names.truncate(MOST_LISTED);
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
     let listed = names.join(", ");
     if more > 0 { format!("{listed} and {more} more") } else { listed }
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not_taken_for_somebody() {
+    fn an_unrelated_word_gets_no_suggestion() {
         check("colour", &["listen", "shutdown_timeout"], None);
         check("x", &["y"], None);
         assert_eq!(

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_measure_is_told_with_a_way_out() {
+    fn an_invalid_unit_is_an_error_with_help() {
         assert_eq!(duration("30").unwrap_err().message, "the duration `30` has no unit");
         assert!(duration("30").unwrap_err().help.starts_with("write `30s`"));
         assert_eq!(size("8mib").unwrap_err().help, "did you mean `8MiB`?");

@@ -22,22 +22,22 @@ use crate::{
 /// `rediss` in place of `redis` uses TLS; `valkey` and `valkeys` have the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreAddress {
-    pub(super) place: Place,
+    pub(super) place: StoreLocation,
     is_tls: bool,
     /// The database in the address.
     pub database: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    Server(Host),
+pub(super) enum StoreLocation {
+    Server(StoreHost),
     Socket(PathBuf),
-    Sentinels { sentinels: Vec<Host>, primary: Box<str> },
-    Cluster(Vec<Host>),
+    Sentinels { sentinels: Vec<StoreHost>, primary: Box<str> },
+    Cluster(Vec<StoreHost>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Host {
+pub(super) struct StoreHost {
     pub(super) name: Box<str>,
     pub(super) port: u16,
 }
@@ -82,12 +82,12 @@ impl StoreAddress {
 
     /// Whether Sentinels name the server.
     pub fn is_sentinel(&self) -> bool {
-        matches!(self.place, Place::Sentinels { .. })
+        matches!(self.place, StoreLocation::Sentinels { .. })
     }
 
     /// Whether it is a Cluster.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.place, Place::Cluster(_))
+        matches!(self.place, StoreLocation::Cluster(_))
     }
 }
 
@@ -100,7 +100,7 @@ impl FromStr for StoreAddress {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
             // `unix:///run/x` is a common form, too.
             let path = format!("/{}", path.trim_start_matches('/'));
-            return Ok(Self { place: Place::Socket(path.into()), is_tls: false, database: None });
+            return Ok(Self { place: StoreLocation::Socket(path.into()), is_tls: false, database: None });
         }
         let (scheme, rest) = text.split_once("://").ok_or(Error::Scheme)?;
         let (server, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
@@ -113,13 +113,14 @@ impl FromStr for StoreAddress {
             return Err(Error::Credentials);
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let hosts =
-            |port| authority.split(',').map(|host| Host::parse(host, port)).collect::<Result<Vec<_>, _>>();
+        let hosts = |port| {
+            authority.split(',').map(|host| StoreHost::parse(host, port)).collect::<Result<Vec<_>, _>>()
+        };
         let (place, database) = match kind {
             "" if authority.contains(',') => return Err(Error::SeveralHosts),
-            "" => (Place::Server(Host::parse(authority, Self::PORT_DEFAULT)?), path),
+            "" => (StoreLocation::Server(StoreHost::parse(authority, Self::PORT_DEFAULT)?), path),
             "cluster" if !path.is_empty() => return Err(Error::ClusterDatabase),
-            "cluster" => (Place::Cluster(hosts(Self::PORT_DEFAULT)?), path),
+            "cluster" => (StoreLocation::Cluster(hosts(Self::PORT_DEFAULT)?), path),
             "sentinel" => {
                 let sentinels = hosts(Self::SENTINEL_PORT_DEFAULT)?;
                 let (primary, database) = path.split_once('/').unwrap_or((path, ""));
@@ -128,7 +129,7 @@ impl FromStr for StoreAddress {
                 if primary.is_empty() || !primary.bytes().all(is_good) {
                     return Err(Error::Primary);
                 }
-                (Place::Sentinels { sentinels, primary: primary.into() }, database)
+                (StoreLocation::Sentinels { sentinels, primary: primary.into() }, database)
             }
             _ => return Err(Error::Scheme),
         };
@@ -143,19 +144,19 @@ impl FromStr for StoreAddress {
 impl fmt::Display for StoreAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
-        let list = |hosts: &[Host]| hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
+        let list = |hosts: &[StoreHost]| hosts.iter().map(StoreHost::to_string).collect::<Vec<_>>().join(",");
         match &self.place {
-            Place::Socket(path) => write!(formatter, "unix:{}", path.display()),
-            Place::Server(host) => write!(formatter, "{scheme}://{host}"),
-            Place::Sentinels { sentinels, primary } => {
+            StoreLocation::Socket(path) => write!(formatter, "unix:{}", path.display()),
+            StoreLocation::Server(host) => write!(formatter, "{scheme}://{host}"),
+            StoreLocation::Sentinels { sentinels, primary } => {
                 write!(formatter, "{scheme}+sentinel://{}/{primary}", list(sentinels))
             }
-            Place::Cluster(nodes) => write!(formatter, "{scheme}+cluster://{}", list(nodes)),
+            StoreLocation::Cluster(nodes) => write!(formatter, "{scheme}+cluster://{}", list(nodes)),
         }
     }
 }
 
-impl Host {
+impl StoreHost {
     fn parse(text: &str, port_default: u16) -> Result<Self, StoreAddressError> {
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
@@ -177,7 +178,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for StoreHost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let brackets = if self.name.contains(':') { ("[", "]") } else { ("", "") };
         write!(formatter, "{}{}{}:{}", brackets.0, self.name, brackets.1, self.port)
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_addresses_are_rejected() {
         check("http://store", Err(StoreAddressError::Scheme));
         check("redis+unix://store", Err(StoreAddressError::Scheme));
         check("store:6379", Err(StoreAddressError::Scheme));

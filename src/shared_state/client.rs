@@ -38,13 +38,13 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 #[cfg(test)]
-use super::tests::memory::Memory;
+use super::tests::memory::MemoryStore;
 use super::{
-    StoreCounts, Unreachable,
-    address::{Host, Place, StoreAddress, StoreSettings},
+    StoreCounts, StoreUnreachable,
+    address::{StoreAddress, StoreHost, StoreLocation, StoreSettings},
 };
 use crate::{
-    telemetry::Chain,
+    telemetry::ErrorChain,
     tls::{ClientTls, ClientTlsOptions, Trust},
 };
 
@@ -120,7 +120,7 @@ pub struct StoreState {
 }
 
 /// Events on the channel of the replicas.
-pub(super) enum Received {
+pub(super) enum ChannelEvent {
     /// A message of a replica.
     Message(Vec<u8>),
     /// The channel is subscribed from now on; messages that were published before may be lost.
@@ -128,15 +128,15 @@ pub(super) enum Received {
 }
 
 /// Client of the store, with or without a connection.
-pub(super) struct Client {
+pub(super) struct StoreClient {
     pub(super) settings: StoreSettings,
     pub(super) counts: StoreCounts,
-    connected: ArcSwapOption<Connected>,
+    connected: ArcSwapOption<ActiveConnection>,
     state: watch::Sender<StoreState>,
 }
 
 /// An open connection.
-struct Connected {
+struct ActiveConnection {
     connection: Connection,
     failures: AtomicU32,
     /// Receives the reason for closing the connection.
@@ -153,7 +153,7 @@ enum Failure {
     Redis(#[from] RedisError),
 }
 
-impl Client {
+impl StoreClient {
     pub(super) fn new(settings: StoreSettings) -> Self {
         let state = StoreState { is_up: false, since: SystemTime::now() };
         Self {
@@ -180,7 +180,7 @@ impl Client {
     }
 
     /// Runs a command.
-    pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Unreachable> {
+    pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreUnreachable> {
         self.attempt(async |mut connection| command.query_async(&mut connection).await).await
     }
 
@@ -188,7 +188,7 @@ impl Client {
     pub(super) async fn run_script<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
-    ) -> Result<T, Unreachable> {
+    ) -> Result<T, StoreUnreachable> {
         self.attempt(async |mut connection| script.invoke_async(&mut connection).await).await
     }
 
@@ -209,7 +209,7 @@ impl Client {
     async fn attempt<T>(
         &self,
         operation: impl AsyncFnOnce(Connection) -> RedisResult<T>,
-    ) -> Result<T, Unreachable> {
+    ) -> Result<T, StoreUnreachable> {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         let result = match self.connected.load_full() {
             None => Err(Failure::NotConnected),
@@ -226,17 +226,17 @@ impl Client {
         result.map_err(|failure| {
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             // The loss of the connection is logged once, by `keep_connected`.
-            debug!(error = %Chain(&failure), "shared state operation failed");
-            Unreachable
+            debug!(error = %ErrorChain(&failure), "shared state operation failed");
+            StoreUnreachable
         })
     }
 
     /// Keeps a connection open, and reconnects whenever it is lost.
-    pub(super) async fn keep_connected(&self, received: impl Fn(Received)) {
+    pub(super) async fn keep_connected(&self, received: impl Fn(ChannelEvent)) {
         let address = &self.settings.address;
         let (mut pause, mut is_logged) = (PAUSE.0, false);
         loop {
-            match Opened::open(&self.settings, &self.channel()).await {
+            match OpenConnection::open(&self.settings, &self.channel()).await {
                 Ok(opened) => {
                     info!(%address, "shared state connected");
                     is_logged = false;
@@ -261,19 +261,19 @@ impl Client {
     }
 
     /// Uses a connection for operations until it ends or is closed. Returns the reason.
-    async fn carry(&self, opened: Opened, received: &impl Fn(Received)) -> &'static str {
-        let Opened { connection, give_up, mut given_up, mut pushes, driver: _driver } = opened;
-        let connected = Arc::new(Connected { connection, failures: AtomicU32::new(0), give_up });
+    async fn carry(&self, opened: OpenConnection, received: &impl Fn(ChannelEvent)) -> &'static str {
+        let OpenConnection { connection, give_up, mut given_up, mut pushes, driver: _driver } = opened;
+        let connected = Arc::new(ActiveConnection { connection, failures: AtomicU32::new(0), give_up });
         self.set_connected(Some(Arc::clone(&connected)));
         let reason = loop {
             tokio::select! {
                 push = pushes.recv() => match push {
                     None => break "the connection ended",
-                    Some(PushInfo { kind: PushKind::Subscribe, .. }) => received(Received::Subscribed),
+                    Some(PushInfo { kind: PushKind::Subscribe, .. }) => received(ChannelEvent::Subscribed),
                     Some(PushInfo { kind: PushKind::Message, data }) => {
                         // The channel is the first element.
                         if let [_, Value::BulkString(message)] = data.as_slice() {
-                            received(Received::Message(message.clone()));
+                            received(ChannelEvent::Message(message.clone()));
                         }
                     }
                     // From one node of a Cluster; if all of them fail, there are several failures in a row.
@@ -289,7 +289,7 @@ impl Client {
         reason
     }
 
-    fn set_connected(&self, connected: Option<Arc<Connected>>) {
+    fn set_connected(&self, connected: Option<Arc<ActiveConnection>>) {
         let is_up = connected.is_some();
         self.connected.store(connected);
         self.state.send_replace(StoreState { is_up, since: SystemTime::now() });
@@ -297,15 +297,19 @@ impl Client {
 
     /// Connects to a store in memory, or disconnects.
     #[cfg(test)]
-    pub(super) fn connect_to(&self, memory: Option<Memory>) {
+    pub(super) fn connect_to(&self, memory: Option<MemoryStore>) {
         self.set_connected(memory.map(|memory| {
             let connection = Connection::Memory(memory);
-            Arc::new(Connected { connection, failures: AtomicU32::new(0), give_up: mpsc::channel(1).0 })
+            Arc::new(ActiveConnection {
+                connection,
+                failures: AtomicU32::new(0),
+                give_up: mpsc::channel(1).0,
+            })
         }));
     }
 }
 
-impl Connected {
+impl ActiveConnection {
     /// Counts failures in a row; too many close the connection.
     fn record(&self, failure: Option<&Failure>) {
         let Some(failure) = failure else {
@@ -327,7 +331,7 @@ impl Connected {
 }
 
 /// A connection after login, subscription to the channel, and one script.
-pub(super) struct Opened {
+pub(super) struct OpenConnection {
     connection: Connection,
     give_up: mpsc::Sender<&'static str>,
     given_up: mpsc::Receiver<&'static str>,
@@ -336,7 +340,7 @@ pub(super) struct Opened {
     driver: JoinSet<()>,
 }
 
-impl Opened {
+impl OpenConnection {
     /// Opens a connection.
     ///
     /// # Errors
@@ -345,19 +349,23 @@ impl Opened {
     pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
         let primary;
         let server = match &settings.address.place {
-            Place::Sentinels { sentinels, primary: name } => {
-                primary = primary_by(settings, sentinels, name).await?;
+            StoreLocation::Sentinels { sentinels, primary: name } => {
+                primary = find_primary(settings, sentinels, name).await?;
                 Some(&primary)
             }
-            Place::Server(host) => Some(host),
-            Place::Socket(_) | Place::Cluster(_) => None,
+            StoreLocation::Server(host) => Some(host),
+            StoreLocation::Socket(_) | StoreLocation::Cluster(_) => None,
         };
         timeout(CONNECT_TIMEOUT, Self::open_at(settings, server, channel))
             .await
             .unwrap_or_else(|_| Err(format!("no response within {CONNECT_TIMEOUT:?}")))
     }
 
-    async fn open_at(settings: &StoreSettings, server: Option<&Host>, channel: &str) -> Result<Self, String> {
+    async fn open_at(
+        settings: &StoreSettings,
+        server: Option<&StoreHost>,
+        channel: &str,
+    ) -> Result<Self, String> {
         let (give_up, given_up) = mpsc::channel(1);
         let (pushed, pushes) = mpsc::channel(PUSH_LIMIT);
         let full = give_up.clone();
@@ -369,12 +377,12 @@ impl Opened {
         let mut driver = JoinSet::new();
         let opening = async {
             let mut connection = match &settings.address.place {
-                Place::Cluster(nodes) => {
+                StoreLocation::Cluster(nodes) => {
                     let mut connection = cluster(settings, nodes, push)?.get_async_connection().await?;
                     connection.subscribe(channel).await?;
                     Connection::Cluster(connection)
                 }
-                Place::Server(_) | Place::Socket(_) | Place::Sentinels { .. } => {
+                StoreLocation::Server(_) | StoreLocation::Socket(_) | StoreLocation::Sentinels { .. } => {
                     let stream = match server {
                         Some(host) => stream(host, settings.tls.as_ref()).await?,
                         None => socket(&settings.address).await?,
@@ -397,14 +405,14 @@ impl Opened {
             GET.key(probe).arg(0).invoke_async::<Value>(&mut connection).await?;
             Ok(connection)
         };
-        let connection = opening.await.map_err(|error: RedisError| refused(&error, settings))?;
+        let connection = opening.await.map_err(|error: RedisError| describe_error(&error, settings))?;
         Ok(Self { connection, give_up, given_up, pushes, driver })
     }
 }
 
 type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
-async fn stream(host: &Host, tls: Option<&ClientTls>) -> io::Result<Stream> {
+async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream> {
     let stream = TcpStream::connect((&*host.name, host.port)).await?;
     stream.set_nodelay(true)?;
     Ok(match tls {
@@ -416,7 +424,7 @@ async fn stream(host: &Host, tls: Option<&ClientTls>) -> io::Result<Stream> {
 async fn socket(address: &StoreAddress) -> io::Result<Stream> {
     match &address.place {
         #[cfg(unix)]
-        Place::Socket(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        StoreLocation::Socket(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
@@ -436,7 +444,11 @@ fn login(user: &Option<String>, password: &Option<String>) -> RedisConnectionInf
 }
 
 /// The current primary, according to the first Sentinel that knows it.
-async fn primary_by(settings: &StoreSettings, sentinels: &[Host], name: &str) -> Result<Host, String> {
+async fn find_primary(
+    settings: &StoreSettings,
+    sentinels: &[StoreHost],
+    name: &str,
+) -> Result<StoreHost, String> {
     let mut last = String::new();
     for sentinel in sentinels {
         let ask = async {
@@ -453,10 +465,10 @@ async fn primary_by(settings: &StoreSettings, sentinels: &[Host], name: &str) ->
         last = match timeout(NODE_TIMEOUT, ask).await {
             Ok(Ok(Some((name, port)))) => {
                 let name: String = name;
-                return Ok(Host { name: name.into(), port });
+                return Ok(StoreHost { name: name.into(), port });
             }
             Ok(Ok(None)) => format!("Sentinel {sentinel} does not know the primary `{name}`"),
-            Ok(Err(error)) => refused(&error, settings),
+            Ok(Err(error)) => describe_error(&error, settings),
             Err(_) => format!("no response of Sentinel {sentinel} within {NODE_TIMEOUT:?}"),
         };
     }
@@ -465,7 +477,7 @@ async fn primary_by(settings: &StoreSettings, sentinels: &[Host], name: &str) ->
 
 fn cluster(
     settings: &StoreSettings,
-    nodes: &[Host],
+    nodes: &[StoreHost],
     push: impl Fn(PushInfo) -> Result<(), mpsc::error::TrySendError<PushInfo>> + Send + Sync + 'static,
 ) -> RedisResult<ClusterClient> {
     let nodes = nodes.iter().map(|node| {
@@ -484,7 +496,7 @@ fn cluster(
     if let Some(tls) = &settings.tls {
         let ClientTlsOptions { trust, identity, .. } = tls.options();
         let root_cert = match trust {
-            Trust::Roots(pem) => Some(pem.clone()),
+            Trust::Cas(pem) => Some(pem.clone()),
             Trust::System | Trust::Pinned(_) => None,
         };
         builder = builder.certs(redis::TlsCertificates {
@@ -499,7 +511,7 @@ fn cluster(
 }
 
 /// Why connecting failed, without the password, which a server may repeat.
-fn refused(error: &RedisError, settings: &StoreSettings) -> String {
+fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
     let text = error.to_string();
     // A server that does not know `HELLO` repeats its arguments, and may truncate them.
     let is_old = error.kind() == ErrorKind::RESP3NotSupported || text.contains("args beginning with");
@@ -517,7 +529,7 @@ enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
     #[cfg(test)]
-    Memory(Memory),
+    Memory(MemoryStore),
 }
 
 impl ConnectionLike for Connection {

@@ -1,13 +1,13 @@
 //! Shared state of several replicas, in one Redis or Valkey: usage of rate limits, cached responses, and
 //! messages that replicas publish to each other.
 //!
-//! - [`SharedStore`] is the store, with a few operations. [`Message`] is a published message.
+//! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
 //! - `client` keeps the connection, and has the scripts that run in the store.
 //!
-//! Operations have a timeout, and fail at once with [`Unreachable`] while the store is known to be down; each
-//! policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the store
-//! reveals nothing without the secret key of the replicas.
+//! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
+//! each policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the
+//! store reveals nothing without the secret key of the replicas.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::crypto::{KeyedHash, Purpose, Seal, Secret};
+use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
 
 mod address;
 mod client;
@@ -35,9 +35,9 @@ mod tests;
 
 pub use address::{StoreAddress, StoreAddressError, StoreSettings};
 pub use client::StoreState;
-use client::{Client, Received};
+use client::{ChannelEvent, StoreClient};
 #[cfg(test)]
-pub(crate) use tests::memory::Memory;
+pub(crate) use tests::memory::MemoryStore;
 
 /// Limit of the bytes of unawaited writes in flight, in [`WRITE_UNIT_BYTES`].
 const WRITE_LIMIT: u32 = 16 << 10;
@@ -51,7 +51,7 @@ const MEMBER_LIMIT: usize = 1024;
 /// A message to every replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+pub enum ReplicaMessage {
     /// A watched resource has changed: its URI, and a fingerprint of the new contents.
     Changed {
         /// The resource.
@@ -80,21 +80,21 @@ pub enum Message {
 
 /// An event for a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum ReplicaEvent {
     /// A message was received.
-    Message(Message),
+    Message(ReplicaMessage),
     /// The store can be reached again: messages that were published meanwhile are lost.
-    Back,
+    Reconnected,
 }
 
 /// The store can't be reached, or its response is invalid. The failure has been counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shared store can't be reached")]
-pub struct Unreachable;
+pub struct StoreUnreachable;
 
 /// A stored value, with its remaining lifetime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptBytes {
+pub struct StoredValue {
     /// The value.
     pub content: Vec<u8>,
     /// The remaining lifetime.
@@ -112,7 +112,7 @@ pub struct StoreCounts {
 
 impl StoreCounts {
     /// Operations that were attempted.
-    pub fn asked(&self) -> u64 {
+    pub fn attempted(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
@@ -137,10 +137,10 @@ impl StoreCounts {
 pub struct SharedStore(Arc<Inner>);
 
 struct Inner {
-    client: Arc<Client>,
-    seal: Seal,
+    client: Arc<StoreClient>,
+    seal: TokenCipher,
     names: KeyedHash,
-    heard: broadcast::Sender<Heard>,
+    heard: broadcast::Sender<ReplicaEvent>,
     writing: Arc<Semaphore>,
     /// The task that keeps the connection; it ends with this.
     task: Mutex<JoinSet<()>>,
@@ -156,10 +156,10 @@ impl SharedStore {
     /// Creates the access to a store. Nothing is connected yet.
     ///
     /// Everything that is written is encrypted with the secret key, which is the same on every replica.
-    pub fn new(settings: StoreSettings, secret: &Secret) -> Self {
-        let seal = Seal::of(secret);
+    pub fn new(settings: StoreSettings, secret: &SecretKey) -> Self {
+        let seal = TokenCipher::new(secret);
         Self(Arc::new(Inner {
-            client: Arc::new(Client::new(settings)),
+            client: Arc::new(StoreClient::new(settings)),
             names: seal.keyed_hash(),
             seal,
             heard: broadcast::Sender::new(LISTENER_BACKLOG),
@@ -209,7 +209,7 @@ impl SharedStore {
     pub fn name(&self, kind: &str, parts: &[&[u8]]) -> String {
         let mut all = vec![kind.as_bytes()];
         all.extend_from_slice(parts);
-        format!("{}:{kind}:{}", self.0.client.settings.prefix, self.0.names.of(&all))
+        format!("{}:{kind}:{}", self.0.client.settings.prefix, self.0.names.hash(&all))
     }
 
     /// Takes one unit of a rate limit: moves its point in time ahead by `gap`, unless it is ahead by more
@@ -217,8 +217,13 @@ impl SharedStore {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`]. The unit may be taken all the same.
-    pub async fn take(&self, name: &str, gap: Duration, slack: Duration) -> Result<Duration, Unreachable> {
+    /// [`StoreUnreachable`]. The unit may be taken all the same.
+    pub async fn take(
+        &self,
+        name: &str,
+        gap: Duration,
+        slack: Duration,
+    ) -> Result<Duration, StoreUnreachable> {
         let micros = |time: Duration| at_least_one(time.as_micros());
         let wait: u64 =
             self.0.client.run_script(client::TAKE.key(name).arg(micros(gap)).arg(micros(slack))).await?;
@@ -229,15 +234,15 @@ impl SharedStore {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`] if the store can't be reached.
-    pub async fn get(&self, name: &str) -> Result<Option<KeptBytes>, Unreachable> {
+    /// [`StoreUnreachable`] if the store can't be reached.
+    pub async fn get(&self, name: &str) -> Result<Option<StoredValue>, StoreUnreachable> {
         let limit_bytes = self.entry_limit_bytes();
         let (sealed, left): (Vec<u8>, i64) =
             self.0.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
         // Our values always have an expiry.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
-        let content = self.0.opened(Purpose::Stored(name), &sealed);
-        Ok(content.map(|content| KeptBytes { content, left: Duration::from_millis(left) }))
+        let content = self.0.decrypted(Purpose::Stored(name), &sealed);
+        Ok(content.map(|content| StoredValue { content, left: Duration::from_millis(left) }))
     }
 
     /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not
@@ -260,14 +265,14 @@ impl SharedStore {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`] if the store can't be reached.
+    /// [`StoreUnreachable`] if the store can't be reached.
     pub async fn add(
         &self,
         group: &str,
         member: &[u8],
         limit: usize,
         life: Duration,
-    ) -> Result<bool, Unreachable> {
+    ) -> Result<bool, StoreUnreachable> {
         let sealed = self.0.seal.encrypt(Purpose::Stored(group), member);
         let mut script = client::ADD.key(group);
         script.arg(self.member_name(group, member)).arg(sealed).arg(limit).arg(millis(life));
@@ -278,8 +283,8 @@ impl SharedStore {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`] if the store can't be reached.
-    pub async fn drop_member(&self, group: &str, member: &[u8]) -> Result<(), Unreachable> {
+    /// [`StoreUnreachable`] if the store can't be reached.
+    pub async fn remove_member(&self, group: &str, member: &[u8]) -> Result<(), StoreUnreachable> {
         self.0.client.run(cmd("HDEL").arg(group).arg(self.member_name(group, member))).await
     }
 
@@ -287,15 +292,15 @@ impl SharedStore {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`] if the store can't be reached.
-    pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, Unreachable> {
+    /// [`StoreUnreachable`] if the store can't be reached.
+    pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, StoreUnreachable> {
         let values: Vec<Vec<u8>> = self.0.client.run(cmd("HVALS").arg(group)).await?;
         let some = values.iter().take(MEMBER_LIMIT);
-        Ok(some.filter_map(|sealed| self.0.opened(Purpose::Stored(group), sealed)).collect())
+        Ok(some.filter_map(|sealed| self.0.decrypted(Purpose::Stored(group), sealed)).collect())
     }
 
     /// Publishes a message to all replicas, including this one. It is not awaited.
-    pub fn tell(&self, message: &Message) {
+    pub fn publish(&self, message: &ReplicaMessage) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
         let prefix = &self.0.client.settings.prefix;
         let sealed = self.0.seal.encrypt(Purpose::Published(prefix), &json);
@@ -303,12 +308,12 @@ impl SharedStore {
     }
 
     /// Subscribes to the messages of replicas from now on.
-    pub fn listen(&self) -> broadcast::Receiver<Heard> {
+    pub fn subscribe(&self) -> broadcast::Receiver<ReplicaEvent> {
         self.0.heard.subscribe()
     }
 
     fn member_name(&self, group: &str, member: &[u8]) -> String {
-        self.0.names.of(&[b"member", group.as_bytes(), member])
+        self.0.names.hash(&[b"member", group.as_bytes(), member])
     }
 
     /// Runs a command without waiting, unless too many bytes are in flight. Requires a runtime.
@@ -324,7 +329,7 @@ impl SharedStore {
 }
 
 impl Inner {
-    fn opened(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+    fn decrypted(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
         let opened = self.seal.decrypt(purpose, sealed);
         if opened.is_none() {
             self.client.counts.foreign.fetch_add(1, Ordering::Relaxed);
@@ -332,15 +337,15 @@ impl Inner {
         opened
     }
 
-    fn received(&self, received: Received) {
+    fn received(&self, received: ChannelEvent) {
         let heard = match received {
-            Received::Subscribed => Heard::Back,
-            Received::Message(sealed) => {
-                let opened = self.opened(Purpose::Published(&self.client.settings.prefix), &sealed);
+            ChannelEvent::Subscribed => ReplicaEvent::Reconnected,
+            ChannelEvent::Message(sealed) => {
+                let opened = self.decrypted(Purpose::Published(&self.client.settings.prefix), &sealed);
                 let Some(message) = opened.and_then(|json| serde_json::from_slice(&json).ok()) else {
                     return;
                 };
-                Heard::Message(message)
+                ReplicaEvent::Message(message)
             }
         };
         // Without listeners it is lost, as nothing waits for it.

@@ -44,7 +44,7 @@ impl RequestId {
     }
 
     /// The client's id, if its header has one that is fit for a log, or else a generated one.
-    pub fn of_headers(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         headers
             .get(Self::HEADER)
             .and_then(|value| value.to_str().ok())
@@ -160,7 +160,7 @@ mod tests {
         let of = |value: &[u8]| {
             let mut headers = HeaderMap::new();
             headers.insert(RequestId::HEADER, HeaderValue::from_bytes(value).unwrap());
-            RequestId::of_headers(&headers)
+            RequestId::from_headers(&headers)
         };
         assert_eq!(of(b"trace/7").as_str(), "trace/7");
         for unfit in [&b""[..], b"two words", b"caf\xc3\xa9", &[b'x'; 129]] {

@@ -17,7 +17,7 @@ const REASON_LIMIT_BYTES: usize = 600;
 
 /// A failed call, without its arguments and without the body of the response.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct FailedCall {
     /// The time at which the call ended.
     pub at: SystemTime,
     /// The tool.
@@ -35,7 +35,7 @@ pub struct Failure {
     /// The status of the upstream's response, if there was one.
     pub upstream_status: Option<u16>,
     /// The rule that matched, if there was a response to match.
-    pub decided: Option<Decided>,
+    pub decided: Option<MatchedRule>,
     /// The error text in the log, if there is one.
     pub reason: Option<Box<str>>,
     /// The duration of the call.
@@ -44,14 +44,14 @@ pub struct Failure {
 
 /// The rule that determined the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decided {
+pub enum MatchedRule {
     /// A rule of the route, from 0.
     Rule(usize),
     /// No rule of the route: the default rules.
     Default,
 }
 
-impl fmt::Display for Decided {
+impl fmt::Display for MatchedRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(index) => write!(formatter, "{}", index + 1),
@@ -60,7 +60,7 @@ impl fmt::Display for Decided {
     }
 }
 
-impl From<Option<usize>> for Decided {
+impl From<Option<usize>> for MatchedRule {
     fn from(rule: Option<usize>) -> Self {
         rule.map_or(Self::Default, Self::Rule)
     }
@@ -70,18 +70,18 @@ impl From<Option<usize>> for Decided {
 ///
 /// Only a failed call takes the lock, and only while its entry is added.
 #[derive(Clone, Default)]
-pub struct Failures(Arc<Mutex<Kept>>);
+pub struct FailedCalls(Arc<Mutex<Ring>>);
 
 #[derive(Default)]
-struct Kept {
-    last: VecDeque<Failure>,
+struct Ring {
+    last: VecDeque<FailedCall>,
     all: u64,
 }
 
-impl Failures {
+impl FailedCalls {
     /// Adds a failure.
-    pub fn keep(&self, mut failure: Failure) {
-        failure.reason = failure.reason.map(|reason| cut(&reason, REASON_LIMIT_BYTES).into());
+    pub fn add(&self, mut failure: FailedCall) {
+        failure.reason = failure.reason.map(|reason| truncated(&reason, REASON_LIMIT_BYTES).into());
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.all += 1;
         if kept.last.len() >= FAILURES_LIMIT {
@@ -92,21 +92,21 @@ impl Failures {
 
     /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
     /// so far.
-    pub fn last(&self, limit: usize, is_wanted: impl Fn(&Failure) -> bool) -> (Vec<Failure>, u64) {
+    pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = kept.last.iter().rev().filter(|failure| is_wanted(failure));
         (wanted.take(limit).cloned().collect(), kept.all)
     }
 }
 
-impl fmt::Debug for Failures {
+impl fmt::Debug for FailedCalls {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Failures")
     }
 }
 
 /// Truncates a text to `limit_bytes`, with a mark at the end if some of it is missing.
-fn cut(text: &str, limit_bytes: usize) -> String {
+fn truncated(text: &str, limit_bytes: usize) -> String {
     if text.len() <= limit_bytes {
         return text.to_owned();
     }
@@ -119,8 +119,8 @@ fn cut(text: &str, limit_bytes: usize) -> String {
 mod tests {
     use super::*;
 
-    fn failure(tool: &str, reason: &str) -> Failure {
-        Failure {
+    fn failure(tool: &str, reason: &str) -> FailedCall {
+        FailedCall {
             at: SystemTime::UNIX_EPOCH,
             tool: tool.into(),
             upstream: "old".into(),
@@ -129,17 +129,17 @@ mod tests {
             outcome: "error",
             error_type: "unreadable",
             upstream_status: Some(200),
-            decided: Some(Decided::Rule(0)),
+            decided: Some(MatchedRule::Rule(0)),
             reason: Some(reason.into()),
             took: Duration::ZERO,
         }
     }
 
     #[test]
-    fn the_last_are_kept_and_the_first_forgotten() {
-        let failures = Failures::default();
+    fn the_last_failures_are_stored_and_the_first_evicted() {
+        let failures = FailedCalls::default();
         for number in 0..=FAILURES_LIMIT {
-            failures.keep(failure(&format!("t{number}"), "why"));
+            failures.add(failure(&format!("t{number}"), "why"));
         }
         let (last, all) = failures.last(usize::MAX, |_| true);
         assert_eq!((last.len(), all), (FAILURES_LIMIT, FAILURES_LIMIT as u64 + 1));
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_cut_between_characters() {
-        let failures = Failures::default();
-        failures.keep(failure("t", &"ü".repeat(REASON_LIMIT_BYTES)));
+        let failures = FailedCalls::default();
+        failures.add(failure("t", &"ü".repeat(REASON_LIMIT_BYTES)));
         let (last, _) = failures.last(1, |_| true);
         let reason = last[0].reason.as_deref().unwrap();
         assert!(reason.len() <= REASON_LIMIT_BYTES && reason.ends_with("ü…"), "{reason}");

@@ -27,30 +27,30 @@ pub struct History(Arc<Mutex<Slots>>);
 #[derive(Debug, Default)]
 struct Slots {
     /// The oldest first.
-    past: VecDeque<Slot>,
+    past: VecDeque<HistorySlot>,
     /// The last reading: its time and its counts.
     read: Option<SystemTime>,
-    counted: Counted,
+    counted: ReadingCounts,
 }
 
 /// The counts of a reading, by the number of the route's metrics. A tool whose route has changed may occur
 /// more than once.
 #[derive(Debug, Default)]
-struct Counted(BTreeMap<u64, (Arc<str>, Tally)>);
+struct ReadingCounts(BTreeMap<u64, (Arc<str>, CallCounts)>);
 
 /// The interval between two readings.
 #[derive(Debug)]
-struct Slot {
+struct HistorySlot {
     time: (SystemTime, SystemTime),
-    all: Tally,
+    all: CallCounts,
     /// Only routes that were called.
-    routes: BTreeMap<Arc<str>, Tally>,
+    routes: BTreeMap<Arc<str>, CallCounts>,
     left_out: usize,
 }
 
 /// The counts of an interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct CallCounts {
     /// Completed calls.
     pub calls: u64,
     /// The number of those that were errors.
@@ -60,13 +60,13 @@ pub struct Tally {
 
 /// A report of the last hour.
 #[derive(Debug, Clone)]
-pub struct Past {
+pub struct HistoryReport {
     /// Start and end of each slot, the oldest first; the last one is not complete.
     pub times: Vec<(SystemTime, SystemTime)>,
     /// The calls of all routes, by slot.
-    pub all: Vec<Tally>,
+    pub all: Vec<CallCounts>,
     /// The calls of each route that was called, by slot.
-    pub routes: BTreeMap<Arc<str>, Vec<Tally>>,
+    pub routes: BTreeMap<Arc<str>, Vec<CallCounts>>,
     /// The maximum number of routes in a slot that were called, but not tracked because of the limit.
     pub left_out: usize,
 }
@@ -74,7 +74,7 @@ pub struct Past {
 impl History {
     /// Reads the metrics, and starts another slot.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
-        let counted = Counted::read(meters);
+        let counted = ReadingCounts::read(meters);
         let mut slots = self.slots();
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
@@ -85,8 +85,8 @@ impl History {
     }
 
     /// The report of the last hour, up to now.
-    pub fn read(&self, meters: &Meters, now: SystemTime) -> Past {
-        let counted = Counted::read(meters);
+    pub fn read(&self, meters: &Meters, now: SystemTime) -> HistoryReport {
+        let counted = ReadingCounts::read(meters);
         let slots = self.slots();
         let current = slots.current(&counted, now);
         let all = || slots.past.iter().chain([&current]);
@@ -95,11 +95,11 @@ impl History {
             for (tool, tally) in &slot.routes {
                 let tallies = routes
                     .entry(Arc::clone(tool))
-                    .or_insert_with(|| vec![Tally::default(); slots.past.len() + 1]);
+                    .or_insert_with(|| vec![CallCounts::default(); slots.past.len() + 1]);
                 tallies[index] = tally.clone();
             }
         }
-        Past {
+        HistoryReport {
             times: all().map(|slot| slot.time).collect(),
             all: all().map(|slot| slot.all.clone()).collect(),
             routes,
@@ -114,7 +114,7 @@ impl History {
 
 impl Slots {
     /// The slot since the last reading.
-    fn current(&self, counted: &Counted, now: SystemTime) -> Slot {
+    fn current(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
         let mut room = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
         let mut routes = counted.since(&self.counted);
@@ -126,22 +126,22 @@ impl Slots {
             is_tracked
         });
         let begin = self.read.unwrap_or(now);
-        Slot { time: (begin, now.max(begin)), all, left_out: called - routes.len(), routes }
+        HistorySlot { time: (begin, now.max(begin)), all, left_out: called - routes.len(), routes }
     }
 }
 
-impl Counted {
+impl ReadingCounts {
     fn read(meters: &Meters) -> Self {
         let tallies = meters.routes().into_iter().map(|route| {
-            let (calls, errors, took) = route.over();
-            (route.number(), (Arc::clone(route.tool()), Tally { calls, errors, took }))
+            let (calls, errors, took) = route.totals();
+            (route.number(), (Arc::clone(route.tool()), CallCounts { calls, errors, took }))
         });
         Self(tallies.collect())
     }
 
     /// The calls since another reading, by tool.
-    fn since(&self, before: &Self) -> BTreeMap<Arc<str>, Tally> {
-        let mut since = BTreeMap::<Arc<str>, Tally>::new();
+    fn since(&self, before: &Self) -> BTreeMap<Arc<str>, CallCounts> {
+        let mut since = BTreeMap::<Arc<str>, CallCounts>::new();
         for (number, (tool, now)) in &self.0 {
             let tally = before.0.get(number).map_or_else(|| now.clone(), |(_, before)| now.since(before));
             if tally.calls > 0 {
@@ -152,13 +152,13 @@ impl Counted {
     }
 }
 
-fn sum(routes: &BTreeMap<Arc<str>, Tally>) -> Tally {
-    let mut all = Tally::default();
+fn sum(routes: &BTreeMap<Arc<str>, CallCounts>) -> CallCounts {
+    let mut all = CallCounts::default();
     routes.values().for_each(|tally| all.add(tally));
     all
 }
 
-impl Tally {
+impl CallCounts {
     /// Adds the counts of another one.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
@@ -201,85 +201,92 @@ mod tests {
 
     fn call(meters: &Meters, tool: &str, outcome: &'static str, milliseconds: u64) {
         let route = meters.route(tool.into(), "old".into(), 0);
-        route.began("rest");
+        route.call_started("rest");
         let error_type = (outcome == "error").then_some("unreadable");
         let end = CallEnd { api: "rest", protocol: "", outcome, error_type };
-        route.ended(end, Duration::from_millis(milliseconds));
+        route.call_ended(end, Duration::from_millis(milliseconds));
     }
 
-    fn at(slot: usize) -> SystemTime {
+    fn end_of_slot(slot: usize) -> SystemTime {
         SystemTime::UNIX_EPOCH + SAMPLE_INTERVAL * u32::try_from(slot).unwrap()
     }
 
     #[test]
-    fn each_slot_has_what_was_counted_in_it_and_the_last_one_goes_on() {
+    fn each_slot_has_its_own_counts_and_the_last_one_continues() {
         let (meters, history) = (Meters::default(), History::default());
         call(&meters, "a", "success", 2);
-        history.sample(&meters, at(1));
+        history.sample(&meters, end_of_slot(1));
         call(&meters, "a", "error", 2);
         call(&meters, "b", "success", 2);
-        history.sample(&meters, at(2));
+        history.sample(&meters, end_of_slot(2));
         call(&meters, "b", "success", 2);
-        let past = history.read(&meters, at(3));
-        let counts = |slots: &[Tally]| -> Vec<(u64, u64)> {
+        let past = history.read(&meters, end_of_slot(3));
+        let counts = |slots: &[CallCounts]| -> Vec<(u64, u64)> {
             slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
         };
         assert_eq!(counts(&past.all), [(1, 0), (2, 1), (1, 0)]);
         assert_eq!(counts(&past.routes["a"]), [(1, 0), (1, 1), (0, 0)]);
         assert_eq!(counts(&past.routes["b"]), [(0, 0), (1, 0), (1, 0)]);
-        assert_eq!(past.times, [(at(1), at(1)), (at(1), at(2)), (at(2), at(3))]);
+        assert_eq!(
+            past.times,
+            [
+                (end_of_slot(1), end_of_slot(1)),
+                (end_of_slot(1), end_of_slot(2)),
+                (end_of_slot(2), end_of_slot(3))
+            ]
+        );
     }
 
     #[test]
-    fn a_route_that_is_removed_keeps_its_hour_and_counts_anew_when_it_comes_back() {
+    fn a_removed_route_keeps_its_history_and_restarts_its_counters() {
         let (meters, history) = (Meters::default(), History::default());
         for tool in ["a", "a", "a", "b"] {
             call(&meters, tool, "success", 2);
         }
-        history.sample(&meters, at(1));
+        history.sample(&meters, end_of_slot(1));
         // No configuration has these routes any more.
         meters.read();
         call(&meters, "b", "error", 2);
-        let past = history.read(&meters, at(2));
-        let counts = |slots: &[Tally]| -> Vec<(u64, u64)> {
+        let past = history.read(&meters, end_of_slot(2));
+        let counts = |slots: &[CallCounts]| -> Vec<(u64, u64)> {
             slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
         };
         assert_eq!(counts(&past.all), [(4, 0), (1, 1)]);
         assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0)]);
-        history.sample(&meters, at(2));
+        history.sample(&meters, end_of_slot(2));
         call(&meters, "a", "success", 2);
-        let past = history.read(&meters, at(3));
+        let past = history.read(&meters, end_of_slot(3));
         assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0), (1, 0)]);
         assert_eq!(past.all[2].quantile(1.0), Some(Duration::from_micros(2500)));
     }
 
     #[test]
-    fn an_hour_is_kept_and_what_was_not_called_in_it_is_forgotten_but_its_count() {
+    fn routes_without_calls_in_the_last_hour_are_dropped_except_their_counter() {
         let (meters, history) = (Meters::default(), History::default());
         call(&meters, "a", "success", 2);
         for slot in 0..=SLOTS {
-            history.sample(&meters, at(slot));
+            history.sample(&meters, end_of_slot(slot));
         }
-        let past = history.read(&meters, at(SLOTS + 1));
+        let past = history.read(&meters, end_of_slot(SLOTS + 1));
         assert_eq!((past.times.len(), past.all.len(), past.routes.len()), (SLOTS + 1, SLOTS + 1, 0));
         call(&meters, "a", "success", 2);
-        let past = history.read(&meters, at(SLOTS + 1));
+        let past = history.read(&meters, end_of_slot(SLOTS + 1));
         assert_eq!(past.routes["a"].iter().map(|slot| slot.calls).sum::<u64>(), 1);
         assert_eq!(past.routes["a"].len(), SLOTS + 1);
     }
 
     #[test]
-    fn there_is_room_for_so_many_routes_and_the_others_count_in_the_sum() {
+    fn the_number_of_routes_is_limited_and_the_others_count_in_the_total() {
         let (meters, history) = (Meters::default(), History::default());
         for number in 0..HISTORY_ROUTES_LIMIT + 3 {
             call(&meters, &format!("t{number}"), "success", 2);
         }
         for _ in 0..2 {
-            let past = history.read(&meters, at(2));
+            let past = history.read(&meters, end_of_slot(2));
             assert_eq!((past.routes.len(), past.left_out), (HISTORY_ROUTES_LIMIT, 3));
-            history.sample(&meters, at(1));
+            history.sample(&meters, end_of_slot(1));
         }
-        let past = history.read(&meters, at(2));
+        let past = history.read(&meters, end_of_slot(2));
         let all: u64 = past.all.iter().map(|slot| slot.calls).sum();
         assert_eq!(all, HISTORY_ROUTES_LIMIT as u64 + 3);
     }
@@ -292,11 +299,11 @@ mod tests {
         }
         call(&meters, "a", "success", 200);
         call(&meters, "a", "success", 60_000);
-        let tally = sum(&Counted::read(&meters).since(&Counted::default()));
+        let tally = sum(&ReadingCounts::read(&meters).since(&ReadingCounts::default()));
         let millis = |share| tally.quantile(share).unwrap().as_millis();
         assert_eq!(millis(0.5), 1);
         assert!((100..=250).contains(&millis(0.99)), "{}", millis(0.99));
         assert_eq!(millis(1.0), 30_000);
-        assert_eq!(Tally::default().quantile(0.5), None);
+        assert_eq!(CallCounts::default().quantile(0.5), None);
     }
 }

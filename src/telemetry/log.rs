@@ -116,13 +116,13 @@ impl LogSettings {
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
 
 /// Timeout for writing the last lines.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Waits until all lines are written, before the process ends. The wait has a timeout, as there may be no
 /// reader.
 pub fn flush() {
     if let Some(writer) = WRITER.get() {
-        writer.flush(FLUSH_PATIENCE);
+        writer.flush(FLUSH_TIMEOUT);
     }
 }
 
@@ -264,9 +264,9 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
 ///
 /// Our own errors never repeat their source; those of libraries do. A source whose text is part of the text
 /// just before is skipped.
-pub struct Chain<'a>(pub &'a dyn Error);
+pub struct ErrorChain<'a>(pub &'a dyn Error);
 
-impl Display for Chain<'_> {
+impl Display for ErrorChain<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut before = self.0.to_string();
         formatter.write_str(&before)?;
@@ -283,34 +283,34 @@ impl Display for Chain<'_> {
     }
 }
 
-impl Debug for Chain<'_> {
+impl Debug for ErrorChain<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         Display::fmt(self, formatter)
     }
 }
 
 /// Formats a text that may contain a client's input: in one line, at most [`LOGGED_BYTES`].
-pub struct Foreign<'a>(pub &'a str);
+pub struct Untrusted<'a>(pub &'a str);
 
 /// The same for output of a program or an upstream. Such text is logged at `debug` only.
-pub struct Quoted<'a>(pub &'a str);
+pub struct UntrustedOutput<'a>(pub &'a str);
 
 /// Limit of a logged value, in bytes: of a request, of a response, or of another untrusted text.
 pub const LOGGED_BYTES: usize = 256;
 
-impl Display for Foreign<'_> {
+impl Display for Untrusted<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_in_a_line(self.0, formatter)
+        write_single_line(self.0, formatter)
     }
 }
 
-impl Display for Quoted<'_> {
+impl Display for UntrustedOutput<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_in_a_line(self.0, formatter)
+        write_single_line(self.0, formatter)
     }
 }
 
-fn write_in_a_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_single_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (at, character) in text.char_indices() {
         if at + character.len_utf8() > LOGGED_BYTES {
             return formatter.write_char('…');
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_obeys_nothing() {
+    fn control_characters_are_escaped_for_terminals() {
         check(
             || info!(evil = %"\u{1b}[31mred\u{7}", "a bell \u{7}"),
             r"a bell \u{7} evil=\u{1b}[31mred\u{7}",
@@ -423,17 +423,20 @@ mod tests {
     #[test]
     fn every_cause_is_written_once() {
         let error = Ours(Theirs(io::Error::other("refused")));
-        assert_eq!(Chain(&error).to_string(), "could not do it: connection error: refused");
+        assert_eq!(ErrorChain(&error).to_string(), "could not do it: connection error: refused");
     }
 
     #[test]
-    fn it_stays_in_its_line() {
-        assert_eq!(Foreign("a\nINFO all is well\u{1b}[2J é").to_string(), "a\\nINFO all is well\\u{1b}[2J é");
-        assert_eq!(Foreign(&"é".repeat(1000)).to_string(), format!("{}…", "é".repeat(LOGGED_BYTES / 2)));
+    fn untrusted_text_stays_in_one_line() {
         assert_eq!(
-            Quoted("nope\n2026-11-21 ERROR forged\0").to_string(),
+            Untrusted("a\nINFO all is well\u{1b}[2J é").to_string(),
+            "a\\nINFO all is well\\u{1b}[2J é"
+        );
+        assert_eq!(Untrusted(&"é".repeat(1000)).to_string(), format!("{}…", "é".repeat(LOGGED_BYTES / 2)));
+        assert_eq!(
+            UntrustedOutput("nope\n2026-11-21 ERROR forged\0").to_string(),
             "nope\\n2026-11-21 ERROR forged\\u{0}"
         );
-        assert_eq!(Quoted(&"a".repeat(LOGGED_BYTES)).to_string(), "a".repeat(LOGGED_BYTES));
+        assert_eq!(UntrustedOutput(&"a".repeat(LOGGED_BYTES)).to_string(), "a".repeat(LOGGED_BYTES));
     }
 }

@@ -30,11 +30,11 @@ const LIMIT_BYTES: usize = 1 << 20;
 /// Adds lines to the buffer. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct LogWriter {
-    shared: Arc<Shared>,
+    shared: Arc<LogBuffer>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct LogBuffer {
     buffer: Mutex<Buffer>,
     /// Wakes the writing thread: there is a first line, or an urgent one.
     has_lines: Condvar,
@@ -61,7 +61,7 @@ impl LogWriter {
     ///
     /// When the system creates no thread.
     pub(super) fn start(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<LogBuffer>::default();
         let writer = Self { shared: Arc::clone(&shared) };
         thread::Builder::new().name("log".to_owned()).spawn(move || write_batches(&shared, out, format))?;
         Ok(writer)
@@ -97,14 +97,14 @@ impl LogWriter {
     }
 }
 
-impl Shared {
+impl LogBuffer {
     fn lock(&self) -> MutexGuard<'_, Buffer> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Writes the buffer in an endless loop.
-fn write_batches(shared: &Shared, mut out: impl Write, format: LogFormat) {
+fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
     let (mut batch, mut reported) = (Vec::new(), 0);
     loop {
         let buffer = shared.lock();
@@ -132,12 +132,12 @@ fn write_batches(shared: &Shared, mut out: impl Write, format: LogFormat) {
 
 /// The writer of one line: the subscriber writes it with one call.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct LineWriter<'a> {
     writer: &'a LogWriter,
     is_urgent: bool,
 }
 
-impl Write for Line<'_> {
+impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.writer.write_line(line, self.is_urgent);
         Ok(line.len())
@@ -149,14 +149,14 @@ impl Write for Line<'_> {
 }
 
 impl<'a> MakeWriter<'a> for LogWriter {
-    type Writer = Line<'a>;
+    type Writer = LineWriter<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line { writer: self, is_urgent: true }
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter { writer: self, is_urgent: true }
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
-        Line { writer: self, is_urgent: *metadata.level() <= Level::WARN }
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter<'a> {
+        LineWriter { writer: self, is_urgent: *metadata.level() <= Level::WARN }
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_goes_at_once_and_what_came_before_it_goes_with_it() {
+    fn a_warning_flushes_the_buffer_at_once() {
         let (lines, batches) = lines();
         lines.write_line(b"one\n", false);
         lines.write_line(b"two\n", false);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_lost_and_counted_and_keeps_nobody_waiting() {
+    fn lines_that_nobody_reads_are_dropped_and_counted_without_blocking() {
         let (lines, batches) = lines();
         let line = [b'x'; 1024];
         // The first batch is being written, and nobody reads it.

@@ -28,27 +28,27 @@ use opentelemetry_sdk::Resource as SdkResource;
 use prost::Message;
 
 use super::{
-    metrics::{BOUNDS, Family, Kind, Labels, Reading, Value},
-    traces::Batch,
+    metrics::{BOUNDS, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot},
+    traces::SpanBatch,
 };
 
-impl Batch {
+impl SpanBatch {
     /// Encodes an export request with these spans.
-    pub fn encode(self, service: &Service) -> Vec<u8> {
+    pub fn encode(self, service: &ServiceAttributes) -> Vec<u8> {
         let resource = (&service.resource()).into();
         let resource_spans = group_spans_by_resource_and_scope(self.0, &resource);
         ExportTraceServiceRequest { resource_spans }.encode_to_vec()
     }
 }
 
-impl Reading {
+impl MetricsSnapshot {
     /// Encodes an export request with these metrics: counted since `began`, with their values at `now`.
-    pub fn encode(&self, service: &Service, began: SystemTime, now: SystemTime) -> Vec<u8> {
+    pub fn encode(&self, service: &ServiceAttributes, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
         let metrics = self.families().iter().flat_map(|family| metrics_of(family, times)).collect();
         let attributes = service.attributes().iter().map(|(key, value)| text(key, value)).collect();
         let scope = InstrumentationScope {
-            name: Service::NAME.into(),
+            name: ServiceAttributes::NAME.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             ..InstrumentationScope::default()
         };
@@ -62,7 +62,7 @@ impl Reading {
 
 /// The response of a collector to an accepted request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Accepted {
+pub struct CollectorResponse {
     /// The number of spans or points that it rejected all the same.
     pub rejected: u64,
     /// The reason.
@@ -70,31 +70,31 @@ pub struct Accepted {
 }
 
 /// Parses the response to an export request. An unreadable one is empty: that it arrived is enough.
-pub fn read_answer(body: &[u8]) -> Accepted {
+pub fn read_answer(body: &[u8]) -> CollectorResponse {
     // Both responses have the same members under the same numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
     let answer = ExportTraceServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
-    answer.map_or_else(Accepted::default, |partial| Accepted {
+    answer.map_or_else(CollectorResponse::default, |partial| CollectorResponse {
         rejected: u64::try_from(partial.rejected_spans).unwrap_or_default(),
         message: partial.error_message,
     })
 }
 
-fn metrics_of(family: &Family, times: (u64, u64)) -> Vec<Metric> {
-    let named = named(family);
+fn metrics_of(family: &MetricFamily, times: (u64, u64)) -> Vec<Metric> {
+    let named = otlp_metrics_of(family);
     named.into_iter().filter_map(|named| metric_of(family, &named, times)).collect()
 }
 
-fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option<Metric> {
+fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
     for (labels, value) in family.points() {
         let Some(attributes) = attributes_of(named, labels) else { continue };
         let number = match value {
-            Value::Whole(number) => {
+            MetricValue::Integer(number) => {
                 number_data_point::Value::AsInt(i64::try_from(*number).unwrap_or(i64::MAX))
             }
-            Value::Real(number) => number_data_point::Value::AsDouble(*number),
-            Value::Durations(durations) => {
+            MetricValue::Float(number) => number_data_point::Value::AsDouble(*number),
+            MetricValue::Durations(durations) => {
                 histograms.push(HistogramDataPoint {
                     attributes,
                     start_time_unix_nano: began,
@@ -109,7 +109,7 @@ fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option
             }
         };
         // A gauge has no start time.
-        let start_time_unix_nano = if family.kind == Kind::Gauge { 0 } else { began };
+        let start_time_unix_nano = if family.kind == MetricKind::Gauge { 0 } else { began };
         numbers.push(NumberDataPoint {
             attributes,
             start_time_unix_nano,
@@ -123,11 +123,11 @@ fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option
     }
     let aggregation_temporality = AggregationTemporality::Cumulative as i32;
     let data = match family.kind {
-        Kind::Counter => {
+        MetricKind::Counter => {
             metric::Data::Sum(Sum { data_points: numbers, aggregation_temporality, is_monotonic: true })
         }
-        Kind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers }),
-        Kind::Histogram => {
+        MetricKind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers }),
+        MetricKind::Histogram => {
             metric::Data::Histogram(Histogram { data_points: histograms, aggregation_temporality })
         }
     };
@@ -141,14 +141,14 @@ fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option
 }
 
 /// The attributes of a point; `None` if it is not part of this metric.
-fn attributes_of(named: &Named, labels: &Labels) -> Option<Vec<KeyValue>> {
+fn attributes_of(named: &OtlpMetric, labels: &Labels) -> Option<Vec<KeyValue>> {
     let mut attributes = Vec::with_capacity(labels.len());
     for (label, value) in labels {
         match (named.label)(label, value) {
             Attribute::Text(key, value) => attributes.push(text(&key, &value)),
             Attribute::Number(key, number) => attributes.push(pair(key, any_value::Value::IntValue(number))),
             Attribute::Omitted => {}
-            Attribute::NotOfThis => return None,
+            Attribute::NotInMetric => return None,
         }
     }
     attributes.extend(named.more.iter().map(|(key, value)| text(key, value)));
@@ -170,11 +170,11 @@ fn nanos(time: SystemTime) -> u64 {
 
 /// The attributes of the OTLP resource that all telemetry belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceAttributes {
     attributes: Vec<(String, String)>,
 }
 
-impl Service {
+impl ServiceAttributes {
     /// The default of `service.name`.
     pub const NAME: &'static str = "glossator";
 
@@ -210,7 +210,7 @@ impl Service {
 }
 
 /// The OTLP name and attributes of a metric.
-struct Named {
+struct OtlpMetric {
     name: Cow<'static, str>,
     /// The unit in UCUM.
     unit: &'static str,
@@ -228,50 +228,51 @@ enum Attribute {
     /// The label is omitted.
     Omitted,
     /// Points with this label are not part of the metric.
-    NotOfThis,
+    NotInMetric,
 }
 
 /// The OTLP metrics of a family. If a conventional name exists for the same data, that is the only one.
-fn named(family: &Family) -> Vec<Named> {
+fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
     let conventional =
-        |name: &'static str, unit, label| vec![Named { name: name.into(), unit, label, more: &[] }];
+        |name: &'static str, unit, label| vec![OtlpMetric { name: name.into(), unit, label, more: &[] }];
     match family.name {
         "glossator_http_request_duration_seconds" => {
             conventional("http.server.request.duration", "s", http_label)
         }
         "glossator_call_duration_seconds" => vec![
-            own(family),
+            own_metric(family),
             // The transport of a call through CGI is unknown, so those are omitted here.
-            Named {
+            OtlpMetric {
                 name: "mcp.server.operation.duration".into(),
                 unit: "s",
                 label: mcp_label,
                 more: &[("mcp.method.name", "tools/call"), ("gen_ai.operation.name", "execute_tool")],
             },
         ],
-        "process_cpu_seconds" => conventional("process.cpu.time", "s", as_it_is),
-        "process_resident_memory_bytes" => conventional("process.memory.usage", "By", as_it_is),
-        "process_virtual_memory_bytes" => conventional("process.memory.virtual", "By", as_it_is),
-        "process_threads" => conventional("process.thread.count", "{thread}", as_it_is),
+        "process_cpu_seconds" => conventional("process.cpu.time", "s", unchanged_label),
+        "process_resident_memory_bytes" => conventional("process.memory.usage", "By", unchanged_label),
+        "process_virtual_memory_bytes" => conventional("process.memory.virtual", "By", unchanged_label),
+        "process_threads" => conventional("process.thread.count", "{thread}", unchanged_label),
         "process_open_fds" => {
-            conventional("process.unix.file_descriptor.count", "{file_descriptor}", as_it_is)
+            conventional("process.unix.file_descriptor.count", "{file_descriptor}", unchanged_label)
         }
         // The start time of each counter is part of its points.
         "process_start_time_seconds" => Vec::new(),
-        _ => vec![own(family)],
+        _ => vec![own_metric(family)],
     }
 }
 
 /// The name that an OTLP-to-Prometheus conversion turns into ours again.
-fn own(family: &Family) -> Named {
+fn own_metric(family: &MetricFamily) -> OtlpMetric {
     let units = [("_seconds", "s"), ("_bytes", "By")];
     let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));
-    let (name, unit) = found.unwrap_or((family.name, if family.kind == Kind::Gauge { "" } else { "1" }));
+    let (name, unit) =
+        found.unwrap_or((family.name, if family.kind == MetricKind::Gauge { "" } else { "1" }));
     let unit = if unit == "1" { "" } else { unit };
-    Named { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
+    OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
 }
 
-fn as_it_is(label: &'static str, value: &str) -> Attribute {
+fn unchanged_label(label: &'static str, value: &str) -> Attribute {
     Attribute::Text(label.into(), value.to_owned())
 }
 
@@ -294,7 +295,7 @@ fn http_label(label: &'static str, value: &str) -> Attribute {
             Ok(status) => Attribute::Number("http.response.status_code", status),
             Err(_) => Attribute::Omitted,
         },
-        label => as_it_is(label, value),
+        label => unchanged_label(label, value),
     }
 }
 
@@ -304,11 +305,11 @@ fn mcp_label(label: &'static str, value: &str) -> Attribute {
         ("route", tool) => text("gen_ai.tool.name", tool),
         ("api", "mcp") => text("network.transport", "tcp"),
         ("api", "stdio") => text("network.transport", "pipe"),
-        ("api", _) => Attribute::NotOfThis,
+        ("api", _) => Attribute::NotInMetric,
         ("outcome", "success" | "task") => Attribute::Omitted,
         ("outcome", "error") => text("error.type", "tool_error"),
         ("outcome", outcome) => text("error.type", outcome),
-        (label, value) => as_it_is(label, value),
+        (label, value) => unchanged_label(label, value),
     }
 }
 
@@ -317,33 +318,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_given_goes_before_one_among_the_attributes_and_that_before_ours() {
-        let name = |service: &Service| {
+    fn the_configured_service_name_overrides_attributes_and_the_default() {
+        let name = |service: &ServiceAttributes| {
             service.attributes().iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone())
         };
         let more = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
-        assert_eq!(name(&Service::new(Some("a".into()), more())).as_deref(), Some("a"));
-        assert_eq!(name(&Service::new(None, more())).as_deref(), Some("b"));
-        assert_eq!(name(&Service::new(None, [])).as_deref(), Some("glossator"));
-        assert_eq!(Service::new(None, more()).attributes().len(), 3);
+        assert_eq!(name(&ServiceAttributes::new(Some("a".into()), more())).as_deref(), Some("a"));
+        assert_eq!(name(&ServiceAttributes::new(None, more())).as_deref(), Some("b"));
+        assert_eq!(name(&ServiceAttributes::new(None, [])).as_deref(), Some("glossator"));
+        assert_eq!(ServiceAttributes::new(None, more()).attributes().len(), 3);
     }
 
     #[test]
-    fn our_own_names_come_back_to_what_prometheus_calls_them() {
-        let mut reading = Reading::default();
+    fn otlp_names_map_back_to_prometheus_names() {
+        let mut reading = MetricsSnapshot::default();
         for (name, expected) in [
             ("glossator_calls", ("glossator.calls", "")),
             ("glossator_upstream_request_duration_seconds", ("glossator.upstream_request_duration", "s")),
             ("glossator_cache_limit_bytes", ("glossator.cache_limit", "By")),
         ] {
-            let named = own(reading.counter(name, ""));
+            let named = own_metric(reading.counter(name, ""));
             assert_eq!((&*named.name, named.unit), expected);
         }
     }
 
     #[test]
-    fn a_call_that_is_none_of_mcp_is_not_told_as_one() {
-        assert_eq!(mcp_label("api", "rest"), Attribute::NotOfThis);
+    fn a_call_outside_mcp_has_no_mcp_attributes() {
+        assert_eq!(mcp_label("api", "rest"), Attribute::NotInMetric);
         assert_eq!(mcp_label("api", "stdio"), Attribute::Text("network.transport".into(), "pipe".into()));
         assert_eq!(mcp_label("outcome", "error"), Attribute::Text("error.type".into(), "tool_error".into()));
     }

@@ -13,7 +13,7 @@ use std::{
 
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId, Value,
-    trace::{Span as _, SpanContext, Status, TraceContextExt, TraceState, Tracer, TracerProvider},
+    trace::{Span as _, SpanContext, Status, TraceContextExt, TraceState, Tracer as _, TracerProvider},
 };
 use opentelemetry_sdk::{
     error::OTelSdkResult,
@@ -26,20 +26,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::otlp::Service;
+use super::otlp::ServiceAttributes;
 use crate::route::TraceContext;
 
 /// Tracer, which creates spans, or nothing if traces are off. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Tracing(Option<Arc<SdkTracer>>);
+pub struct Tracer(Option<Arc<SdkTracer>>);
 
 /// A span of a trace. It ends when its last clone is dropped. If traces are off, it is empty and costs
 /// nothing.
 #[derive(Clone, Default)]
-pub struct Span(Option<Arc<Live>>);
+pub struct Span(Option<Arc<ActiveSpan>>);
 
-struct Live {
-    tracer: Tracing,
+struct ActiveSpan {
+    tracer: Tracer,
     context: SpanContext,
     span: Mutex<SdkSpan>,
     recorded: bool,
@@ -54,14 +54,14 @@ pub enum SpanKind {
     Client,
 }
 
-impl Tracing {
+impl Tracer {
     /// A tracer without spans.
     pub fn off() -> Self {
         Self(None)
     }
 
     /// A tracer for a service, and the queue of its finished spans.
-    pub fn new(service: &Service, sampling: Sampling) -> (Self, SpanQueue) {
+    pub fn new(service: &ServiceAttributes, sampling: Sampling) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
         let dropped = Arc::<AtomicU64>::default();
         let queue = SpanQueue { spans, dropped: dropped.clone() };
@@ -70,7 +70,7 @@ impl Tracing {
             .with_sampler(sampling.sampler())
             .with_resource(service.resource())
             .build();
-        let scope = opentelemetry::InstrumentationScope::builder(Service::NAME)
+        let scope = opentelemetry::InstrumentationScope::builder(ServiceAttributes::NAME)
             .with_version(env!("CARGO_PKG_VERSION"))
             .build();
         let tracer = provider.tracer_with_scope(scope);
@@ -102,7 +102,7 @@ impl Tracing {
         };
         let span = tracer.build_with_context(tracer.span_builder(name).with_kind(kind), &parent);
         let (context, recorded) = (span.span_context().clone(), span.is_recording());
-        Span(Some(Arc::new(Live { tracer: self.clone(), context, span: Mutex::new(span), recorded })))
+        Span(Some(Arc::new(ActiveSpan { tracer: self.clone(), context, span: Mutex::new(span), recorded })))
     }
 }
 
@@ -173,7 +173,7 @@ impl Span {
             context.trace_flags().to_u8() & TraceFlags::SAMPLED.to_u8()
         );
         let state = context.trace_state().header();
-        TraceContext::of(&parent, Some(state.as_str()))
+        TraceContext::parse(&parent, Some(state.as_str()))
     }
 
     /// The trace id, in 32 hexadecimal digits.
@@ -188,7 +188,7 @@ impl Span {
     }
 }
 
-impl Live {
+impl ActiveSpan {
     fn lock(&self) -> MutexGuard<'_, SdkSpan> {
         self.span.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -321,9 +321,9 @@ impl SpanProcessor for QueueSender {
 
 /// Spans that are exported together.
 #[derive(Debug)]
-pub struct Batch(pub(super) Vec<SpanData>);
+pub struct SpanBatch(pub(super) Vec<SpanData>);
 
-impl Batch {
+impl SpanBatch {
     /// The number of spans.
     #[expect(clippy::len_without_is_empty, reason = "there is no empty batch")]
     pub fn len(&self) -> usize {
@@ -338,7 +338,7 @@ impl SpanQueue {
         limit: usize,
         delay: Duration,
         stop: &CancellationToken,
-    ) -> Option<Batch> {
+    ) -> Option<SpanBatch> {
         let mut spans = Vec::new();
         let gathering = async {
             self.spans.recv_many(&mut spans, limit).await;
@@ -358,7 +358,7 @@ impl SpanQueue {
         {
             spans.push(span);
         }
-        (!spans.is_empty()).then_some(Batch(spans))
+        (!spans.is_empty()).then_some(SpanBatch(spans))
     }
 
     /// The number of spans dropped by a full queue, since the last call of this function.
@@ -376,11 +376,11 @@ mod tests {
 
     fn parent(flags: &str) -> TraceContext {
         let text = format!("{}{flags}", PARENT.strip_suffix("01").unwrap());
-        TraceContext::of(&text, Some("a=1")).unwrap()
+        TraceContext::parse(&text, Some("a=1")).unwrap()
     }
 
-    fn on(sampling: Sampling) -> (Tracing, SpanQueue) {
-        Tracing::new(&Service::new(None, []), sampling)
+    fn on(sampling: Sampling) -> (Tracer, SpanQueue) {
+        Tracer::new(&ServiceAttributes::new(None, []), sampling)
     }
 
     fn batch(queue: &mut SpanQueue) -> Vec<SpanData> {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_within_the_trace_of_its_caller_and_has_a_place_of_its_own() {
+    fn a_span_continues_the_trace_of_its_client_with_its_own_id() {
         let (tracing, mut queue) = on(Sampling::default());
         let span = tracing.begin(SpanKind::Server, "a", Some(&parent("01")));
         let own = span.context().unwrap();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn who_decided_that_a_trace_is_not_told_of_is_believed() {
+    fn the_sampling_decision_of_the_client_is_respected() {
         let (tracing, mut queue) = on(Sampling::default());
         let span = tracing.begin(SpanKind::Server, "a", Some(&parent("00")));
         assert!(span.is_on() && !span.is_recorded());
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_by_one_way_and_is_a_part_of_another_trace_is_linked() {
+    fn a_second_trace_context_becomes_a_link() {
         let (tracing, mut queue) = on(Sampling::default());
         let way = tracing.begin(SpanKind::Server, "way", None);
         drop(way.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
@@ -450,14 +450,14 @@ mod tests {
     }
 
     #[test]
-    fn where_traces_are_off_there_is_nothing() {
-        let span = Tracing::off().begin(SpanKind::Server, "a", Some(&parent("01")));
+    fn without_traces_no_span_is_created() {
+        let span = Tracer::off().begin(SpanKind::Server, "a", Some(&parent("01")));
         assert!(!span.is_on() && span.context().is_none() && span.trace_id().is_none());
         span.rename(|| unreachable!("nobody asks for a name"));
     }
 
     #[test]
-    fn a_queue_that_is_full_drops_and_says_how_many() {
+    fn a_full_queue_drops_spans_and_counts_them() {
         let (tracing, mut queue) = on(Sampling::default());
         for _ in 0..QUEUE_AND_MORE {
             drop(tracing.begin(SpanKind::Server, "a", None));

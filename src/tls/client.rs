@@ -13,7 +13,10 @@ use settings_derive::Section;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{Identity, MadeOf, Pem, TlsError, in_words, read_certificate, read_key, read_trusted_cas, roots};
+use super::{
+    CertificateAndKey, Pem, SourceDigest, TlsError, read_certificate, read_key, read_trusted_cas, roots,
+    with_advice,
+};
 use crate::settings::{
     code::Code,
     keys::ValueKind,
@@ -32,7 +35,7 @@ pub struct ClientTls {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
     options: Arc<ClientTlsOptions>,
-    made_of: MadeOf,
+    made_of: SourceDigest,
 }
 
 impl PartialEq for ClientTls {
@@ -115,12 +118,12 @@ impl Setting for ClientTls {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let TlsSection { ca, fingerprint, server_name, certificate, key } = OpenSection::read(value, None)?;
         let trust = match (ca, fingerprint) {
-            (Some(Pem(pem)), _) => Trust::Roots(pem),
+            (Some(Pem(pem)), _) => Trust::Cas(pem),
             (None, Some(Fingerprint(fingerprint))) => Trust::Pinned(fingerprint),
             (None, None) => Trust::System,
         };
         let identity =
-            certificate.zip(key).map(|(Pem(certificates), Pem(key))| Identity { certificates, key });
+            certificate.zip(key).map(|(Pem(certificates), Pem(key))| CertificateAndKey { certificates, key });
         Self::new(ClientTlsOptions { trust, identity, server_name }).or_else(|error| {
             let place = value.node.get("key").filter(|_| matches!(error, TlsError::Mismatch(_)));
             let help = match error {
@@ -143,7 +146,7 @@ pub struct ClientTlsOptions {
     pub trust: Trust,
     /// Our certificate chain and its private key, both in PEM, for upstreams that request a client
     /// certificate.
-    pub identity: Option<Identity>,
+    pub identity: Option<CertificateAndKey>,
     /// The name that the upstream's certificate must have, and that is sent as SNI. `None` for the host of
     /// the address.
     pub server_name: Option<String>,
@@ -156,7 +159,7 @@ pub enum Trust {
     #[default]
     System,
     /// These CAs in PEM, and no others.
-    Roots(Vec<u8>),
+    Cas(Vec<u8>),
     /// The one certificate with this SHA-256 fingerprint, independent of its names and issuer: old servers
     /// have self-signed ones.
     Pinned([u8; 32]),
@@ -181,7 +184,7 @@ impl ClientTls {
                 parts.extend(found.iter().map(|certificate| certificate.to_vec()));
                 builder.with_root_certificates(system_roots(found)?)
             }
-            Trust::Roots(pem) => {
+            Trust::Cas(pem) => {
                 let roots = roots(pem)?;
                 parts.extend([b"roots".to_vec(), pem.clone()]);
                 builder.with_root_certificates(roots)
@@ -207,7 +210,7 @@ impl ClientTls {
         );
         let server_name = options.server_name.clone().map(ServerName::try_from).transpose();
         let server_name = server_name.map_err(|_| TlsError::ServerName)?;
-        let made_of = MadeOf::parts(parts.iter().map(Vec::as_slice));
+        let made_of = SourceDigest::parts(parts.iter().map(Vec::as_slice));
         Ok(Self { config: Arc::new(config), server_name, options: Arc::new(options), made_of })
     }
 
@@ -224,7 +227,7 @@ impl ClientTls {
     }
 
     /// The same, with these protocols in the handshake (ALPN, RFC 7301).
-    pub fn offering(&self, protocols: &[&[u8]]) -> Self {
+    pub fn with_alpn(&self, protocols: &[&[u8]]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Self { config: Arc::new(config), ..self.clone() }
@@ -237,11 +240,11 @@ impl ClientTls {
     /// When the certificate is not trusted, the server does not support TLS, or the connection breaks.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
         let server_name = self.server_name(host).map_err(io::Error::other)?;
-        TlsConnector::from(self.config.clone()).connect(server_name, stream).await.map_err(in_words)
+        TlsConnector::from(self.config.clone()).connect(server_name, stream).await.map_err(with_advice)
     }
 
     /// Whether HTTP/2 was negotiated.
-    pub fn agreed_on_h2(stream: &ClientStream) -> bool {
+    pub fn negotiated_h2(stream: &ClientStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }
 

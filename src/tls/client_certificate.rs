@@ -11,7 +11,7 @@ use x509_cert::{
     name::Name,
 };
 
-use super::MadeOf;
+use super::SourceDigest;
 
 /// The names in a verified client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,16 +27,16 @@ pub struct ClientCertificate {
     /// When it expires.
     pub until: Option<SystemTime>,
     /// The certificates that it was verified with.
-    pub vouching: Vouching,
+    pub vouching: VerificationChain,
 }
 
 /// The certificates that a client certificate was verified with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Vouching {
+pub struct VerificationChain {
     /// Intermediate certificates from the client.
     pub(super) others: Vec<CertificateDer<'static>>,
     /// Digest of the trusted CAs.
-    pub(super) roots: Option<MadeOf>,
+    pub(super) roots: Option<SourceDigest>,
 }
 
 /// `id-at-commonName` (RFC 5280, appendix A.1).
@@ -74,7 +74,7 @@ fn common_name(subject: &Name) -> Option<String> {
 }
 
 /// When a certificate in DER expires; `None` if it can't be read.
-pub(super) fn until(der: &[u8]) -> Option<SystemTime> {
+pub(super) fn expires(der: &[u8]) -> Option<SystemTime> {
     Some(Certificate::from_der(der).ok()?.tbs_certificate().validity().not_after.to_system_time())
 }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_when_it_ends() {
+    fn a_certificate_has_its_expiry() {
         // Two encodings: years from 2050 on need four digits.
         for (year, seconds) in [(2031, 1_938_211_200), (2050, 2_537_827_200)] {
             let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -116,13 +116,13 @@ mod tests {
             let found = ClientCertificate::read(&der).unwrap().until.unwrap();
             assert_eq!(found.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), seconds);
             for end in 0..der.len() {
-                until(&der[..end]);
+                expires(&der[..end]);
             }
         }
     }
 
     #[test]
-    fn only_one_common_name_names_somebody() {
+    fn a_client_is_identified_by_a_single_common_name() {
         for (subject, expected) in
             [("O=Example,CN=backup", Some("backup")), ("CN=backup,CN=other", None), ("O=Example", None)]
         {

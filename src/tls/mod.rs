@@ -1,7 +1,7 @@
 //! TLS 1.2 and 1.3 for clients and servers: certificates, keys and the configurations that are built from
 //! them.
 //!
-//! - [`Identity`] is a certificate with its private key.
+//! - [`CertificateAndKey`] is a certificate with its private key.
 //! - [`ClientTls`] connects to an upstream.
 //! - [`ServerTls`] accepts a client, which may present a [`ClientCertificate`].
 //!
@@ -30,7 +30,7 @@ use crate::settings::{
 
 pub(crate) use client::TlsSection;
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
-pub use client_certificate::{ClientCertificate, Vouching};
+pub use client_certificate::{ClientCertificate, VerificationChain};
 pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
 /// Certificates or a private key in PEM. `Debug` does not show it.
@@ -96,7 +96,7 @@ fn read_key<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
 
 /// A certificate chain and its private key.
 #[derive(Clone)]
-pub struct Identity {
+pub struct CertificateAndKey {
     /// One or more certificates in PEM, our own first.
     pub certificates: Vec<u8>,
     /// The key in PEM: PKCS#8, PKCS#1 or SEC1, without a password.
@@ -126,14 +126,14 @@ pub enum TlsError {
     ServerName,
 }
 
-impl Identity {
+impl CertificateAndKey {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| TlsError::Key)?;
         Ok((certificates(&self.certificates).ok_or(TlsError::Certificates)?, key))
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for CertificateAndKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Identity(…)")
     }
@@ -152,7 +152,7 @@ pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
     certificates(pem)
         .unwrap_or_default()
         .iter()
-        .filter_map(|certificate| client_certificate::until(certificate))
+        .filter_map(|certificate| client_certificate::expires(certificate))
         .collect()
 }
 
@@ -163,9 +163,9 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 
 /// Digest of everything that a configuration was built from, for comparisons. Keys occur only in this digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct MadeOf([u8; 32]);
+struct SourceDigest([u8; 32]);
 
-impl MadeOf {
+impl SourceDigest {
     /// Digest of these parts, in this order.
     fn parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
         let mut context = Context::new(&SHA256);
@@ -181,25 +181,25 @@ impl MadeOf {
 /// The error of a handshake, preceded by advice for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
-struct Refused {
+struct HandshakeError {
     words: &'static str,
     #[source]
     source: io::Error,
 }
 
 /// Adds advice to an error, if there is some for it.
-fn in_words(error: io::Error) -> io::Error {
-    let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(words_for);
+fn with_advice(error: io::Error) -> io::Error {
+    let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(advice_for);
     match words {
-        Some(words) => io::Error::new(error.kind(), Refused { words, source: error }),
+        Some(words) => io::Error::new(error.kind(), HandshakeError { words, source: error }),
         None => error,
     }
 }
 
-fn words_for(error: &rustls::Error) -> Option<&'static str> {
+fn advice_for(error: &rustls::Error) -> Option<&'static str> {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage, PeerIncompatible};
     Some(match error {
-        InvalidCertificate(reason) => words_for_certificate(reason)?,
+        InvalidCertificate(reason) => certificate_advice(reason)?,
         InvalidMessage(_) => "what answers there speaks no TLS; is its address `http://`?",
         PeerIncompatible(_) | AlertReceived(AlertDescription::ProtocolVersion) => {
             "it speaks no TLS 1.2 or 1.3, or nothing of it that is safe"
@@ -215,7 +215,7 @@ fn words_for(error: &rustls::Error) -> Option<&'static str> {
     })
 }
 
-fn words_for_certificate(reason: &CertificateError) -> Option<&'static str> {
+fn certificate_advice(reason: &CertificateError) -> Option<&'static str> {
     Some(match reason {
         CertificateError::UnknownIssuer => {
             "nobody who is trusted vouches for its certificate; name its roots by `ca` of `tls`, or the certificate itself \
@@ -250,7 +250,7 @@ mod tests {
     #[track_caller]
     fn check(error: impl Into<rustls::Error>, expected: Option<&str>) {
         let error = io::Error::new(io::ErrorKind::InvalidData, error.into());
-        let told = in_words(error).to_string();
+        let told = with_advice(error).to_string();
         match expected {
             Some(words) => assert!(told.contains(words), "{told}"),
             None => assert!(!told.contains('`'), "{told}"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_that_fails_says_what_to_do() {
+    fn a_failed_handshake_is_an_error_with_advice() {
         check(CertificateError::UnknownIssuer, Some("`ca` of `tls`"));
         check(CertificateError::NotValidForName, Some("`server_name`"));
         check(CertificateError::ApplicationVerificationFailure, Some("`fingerprint`"));

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    ClientCertificate, ClientTls, ClientTlsOptions, Identity, MadeOf, Pem, TlsError, Vouching,
-    read_certificate, read_key, read_trusted_cas,
+    CertificateAndKey, ClientCertificate, ClientTls, ClientTlsOptions, Pem, SourceDigest, TlsError,
+    VerificationChain, read_certificate, read_key, read_trusted_cas,
 };
 use crate::settings::{
     keys::ValueKind,
@@ -31,10 +31,10 @@ pub struct ServerTls {
     /// Verifies client certificates with the trusted CAs.
     roots: Option<Arc<dyn ClientCertVerifier>>,
     /// Digest of the trusted CAs.
-    roots_made_of: MadeOf,
-    made_of: MadeOf,
+    roots_made_of: SourceDigest,
+    made_of: SourceDigest,
     /// Our certificate for another replica, if it requests client certificates.
-    identity: Option<Identity>,
+    identity: Option<CertificateAndKey>,
 }
 
 /// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates.
@@ -95,7 +95,7 @@ impl ServerTls {
             .expect("the provider knows TLS 1.2 and 1.3");
         let ServerTlsOptions { certificate, key, client_ca, client_certificate } = options;
         let is_required = client_certificate == ClientCertificates::Required;
-        let identity = Identity { certificates: certificate.0, key: key.0 };
+        let identity = CertificateAndKey { certificates: certificate.0, key: key.0 };
         let (certificates, key) = identity.read()?;
         let verifier = match &client_ca {
             None => None,
@@ -116,8 +116,8 @@ impl ServerTls {
         config.key_log = Arc::new(rustls::NoKeyLog);
         let required: &[u8] = if client_ca.is_some() && is_required { b"required" } else { b"" };
         let roots = client_ca.as_ref().map_or(&[][..], |Pem(pem)| pem);
-        let made_of = MadeOf::parts([identity.certificates.as_slice(), &identity.key, roots, required]);
-        let roots_made_of = MadeOf::parts([roots]);
+        let made_of = SourceDigest::parts([identity.certificates.as_slice(), &identity.key, roots, required]);
+        let roots_made_of = SourceDigest::parts([roots]);
         // If clients must present a certificate, replicas present their own to each other.
         let identity = client_ca.is_some().then_some(identity);
         Ok(Self { config: Arc::new(config), roots: verifier, roots_made_of, made_of, identity })
@@ -143,16 +143,16 @@ impl ServerTls {
     }
 
     /// The certificate that a client has presented, if any, which a trusted CA has signed.
-    pub fn shown_by(&self, stream: &ServerStream) -> Option<ClientCertificate> {
+    pub fn client_certificate(&self, stream: &ServerStream) -> Option<ClientCertificate> {
         let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
         let others = others.iter().map(|one| one.clone().into_owned()).collect();
-        let vouching = Vouching { others, roots: Some(self.roots_made_of) };
+        let vouching = VerificationChain { others, roots: Some(self.roots_made_of) };
         ClientCertificate::read(first).map(|read| ClientCertificate { vouching, ..read })
     }
 
     /// Whether a trusted CA has signed a certificate. Checks the current CAs, if the connection was made with
     /// others.
-    pub fn vouches_for(&self, certificate: &ClientCertificate) -> bool {
+    pub fn trusts(&self, certificate: &ClientCertificate) -> bool {
         let ClientCertificate { der, vouching, .. } = certificate;
         let Some(roots) = &self.roots else { return false };
         vouching.roots == Some(self.roots_made_of)
@@ -160,12 +160,12 @@ impl ServerTls {
     }
 
     /// Whether another configuration trusts the same CAs.
-    pub fn has_roots_of(&self, other: &Self) -> bool {
+    pub fn trusts_same_cas(&self, other: &Self) -> bool {
         self.roots_made_of == other.roots_made_of
     }
 
     /// Whether HTTP/2 was negotiated.
-    pub fn agreed_on_h2(stream: &ServerStream) -> bool {
+    pub fn negotiated_h2(stream: &ServerStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }
 }

@@ -44,7 +44,7 @@ impl Charset {
 
 /// Body of a response as text, with the charset used.
 #[derive(Debug, Clone)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedText {
     /// The text. Shares the body's buffer if that is UTF-8 already.
     pub(crate) text: ByteString,
     /// Standard name of the charset.
@@ -54,7 +54,7 @@ pub(crate) struct Decoded {
     pub(crate) because: &'static str,
 }
 
-impl Decoded {
+impl DecodedText {
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -71,7 +71,7 @@ pub(crate) fn decode(
     response: &UpstreamResponse,
     body: &Bytes,
     rule: Option<Charset>,
-) -> Result<Decoded, String> {
+) -> Result<DecodedText, String> {
     let (encoding, mark, because) = encoding_of(response, body, rule)?;
     let body = body.slice(mark..);
     if encoding == UTF_8 {
@@ -86,7 +86,7 @@ pub(crate) fn decode(
         if text.contains('\0') {
             return Err("expected text, found zero bytes; text in UTF-16 is named with `charset`".to_owned());
         }
-        return Ok(Decoded { text, charset: encoding.name(), because });
+        return Ok(DecodedText { text, charset: encoding.name(), because });
     }
     let text = match encoding.decode_without_bom_handling_and_without_replacement(&body) {
         // ASCII bytes are the same in most charsets, so share the body's buffer.
@@ -95,7 +95,7 @@ pub(crate) fn decode(
         None => None,
     };
     match text {
-        Some(text) => Ok(Decoded { text, charset: encoding.name(), because }),
+        Some(text) => Ok(DecodedText { text, charset: encoding.name(), because }),
         None => Err(format!("expected text in {}, found bytes that it has not", encoding.name())),
     }
 }
@@ -138,7 +138,7 @@ fn encoding_of(
 const LOOKED_THROUGH_BYTES: usize = 1024;
 
 /// Charset declared by a document.
-pub(super) struct Declared {
+pub(super) struct DeclaredCharset {
     pub(super) encoding: &'static Encoding,
     /// Position of the declaration.
     pub(super) because: &'static str,
@@ -152,7 +152,7 @@ pub(super) struct Declared {
 /// # Errors
 ///
 /// A sentence, if the declared name is not a charset.
-pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<Declared>, String> {
+pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
     // Without a byte order mark, only the zero bytes show UTF-16 (XML 1.0, appendix F.1).
     let wide = match body {
         [b'<', 0, b'?', 0, ..] => Some(UTF_16LE),
@@ -160,7 +160,10 @@ pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<D
         _ => None,
     };
     if let Some(encoding) = wide {
-        return Ok(Some(Declared { encoding, because: "the XML declaration, in two bytes a character" }));
+        return Ok(Some(DeclaredCharset {
+            encoding,
+            because: "the XML declaration, in two bytes a character",
+        }));
     }
     let start = &body[..body.len().min(LOOKED_THROUGH_BYTES)];
     let in_meta = || meta(start).map(|label| named(label.as_bytes(), "`<meta>`"));
@@ -183,17 +186,17 @@ fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
     }
 }
 
-fn named(label: &[u8], place: &'static str) -> Result<Declared, String> {
+fn named(label: &[u8], place: &'static str) -> Result<DeclaredCharset, String> {
     match Encoding::for_label(label) {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
-            Ok(Declared { encoding: UTF_8, because: "a declaration of UTF-16 in single bytes" })
+            Ok(DeclaredCharset { encoding: UTF_8, because: "a declaration of UTF-16 in single bytes" })
         }
         Some(encoding) if encoding == X_USER_DEFINED => {
-            Ok(Declared { encoding: WINDOWS_1252, because: place })
+            Ok(DeclaredCharset { encoding: WINDOWS_1252, because: place })
         }
-        Some(encoding) => Ok(Declared { encoding, because: place }),
+        Some(encoding) => Ok(DeclaredCharset { encoding, because: place }),
         None => Err(format!(
             "expected a charset in {place}, found a name that is none; a rule can name it with `charset`"
         )),
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_says_it_where_the_header_does_not() {
+    fn a_document_declares_its_charset_if_the_header_does_not() {
         let meta = b"<html><meta charset=windows-1251><p>\xcc\xee\xf1\xea\xe2\xe0";
         check("text/html", None, meta, Ok("<html><meta charset=windows-1251><p>Москва"));
         let twice = b"<meta charset=windows-1251>Troms\xf8";
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn html_says_it_in_meta() {
+    fn html_declares_its_charset_in_meta() {
         for body in [
             "<!DOCTYPE html><html><head><meta charset=\"shift_jis\">",
             "<html><META CHARSET=Shift_JIS />",
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn xml_says_it_in_its_declaration() {
+    fn xml_declares_its_charset_in_the_declaration() {
         let declaration = Some(("windows-1252", "the XML declaration"));
         check_declared(
             "text/xml",

@@ -1,6 +1,6 @@
 //! Content blocks of a result, built from templates or from the response.
 //!
-//! A [`ContentTemplate`] has blocks, each with a [`Payload`]; [`render`] builds those of one result.
+//! A [`ContentTemplate`] has blocks, each with a [`BlockPayload`]; [`render`] builds those of one result.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,14 @@ use serde_json::Value;
 
 use super::{
     jq::Jq,
-    read_error::Why,
+    read_error::ReadError,
     response_view::ResponseView,
-    template::{Budget, Template, TemplateError, from_json},
-    variables::{Known, jq_names},
+    template::{Template, TemplateBudget, TemplateError, from_json},
+    variables::{TemplateContext, jq_names},
 };
 use crate::model::{
-    Annotations, Block, Content, LimitedWriter, ResourceBody, Shapes, Structured, Text, kind_of,
+    Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured,
+    StructuredContentSupport, kind_of,
 };
 
 /// Content blocks of a success rule.
@@ -38,7 +39,7 @@ const CONTENT_LIMIT_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct BlockTemplate {
     /// Kind and contents of the block.
-    pub payload: Payload,
+    pub payload: BlockPayload,
     /// Annotations, which are hints for clients.
     pub annotations: Option<Annotations>,
     /// Timestamp of the last change; omitted if it does not render to a timestamp.
@@ -51,7 +52,7 @@ pub struct BlockTemplate {
 
 /// Kind and contents of a block.
 #[derive(Debug)]
-pub enum Payload {
+pub enum BlockPayload {
     /// A rendered text.
     Text(Template),
     /// The text of the response, unchanged.
@@ -94,15 +95,15 @@ pub enum Payload {
         /// Such as `text/csv`.
         media_type: Option<String>,
         /// Contents of the resource.
-        body: BodyTemplate,
+        body: ResourceBodyTemplate,
     },
 }
 
 /// Contents of an embedded resource.
 #[derive(Debug)]
-pub enum BodyTemplate {
+pub enum ResourceBodyTemplate {
     /// The text of the response.
-    UpstreamResponse,
+    Response,
     /// A rendered text.
     Text(Template),
     /// Bytes, rendered as Base64.
@@ -110,7 +111,7 @@ pub enum BodyTemplate {
 }
 
 /// A rendered block, and the way to shorten it.
-pub(in crate::translate) struct Shown {
+pub(in crate::translate) struct RenderedBlock {
     pub(in crate::translate) content: Content,
     pub(in crate::translate) text: TextKind,
 }
@@ -123,7 +124,7 @@ pub(in crate::translate) enum TextKind {
     /// The response, unchanged.
     Verbatim,
     /// A template, or a block without text.
-    Made,
+    Rendered,
 }
 
 impl ContentTemplate {
@@ -141,26 +142,28 @@ impl ContentTemplate {
     }
 
     /// Whether it needs the structured content as a tree.
-    pub(in crate::translate) fn looks_into_structure(&self) -> bool {
+    pub(in crate::translate) fn needs_structure_tree(&self) -> bool {
         let is_asked = |template: &&Template| template.names().iter().any(|name| name == "structured");
         let looks_inside = |block: &BlockTemplate| {
-            block.when.is_some() || block.each.is_some() || matches!(block.payload, Payload::JsonPretty)
+            block.when.is_some() || block.each.is_some() || matches!(block.payload, BlockPayload::JsonPretty)
         };
         self.blocks().iter().any(looks_inside) || self.templates().iter().any(is_asked)
     }
 
     /// Whether it contains text other than the structured content or the response as they are.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
-        self.blocks().iter().any(|block| matches!(block.payload, Payload::Text(_) | Payload::Verbatim))
+        self.blocks()
+            .iter()
+            .any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
     }
 
     /// Whether it contains the structured content as indented JSON, which is longer than compact JSON.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
-        self.blocks().iter().any(|block| matches!(block.payload, Payload::JsonPretty))
+        self.blocks().iter().any(|block| matches!(block.payload, BlockPayload::JsonPretty))
     }
 }
 
-impl Payload {
+impl BlockPayload {
     fn templates(&self) -> Vec<&Template> {
         match self {
             Self::Text(text) => vec![text],
@@ -168,10 +171,14 @@ impl Payload {
             Self::ResourceLink { uri, name, description, .. } => {
                 [uri, name].into_iter().chain(description).collect()
             }
-            Self::Resource { uri, body: BodyTemplate::Text(body) | BodyTemplate::Blob(body), .. } => {
+            Self::Resource {
+                uri,
+                body: ResourceBodyTemplate::Text(body) | ResourceBodyTemplate::Blob(body),
+                ..
+            } => {
                 vec![uri, body]
             }
-            Self::Resource { uri, body: BodyTemplate::UpstreamResponse, .. } => vec![uri],
+            Self::Resource { uri, body: ResourceBodyTemplate::Response, .. } => vec![uri],
             Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
         }
     }
@@ -179,41 +186,51 @@ impl Payload {
 
 impl BlockTemplate {
     /// A block without conditions.
-    pub fn new(payload: Payload) -> Self {
+    pub fn new(payload: BlockPayload) -> Self {
         Self { payload, annotations: None, last_modified: None, when: None, each: None }
     }
 
-    fn is_for(&self, structure: &Value, known: &Known<'_>) -> bool {
-        self.when.as_ref().is_none_or(|when| when.holds(structure, jq_names(known.view, known.captures)))
+    fn is_included(&self, structure: &Value, known: &TemplateContext<'_>) -> bool {
+        self.when.as_ref().is_none_or(|when| when.is_true(structure, jq_names(known.view, known.captures)))
     }
 
-    fn rows(&self, each: &Jq, structure: &Value, known: &Known<'_>) -> Result<Vec<Value>, Why> {
+    fn rows(
+        &self,
+        each: &Jq,
+        structure: &Value,
+        known: &TemplateContext<'_>,
+    ) -> Result<Vec<Value>, ReadError> {
         match each.apply(structure, jq_names(known.view, known.captures)) {
             Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
-            Ok(other) => Err(why!("expected a list for `for_each`, found {}", kind_of(&other))),
+            Ok(other) => Err(read_error!("expected a list for `for_each`, found {}", kind_of(&other))),
             // The message quotes nothing of the value.
-            Err(error) => Err(why!("`for_each` {error}")),
+            Err(error) => Err(read_error!("`for_each` {error}")),
         }
     }
 
-    fn render(&self, known: &Known<'_>, names: &Name, budget: &Budget) -> Result<Shown, Why> {
+    fn render(
+        &self,
+        known: &TemplateContext<'_>,
+        names: &Name,
+        budget: &TemplateBudget,
+    ) -> Result<RenderedBlock, ReadError> {
         let block = self.payload.render(known.view, known.structured, names, budget)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
             let moment = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
             // With an invalid hint, strict clients would reject the whole result.
-            if is_moment(moment.trim()) {
+            if is_timestamp(moment.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
             }
         }
         let text = match self.payload {
-            Payload::Json | Payload::JsonPretty => TextKind::Json,
-            Payload::Verbatim => TextKind::Verbatim,
-            _ => TextKind::Made,
+            BlockPayload::Json | BlockPayload::JsonPretty => TextKind::Json,
+            BlockPayload::Verbatim => TextKind::Verbatim,
+            _ => TextKind::Rendered,
         };
-        Ok(Shown { content: Content { block, annotations }, text })
+        Ok(RenderedBlock { content: Content { block, annotations }, text })
     }
 }
 
@@ -224,41 +241,43 @@ impl BlockTemplate {
 /// A sentence that names the part that failed.
 pub(in crate::translate) fn render(
     blocks: &[BlockTemplate],
-    known: &Known<'_>,
+    known: &TemplateContext<'_>,
     asked: &[&str],
-) -> Result<Vec<Shown>, Why> {
+) -> Result<Vec<RenderedBlock>, ReadError> {
     let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
     let structure = match known.structured {
-        Some(structured) if looks_inside => structured.value(Shapes::ObjectsOnly),
+        Some(structured) if looks_inside => structured.value(StructuredContentSupport::ObjectsOnly),
         Some(_) | None => Value::Null,
     };
     let names = known.names(asked);
     let plain = Name::from_pairs(names.clone());
-    let budget = Budget::of_result().until(known.view.facts.stop);
+    let budget = TemplateBudget::of_result().until(known.view.facts.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
-    let mut add = |block: Shown| {
+    let mut add = |block: RenderedBlock| {
         let length = match &block.content.block {
-            Block::Text(Text::Plain(text)) if text.trim().is_empty() => return Ok(()),
-            Block::Text(Text::Shared(text)) if text.trim().is_empty() => return Ok(()),
-            Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
-            Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
-            Block::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => body.len(),
-            Block::Text(Text::Shared(_) | Text::OfStructure)
-            | Block::ResourceLink { .. }
-            | Block::AsSent(_) => 0,
+            ContentBlock::Text(BlockText::Plain(text)) if text.trim().is_empty() => return Ok(()),
+            ContentBlock::Text(BlockText::Shared(text)) if text.trim().is_empty() => return Ok(()),
+            ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => text.len(),
+            ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
+            ContentBlock::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => {
+                body.len()
+            }
+            ContentBlock::Text(BlockText::Shared(_) | BlockText::StructuredContent)
+            | ContentBlock::ResourceLink { .. }
+            | ContentBlock::Foreign(_) => 0,
         };
         bytes += length;
         shown.push(block);
         match bytes {
             // A single block is bounded by its own limits.
             _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
-                Err(why!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
+                Err(read_error!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
             }
             _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
             _ => Ok(()),
         }
     };
-    for block in blocks.iter().filter(|block| block.is_for(&structure, known)) {
+    for block in blocks.iter().filter(|block| block.is_included(&structure, known)) {
         let Some(each) = &block.each else {
             add(block.render(known, &plain, &budget)?)?;
             continue;
@@ -273,12 +292,17 @@ pub(in crate::translate) fn render(
 }
 
 /// Description of the blocks omitted by their conditions; `None` if there are none.
-pub(in crate::translate) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> Option<String> {
-    let structure = known.structured.map_or(Value::Null, |structured| structured.value(Shapes::ObjectsOnly));
+pub(in crate::translate) fn omitted_blocks(
+    blocks: &[BlockTemplate],
+    known: &TemplateContext<'_>,
+) -> Option<String> {
+    let structure = known
+        .structured
+        .map_or(Value::Null, |structured| structured.value(StructuredContentSupport::ObjectsOnly));
     let words: Vec<_> = blocks
         .iter()
         .enumerate()
-        .filter(|(_, block)| !block.is_for(&structure, known))
+        .filter(|(_, block)| !block.is_included(&structure, known))
         .filter_map(|(index, block)| {
             Some(format!("block {}: `{}` does not hold", index + 1, block.when.as_ref()?.source()))
         })
@@ -286,13 +310,13 @@ pub(in crate::translate) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>
     (!words.is_empty()).then(|| words.join("\n"))
 }
 
-fn too_many(found: usize) -> Why {
+fn too_many(found: usize) -> ReadError {
     let words = format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}");
-    Why::plainly(words)
+    ReadError::unquoted(words)
 }
 
 /// Whether a text is an RFC 3339 timestamp.
-pub fn is_moment(text: &str) -> bool {
+pub fn is_timestamp(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
         Regex::new(&shape.replace(r"\d", "[0-9]")).expect("the pattern is fixed and right")
@@ -301,55 +325,57 @@ pub fn is_moment(text: &str) -> bool {
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
 }
 
-fn template_failed(error: &TemplateError) -> Why {
+fn template_failed(error: &TemplateError) -> ReadError {
     let what = "a template of the rule could not be filled in";
     let line = error.line.map(|line| format!(", at its line {line}")).unwrap_or_default();
     // The engine's message may quote the value that caused the error.
-    Why::new(format!("{what}: {error}"), format!("{what}{line}"))
+    ReadError::new(format!("{what}: {error}"), format!("{what}{line}"))
 }
 
-impl Payload {
+impl BlockPayload {
     pub(super) fn render(
         &self,
         view: &ResponseView<'_>,
         structured: Option<&Structured>,
         names: &Name,
-        budget: &Budget,
-    ) -> Result<Block, Why> {
+        budget: &TemplateBudget,
+    ) -> Result<ContentBlock, ReadError> {
         let render = |template: &Template| {
             template.render_within(names, budget).map_err(|error| template_failed(&error))
         };
         Ok(match self {
-            Self::Text(template) => Block::Text(Text::Plain(render(template)?)),
-            Self::Verbatim => Block::Text(Text::Shared(view.shared_text()?.clone())),
+            Self::Text(template) => ContentBlock::Text(BlockText::Plain(render(template)?)),
+            Self::Verbatim => ContentBlock::Text(BlockText::Shared(view.shared_text()?.clone())),
             Self::Json => match structured {
-                Some(_) => Block::Text(Text::OfStructure),
+                Some(_) => ContentBlock::Text(BlockText::StructuredContent),
                 None => return Err("expected a value to show as JSON, found none".into()),
             },
             Self::JsonPretty => match structured {
-                Some(structured) => Block::Text(Text::Plain(pretty(structured))),
+                Some(structured) => ContentBlock::Text(BlockText::Plain(pretty(structured))),
                 None => return Err("expected a value to show as JSON, found none".into()),
             },
             Self::Bytes(binary) => binary.block(view)?,
             Self::Image { data, media_type } => {
-                Block::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
+                ContentBlock::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
             }
             Self::Audio { data, media_type } => {
-                Block::Audio { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
+                ContentBlock::Audio { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
             }
-            Self::ResourceLink { uri, name, description, media_type } => Block::ResourceLink {
+            Self::ResourceLink { uri, name, description, media_type } => ContentBlock::ResourceLink {
                 uri: render(uri)?,
                 name: render(name)?,
                 description: description.as_ref().map(render).transpose()?,
                 mime_type: media_type.clone(),
             },
-            Self::Resource { uri, media_type, body } => Block::Resource {
+            Self::Resource { uri, media_type, body } => ContentBlock::Resource {
                 uri: render(uri)?,
                 mime_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
                 body: match body {
-                    BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
-                    BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),
-                    BodyTemplate::UpstreamResponse => ResourceBody::Text(view.text()?.to_owned()),
+                    ResourceBodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
+                    ResourceBodyTemplate::Blob(template) => {
+                        ResourceBody::Blob(base64_text(render(template)?)?)
+                    }
+                    ResourceBodyTemplate::Response => ResourceBody::Text(view.text()?.to_owned()),
                 },
             },
         })
@@ -359,10 +385,10 @@ impl Payload {
 /// The structured content as indented JSON; compact if deep nesting would make most of it indentation.
 pub(in crate::translate) fn pretty(structured: &Structured) -> String {
     /// Largest ratio of the indented to the compact text.
-    const MOST_TIMES_LONGER: usize = 8;
-    let value = structured.value(Shapes::ObjectsOnly);
+    const MAX_TIMES_LONGER: usize = 8;
+    let value = structured.value(StructuredContentSupport::ObjectsOnly);
     let compact = value.to_string();
-    let mut out = LimitedWriter::new(compact.len().saturating_mul(MOST_TIMES_LONGER));
+    let mut out = LimitedWriter::new(compact.len().saturating_mul(MAX_TIMES_LONGER));
     match serde_json::to_writer_pretty(&mut out, &value) {
         Ok(()) => String::from_utf8(out.into_bytes()).unwrap_or(compact),
         Err(_) => compact,
@@ -370,7 +396,7 @@ pub(in crate::translate) fn pretty(structured: &Structured) -> String {
 }
 
 /// Removes white space and checks the data: invalid Base64 would break the client's whole result.
-fn base64_text(text: String) -> Result<String, Why> {
+fn base64_text(text: String) -> Result<String, ReadError> {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text: String = text.split_ascii_whitespace().collect();
     match BASE64_STANDARD.decode(&text) {
@@ -378,19 +404,19 @@ fn base64_text(text: String) -> Result<String, Why> {
         Err(error) => {
             let what = "expected Base64 data, found text";
             let plain = format!("{what} of {} bytes that is not", text.len());
-            Err(Why::new(format!("{what} that is not ({error})"), plain))
+            Err(ReadError::new(format!("{what} that is not ({error})"), plain))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_moment;
+    use super::is_timestamp;
 
     #[test]
-    fn a_moment_is_one_of_the_calendar_in_the_form_of_the_standard() {
+    fn a_timestamp_is_a_valid_date_in_rfc_3339() {
         for good in ["2026-11-21T09:30:00Z", "2024-02-29t09:30:00.125+01:00", "2016-12-31T23:59:60Z"] {
-            assert!(is_moment(good), "{good}");
+            assert!(is_timestamp(good), "{good}");
         }
         for bad in [
             "today",
@@ -403,7 +429,7 @@ mod tests {
             "2026-11-21T25:30:00Z",
             "٢٠٢٦-١١-٢١T٠٩:٣٠:٠٠Z",
         ] {
-            assert!(!is_moment(bad), "{bad}");
+            assert!(!is_timestamp(bad), "{bad}");
         }
     }
 }

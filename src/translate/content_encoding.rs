@@ -14,11 +14,11 @@ use ruzstd::decoding::{
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
 
-use super::read_error::{Why, at_most};
+use super::read_error::{ReadError, at_most};
 use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
 
 /// Limit of encodings applied in turn; no server needs more.
-const CODING_LIMIT: usize = 3;
+const ENCODING_LIMIT: usize = 3;
 
 /// Limit of consecutive gzip members or zstd frames: each allocates tables, even if it is short.
 const MEMBER_LIMIT: usize = 10_000;
@@ -29,15 +29,15 @@ const MEMBER_LIMIT: usize = 10_000;
 ///
 /// A sentence that names the encoding and the problem: the encoding is unknown, or the data is truncated,
 /// corrupt or longer than `limit_bytes`.
-pub(super) fn expand(response: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, Why> {
+pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, ReadError> {
     // A response without content (a 204, or the response to HEAD) may still name an encoding.
     if response.body.is_empty() {
         return Ok(Bytes::new());
     }
     let mut body = response.body.clone();
     // Encodings are listed in the order in which they were applied.
-    for coding in codings(response)?.into_iter().rev() {
-        body = undo(coding, &body, limit_bytes).map_err(Why::plainly)?;
+    for coding in encodings(response)?.into_iter().rev() {
+        body = decode(coding, &body, limit_bytes).map_err(ReadError::unquoted)?;
     }
     Ok(body)
 }
@@ -45,20 +45,20 @@ pub(super) fn expand(response: &UpstreamResponse, limit_bytes: usize) -> Result<
 /// Names of the encodings, in the order of decoding; `None` for a body without an encoding.
 pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
     let codings =
-        codings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
+        encodings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
     Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
 }
 
 /// Content encoding (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
+enum ContentEncoding {
     Gzip,
     Deflate,
     Brotli,
     Zstd,
 }
 
-impl Coding {
+impl ContentEncoding {
     fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -71,16 +71,16 @@ impl Coding {
 
 /// Reason why data could not be decompressed.
 #[derive(Debug)]
-enum Wrong {
+enum DecodeError {
     TooLong,
     CutOff,
     Broken(String),
 }
 
 /// Classifies the error of a decoder, or of the limited writer that receives its output.
-impl From<io::Error> for Wrong {
+impl From<io::Error> for DecodeError {
     fn from(error: io::Error) -> Self {
-        const LONGEST_SHOWN_BYTES: usize = 200;
+        const MAX_SHOWN_BYTES: usize = 200;
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         while let Some(inner) = cause {
             match inner.downcast_ref().map(io::Error::kind) {
@@ -89,87 +89,87 @@ impl From<io::Error> for Wrong {
                 _ => cause = inner.source(),
             }
         }
-        Self::Broken(cut_bytes(&error.to_string(), LONGEST_SHOWN_BYTES))
+        Self::Broken(cut_bytes(&error.to_string(), MAX_SHOWN_BYTES))
     }
 }
 
 /// Encodings that `Content-Encoding` lists, in order, without `identity`.
-fn codings(response: &UpstreamResponse) -> Result<Vec<Coding>, Why> {
-    const LONGEST_SHOWN_BYTES: usize = 40;
+fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadError> {
+    const MAX_SHOWN_BYTES: usize = 40;
     let mut codings = Vec::new();
     for value in response.headers.get_all(header::CONTENT_ENCODING) {
         for name in value.as_bytes().split(|byte| *byte == b',') {
             let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
             codings.push(match name.as_str() {
                 "" | "identity" => continue,
-                "gzip" | "x-gzip" => Coding::Gzip,
-                "deflate" => Coding::Deflate,
-                "br" => Coding::Brotli,
-                "zstd" => Coding::Zstd,
+                "gzip" | "x-gzip" => ContentEncoding::Gzip,
+                "deflate" => ContentEncoding::Deflate,
+                "br" => ContentEncoding::Brotli,
+                "zstd" => ContentEncoding::Zstd,
                 _ => {
                     let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity";
-                    let found = cut_bytes(&name, LONGEST_SHOWN_BYTES);
-                    return Err(Why::new(
+                    let found = cut_bytes(&name, MAX_SHOWN_BYTES);
+                    return Err(ReadError::new(
                         format!("{expected}, found `{found}`"),
                         format!("{expected}, found text of {} bytes", name.len()),
                     ));
                 }
             });
-            at_most(CODING_LIMIT, codings.len(), "codings in `Content-Encoding`")?;
+            at_most(ENCODING_LIMIT, codings.len(), "codings in `Content-Encoding`")?;
         }
     }
     Ok(codings)
 }
 
-fn undo(coding: Coding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
+fn decode(coding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
     let mut out = LimitedWriter::new(limit_bytes);
     let undone = match coding {
-        Coding::Gzip => gzip(data, &mut out),
-        Coding::Deflate if is_zlib(data) => match inflate(data, true, &mut out) {
-            Err(Wrong::Broken(what)) => {
+        ContentEncoding::Gzip => gzip(data, &mut out),
+        ContentEncoding::Deflate if is_zlib(data) => match inflate(data, true, &mut out) {
+            Err(DecodeError::Broken(what)) => {
                 // Raw deflate data may by chance begin like a zlib header.
                 out = LimitedWriter::new(limit_bytes);
-                inflate(data, false, &mut out).map_err(|_| Wrong::Broken(what))
+                inflate(data, false, &mut out).map_err(|_| DecodeError::Broken(what))
             }
             other => other,
         },
-        Coding::Deflate => inflate(data, false, &mut out),
-        Coding::Brotli => brotli(data, &mut out),
-        Coding::Zstd => zstd(data, limit_bytes, &mut out),
+        ContentEncoding::Deflate => inflate(data, false, &mut out),
+        ContentEncoding::Brotli => brotli(data, &mut out),
+        ContentEncoding::Zstd => zstd(data, limit_bytes, &mut out),
     };
     let name = coding.name();
     match undone {
         Ok(()) => Ok(out.into_bytes().into()),
-        Err(Wrong::TooLong) => Err(format!(
+        Err(DecodeError::TooLong) => Err(format!(
             "expected a reply of at most {limit_bytes} bytes, which is its `response_limit`, found more once {name} was undone"
         )),
-        Err(Wrong::CutOff) => {
+        Err(DecodeError::CutOff) => {
             Err(format!("expected data in {name}, found data that breaks off after {} bytes", data.len()))
         }
-        Err(Wrong::Broken(what)) => {
+        Err(DecodeError::Broken(what)) => {
             Err(format!("expected data in {name}, as `Content-Encoding` says, found what is none: {what}"))
         }
     }
 }
 
 /// Accepts zero bytes and line ends after the data, which some servers append; anything else is an error.
-fn nothing_after(rest: &[u8]) -> Result<(), Wrong> {
+fn check_trailing(rest: &[u8]) -> Result<(), DecodeError> {
     match rest.iter().all(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
         true => Ok(()),
-        false => Err(Wrong::Broken(format!("{} bytes follow its end", rest.len()))),
+        false => Err(DecodeError::Broken(format!("{} bytes follow its end", rest.len()))),
     }
 }
 
-fn gzip(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
+fn gzip(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
     let mut rest = data;
     for _ in 0..MEMBER_LIMIT {
         io::copy(&mut GzDecoder::new(&mut rest), out)?;
         // Consecutive members are one document (RFC 1952, section 2.2).
         if !rest.starts_with(&[0x1f, 0x8b]) {
-            return nothing_after(rest);
+            return check_trailing(rest);
         }
     }
-    Err(Wrong::Broken(format!("more than {MEMBER_LIMIT} members")))
+    Err(DecodeError::Broken(format!("more than {MEMBER_LIMIT} members")))
 }
 
 /// Whether `deflate` data has the zlib wrapper (RFC 1950), as it should. Servers sent raw deflate for years
@@ -183,7 +183,7 @@ fn is_zlib(data: &[u8]) -> bool {
 const PART_BYTES: usize = 32 << 10;
 
 // Without flate2's reader: at the end of truncated data, it reports success.
-fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), Wrong> {
+fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), DecodeError> {
     let mut decoder = Decompress::new(wrapped);
     let mut part = vec![0; PART_BYTES];
     loop {
@@ -191,19 +191,21 @@ fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), Wr
         // Both counts are at most the length of a slice.
         let status = decoder
             .decompress(&data[read_before as usize..], &mut part, FlushDecompress::None)
-            .map_err(|error| Wrong::Broken(error.to_string()))?;
+            .map_err(|error| DecodeError::Broken(error.to_string()))?;
         let (read, made) = (decoder.total_in(), (decoder.total_out() - made_before) as usize);
         out.write_all(&part[..made])?;
         match status {
-            Status::StreamEnd => return nothing_after(&data[read as usize..]),
-            Status::Ok | Status::BufError if read == read_before && made == 0 => return Err(Wrong::CutOff),
+            Status::StreamEnd => return check_trailing(&data[read as usize..]),
+            Status::Ok | Status::BufError if read == read_before && made == 0 => {
+                return Err(DecodeError::CutOff);
+            }
             Status::Ok | Status::BufError => {}
         }
     }
 }
 
 // Without the crate's reader: it accepts windows beyond the 16 MiB of RFC 7932, a non-standard extension.
-fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
+fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
     let memory = StandardAlloc::default;
     let mut state = BrotliState::new_strict(memory(), memory(), memory());
     let (mut left, mut position, mut total) = (data.len(), 0, 0);
@@ -222,11 +224,11 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
         );
         out.write_all(&part[..made])?;
         match result {
-            BrotliResult::ResultSuccess => return nothing_after(&data[position..]),
+            BrotliResult::ResultSuccess => return check_trailing(&data[position..]),
             BrotliResult::NeedsMoreOutput => {}
-            BrotliResult::NeedsMoreInput => return Err(Wrong::CutOff),
+            BrotliResult::NeedsMoreInput => return Err(DecodeError::CutOff),
             BrotliResult::ResultFailure => {
-                return Err(Wrong::Broken(format!("no such code at byte {position}")));
+                return Err(DecodeError::Broken(format!("no such code at byte {position}")));
             }
         }
     }
@@ -235,12 +237,12 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
 /// Largest zstd window, in bytes; the response limit if that is larger (RFC 9659, section 3).
 const ZSTD_WINDOW_BYTES: usize = 8 << 20;
 
-fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), Wrong> {
+fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), DecodeError> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(ZSTD_WINDOW_BYTES.max(limit_bytes) as u64);
     let mut rest = data;
     for frame in 0..MEMBER_LIMIT {
-        if frame > 0 && nothing_after(rest).is_ok() {
+        if frame > 0 && check_trailing(rest).is_ok() {
             return Ok(());
         }
         match StreamingDecoder::new_with_decoder(&mut rest, &mut decoder) {
@@ -249,23 +251,23 @@ fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), 
                 length, ..
             })) => {
                 let after = usize::try_from(length).ok().and_then(|length| rest.get(length..));
-                rest = after.ok_or(Wrong::CutOff)?;
+                rest = after.ok_or(DecodeError::CutOff)?;
                 continue;
             }
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_))) => {
-                return Err(Wrong::Broken("it does not begin as zstd does".to_owned()));
+                return Err(DecodeError::Broken("it does not begin as zstd does".to_owned()));
             }
             Err(error) => return Err(io::Error::other(error).into()),
         };
         if let Some(expected) = decoder.get_checksum_from_data()
             && decoder.get_calculated_checksum() != Some(expected)
         {
-            return Err(Wrong::Broken("the checksum is not that of the data".to_owned()));
+            return Err(DecodeError::Broken("the checksum is not that of the data".to_owned()));
         }
     }
-    match nothing_after(rest) {
+    match check_trailing(rest) {
         Ok(()) => Ok(()),
-        Err(_) => Err(Wrong::Broken(format!("more than {MEMBER_LIMIT} frames"))),
+        Err(_) => Err(DecodeError::Broken(format!("more than {MEMBER_LIMIT} frames"))),
     }
 }
 
@@ -287,20 +289,20 @@ mod tests {
 
     const LIMIT: usize = 1000;
 
-    fn expanded(coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
-        expanded_within(LIMIT, coding, body)
+    fn decompressed(coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+        decompressed_within(LIMIT, coding, body)
     }
 
-    fn expanded_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+    fn decompressed_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
         let response = UpstreamResponse::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
-        expand(&response, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
+        decompress(&response, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
     }
 
     #[track_caller]
     fn check(coding: &str, body: &[u8], expected: Result<&str, &str>) {
-        match (expanded(coding, body), expected) {
+        match (decompressed(coding, body), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(String::from_utf8(found).unwrap(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_coding_is_undone() {
+    fn every_encoding_is_decoded() {
         for (coding, body) in samples(b"temp: 5\n") {
             check(coding, &body, Ok("temp: 5\n"));
         }
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn several_codings_are_undone_from_the_last_to_the_first() {
+    fn several_encodings_are_decoded_from_the_last_to_the_first() {
         check("deflate, gzip", &gzipped(&zlibbed(b"x")), Ok("x"));
         check("gzip , identity,deflate,zstd", &zstandard(&zlibbed(&gzipped(b"x"))), Ok("x"));
         check("gzip, gzip, gzip, gzip", b"x", Err("expected at most 3 codings"));
@@ -373,7 +375,7 @@ mod tests {
             body.extend(b"\r\n");
             check(coding, &body, Ok("a"));
             body.extend(b"<!-- -->");
-            assert!(expanded(coding, &body).is_err(), "{coding}");
+            assert!(decompressed(coding, &body).is_err(), "{coding}");
         }
     }
 
@@ -384,10 +386,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_broken_or_unknown_says_so() {
+    fn truncated_corrupt_and_unknown_encodings_are_errors() {
         for (coding, body) in samples("Tromsø, Bodø, Vardø, Alta".as_bytes()) {
             for length in 1..body.len() {
-                let error = expanded(coding, &body[..length]).unwrap_err();
+                let error = decompressed(coding, &body[..length]).unwrap_err();
                 assert!(error.starts_with(&format!("expected data in {coding}")), "{error}");
             }
             check(coding, &body[..body.len() - 2], Err("breaks off"));
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gigabyte_in_a_small_file_is_refused_where_the_limit_is() {
+    fn a_gigabyte_in_a_small_file_is_rejected_at_the_limit() {
         let bombs = [("zstd", bomb_in_zstandard(8192)), ("br", recorded("compressed_bomb_br"))];
         for (coding, body) in bombs {
             assert!(body.len() < 40_000, "{coding}");
@@ -443,12 +445,12 @@ mod tests {
             // A gigabyte takes ten times as long, and more.
             assert!(begun.elapsed() < Duration::from_secs(2), "{coding}: {:?}", begun.elapsed());
         }
-        let whole = expanded_within(2 << 20, "zstd", &bomb_in_zstandard(16)).unwrap();
+        let whole = decompressed_within(2 << 20, "zstd", &bomb_in_zstandard(16)).unwrap();
         assert!(whole.len() == 2 << 20 && whole.iter().all(|byte| *byte == b'a'));
     }
 
     #[test]
-    fn nothing_expands_beyond_the_limit() {
+    fn nothing_is_decompressed_beyond_the_limit() {
         for (coding, body) in samples(&[b'a'; LIMIT]) {
             check(coding, &body, Ok(&"a".repeat(LIMIT)));
         }

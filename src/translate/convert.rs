@@ -68,14 +68,14 @@ pub(crate) fn to_integer(text: &str) -> Option<Value> {
 /// Writes a decimal number without its exponent, and without trailing zeros in its fraction. A number without
 /// an exponent is unchanged. `None` if it would have more than 40 digits before or after the point.
 pub(crate) fn without_exponent(number: &str) -> Option<String> {
-    const MOST_DIGITS: i64 = 40;
+    const MAX_DIGITS: i64 = 40;
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     let point = i64::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
-    if digits.is_empty() || !all_digits || !(-MOST_DIGITS..=MOST_DIGITS).contains(&point) {
+    if digits.is_empty() || !all_digits || !(-MAX_DIGITS..=MAX_DIGITS).contains(&point) {
         return None;
     }
     let (whole, fraction) = match usize::try_from(point) {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_types_the_strings_in_its_places() {
+    fn a_schema_types_the_strings_at_its_paths() {
         let schema = json!({
             "$defs": {"n": {"type": ["number", "null"]}},
             "properties": {"a": {"$ref": "#/$defs/n"}, "b": {"items": {"type": "integer"}}, "c": {"type": "boolean"},

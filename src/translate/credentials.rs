@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
-use super::leak_filter::compiled;
+use super::leak_filter::compile;
 
 /// Replacement of a credential.
 const MARK: &str = "[credential]";
@@ -12,7 +12,7 @@ const MARK: &str = "[credential]";
 /// Replaces the credentials in a text.
 pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
     static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
-        compiled(concat!(
+        compile(concat!(
             r"(?i)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
             // All cookies of the line; for an `Authorization` header, the scheme and the word after it.
             r#"|\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
@@ -36,10 +36,10 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
         let whole = &found[0];
         let part = |name: &str| found.name(name).map(|part| part.as_str());
         let shown = if let Some(named) = part("named") {
-            is_of_a_sentence(named).then(|| whole.to_owned())
+            is_description(named).then(|| whole.to_owned())
         } else if let (Some(before), Some(said)) = (part("before"), part("said")) {
             let end = found.get(0).map_or(0, |whole| whole.end());
-            Some(said_of(before, part("verb").is_some(), said, &text[end..]))
+            Some(mask_in_sentence(before, part("verb").is_some(), said, &text[end..]))
         } else if let (Some(option), Some(given)) = (part("option"), part("given")) {
             let is_secret = !is_an_option(given);
             Some(if is_secret { format!("{option}{MARK}") } else { whole.to_owned() })
@@ -52,10 +52,10 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
 
 /// Masks a password in a sentence, if the word is one. `before` are the words that name it; `after` follows
 /// it.
-fn said_of(before: &str, has_verb: bool, said: &str, after: &str) -> String {
+fn mask_in_sentence(before: &str, has_verb: bool, said: &str, after: &str) -> String {
     let is_quoted = said.starts_with(['"', '\'', '`']);
     let bare = said.trim_end_matches(['.', '!', '?', ':', ')', ']', '}']);
-    let is_secret = if said.starts_with(MARK) || is_of_a_sentence(said) {
+    let is_secret = if said.starts_with(MARK) || is_description(said) {
         false
     } else if has_verb {
         // A plain word in the middle of a sentence is not a password: "the password is stored elsewhere".
@@ -85,7 +85,7 @@ fn looks_random(word: &str) -> bool {
 }
 
 /// Whether a word describes a credential and is not one: "password: required", "the token is expired".
-fn is_of_a_sentence(said: &str) -> bool {
+fn is_description(said: &str) -> bool {
     const WORDS: &str = "\
         a accepted already an and are at bad been being blank by can cannot changed correct denied \
         disabled does empty enabled encrypted expired expires failed field for format from has \
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn words_about_passwords_stay() {
+    fn words_about_passwords_are_unchanged() {
         for text in [
             "password is required",
             "the password is incorrect.",

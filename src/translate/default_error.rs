@@ -5,12 +5,14 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::{
-    extract::{MCP_MEDIA_TYPE, Verdict, message_of_page},
-    leak_filter::{Sent, looks_internal, redacted_for, safe_words_for},
+    extract::{MCP_MEDIA_TYPE, ResultKind, message_of_page},
+    leak_filter::{ClientStrings, looks_internal, redact_error_text_for, redacted_for},
     response_view::ResponseView,
     translator::Translator,
 };
-use crate::model::{Block, Content, End, Fault, Outcome, Text, ToolResult, UpstreamResponse};
+use crate::model::{
+    BlockText, Content, ContentBlock, ErrorType, ProgramEnd, ToolOutcome, ToolResult, UpstreamResponse,
+};
 
 /// Key in the `_meta` of a tool error: HTTP status of the upstream.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
@@ -22,7 +24,7 @@ pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
 /// Adds the status of the response, or the exit status of the program, to the `_meta` of a tool error.
-pub(super) fn marked(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
+pub(super) fn with_status_meta(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
     match &response.exit {
         Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
         None => error.with_meta(STATUS_META_KEY, response.status.as_u16()),
@@ -30,11 +32,14 @@ pub(super) fn marked(error: ToolResult, response: &UpstreamResponse) -> ToolResu
 }
 
 /// Tool error for a status other than 2xx.
-pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
+pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
     let response = view.response;
     if let Some(exit) = &response.exit {
-        return marked(
-            ToolResult::error(Fault::Upstream { status: response.status.as_u16() }, of_end(exit.end)),
+        return with_status_meta(
+            ToolResult::error(
+                ErrorType::Upstream { status: response.status.as_u16() },
+                text_for_exit(exit.end),
+            ),
             response,
         );
     }
@@ -45,31 +50,31 @@ pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> Too
             Some(message) => message,
             None => format!("The upstream refused the request with status {status} and did not say why."),
         };
-        let result = ToolResult::error(Fault::Upstream { status: status.as_u16() }, text);
+        let result = ToolResult::error(ErrorType::Upstream { status: status.as_u16() }, text);
         match code {
             Some(code) => result.with_meta(CODE_META_KEY, code),
             None => result,
         }
     } else {
-        ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(view, status))
+        ToolResult::error(ErrorType::Upstream { status: status.as_u16() }, text_for_status(view, status))
     };
     match retry_after(response) {
-        Some(seconds) => marked(result.with_meta(RETRY_AFTER_META_KEY, seconds), response),
-        None => marked(result, response),
+        Some(seconds) => with_status_meta(result.with_meta(RETRY_AFTER_META_KEY, seconds), response),
+        None => with_status_meta(result, response),
     }
 }
 
 /// Tool error of a rule whose own text failed to render.
-pub(super) fn without_words(
+pub(super) fn default_error_of_rule(
     view: &ResponseView<'_>,
-    error_type: Fault,
+    error_type: ErrorType,
     translator: &Translator,
 ) -> ToolResult {
     if !view.response.status.is_success() {
-        return of_status(view, translator);
+        return error_for_status(view, translator);
     }
     let text = "The upstream reported an error that could not be put into words.";
-    marked(ToolResult::error(error_type, text), view.response)
+    with_status_meta(ToolResult::error(error_type, text), view.response)
 }
 
 /// `Retry-After` in seconds; `None` if it is a date or missing.
@@ -78,24 +83,24 @@ fn retry_after(response: &UpstreamResponse) -> Option<u32> {
 }
 
 /// Text for a failed program. Its own output is withheld, like the body of a 5xx.
-fn of_end(end: End) -> String {
+fn text_for_exit(end: ProgramEnd) -> String {
     match end {
-        End::Code(_) => format!(
+        ProgramEnd::Code(_) => format!(
             "The program behind this tool ended with {}. What it said of it is in the log, not here; other arguments \
              may help.",
-            end.in_words()
+            end.describe()
         ),
-        End::Signal(_) => format!(
+        ProgramEnd::Signal(_) => format!(
             "The program behind this tool was ended by {} before it was done. Trying again may help; if it does not, \
              tell whoever runs this tool.",
-            end.in_words()
+            end.describe()
         ),
     }
 }
 
 /// Text for a status other than 2xx and 4xx. A 5xx body is never passed on: it contains traces, queries and
 /// addresses.
-fn sentence_for(view: &ResponseView<'_>, status: StatusCode) -> String {
+fn text_for_status(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_redirection() {
         return format!(
             "The upstream answered with status {status}, which points elsewhere; redirects are not followed here."
@@ -120,7 +125,7 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // Apply the route's redaction before the leak filter: an address may be part of a secret.
     let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
-    let sent = Sent::of(view.facts.args);
+    let sent = ClientStrings::from_arguments(view.facts.args);
     if let Some(json) = view.json() {
         return match json {
             Value::Object(members) => {
@@ -211,7 +216,7 @@ fn code_in(members: &Map<String, Value>) -> Option<Value> {
 }
 
 /// A text with its internals masked; `None` if it is markup, a trace or empty.
-fn safe_text(text: &str, sent: &Sent<'_>) -> Option<String> {
+fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
     let text = text.trim();
     let markup = text.starts_with('<');
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted_for(text, sent))
@@ -219,33 +224,38 @@ fn safe_text(text: &str, sent: &Sent<'_>) -> Option<String> {
 
 /// The blocks of a success, or the tool error with the server's own blocks. Internals of the server are
 /// replaced.
-pub(super) fn told(
+pub(super) fn content_or_error(
     view: &ResponseView<'_>,
     content: Vec<Content>,
-    verdict: Verdict,
+    verdict: ResultKind,
     translator: &Translator,
 ) -> Result<Vec<Content>, Box<ToolResult>> {
-    let shown = |text: &str| safe_words_for(&translator.redaction.hide(text), &Sent::of(view.facts.args));
+    let shown = |text: &str| {
+        redact_error_text_for(
+            &translator.redaction.redact(text),
+            &ClientStrings::from_arguments(view.facts.args),
+        )
+    };
     let (content, code) = match verdict {
-        Verdict::Success => return Ok(content),
-        Verdict::ToolError if content.iter().all(says_nothing) => {
+        ResultKind::Success => return Ok(content),
+        ResultKind::ToolError if content.iter().all(is_blank) => {
             (vec![Content::text("The tool failed and did not say why.")], None)
         }
-        Verdict::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
+        ResultKind::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
         // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules fit
         // better.
-        Verdict::ProtocolError { code, .. }
-            if is_of_upstream(view) && code.as_ref().is_some_and(is_of_insides) =>
+        ResultKind::ProtocolError { code, .. }
+            if is_from_mcp_upstream(view) && code.as_ref().is_some_and(is_internal_error_code) =>
         {
             // Some servers also use this code for invalid arguments.
             let text = "The service could not answer the call and reported an internal error, of which no more is \
                         shown here. Check the arguments; if they are right, try again later.";
             (vec![Content::text(text)], code)
         }
-        Verdict::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
+        ResultKind::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
     };
-    let outcome = Outcome::Error(Fault::Reported { status: None });
-    let result = marked(ToolResult::new(outcome, content), view.response);
+    let outcome = ToolOutcome::Error(ErrorType::ReportedError { status: None });
+    let result = with_status_meta(ToolResult::new(outcome, content), view.response);
     Err(Box::new(match code {
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
@@ -253,20 +263,20 @@ pub(super) fn told(
 }
 
 /// Whether the response comes from an upstream that is configured as an MCP server.
-fn is_of_upstream(view: &ResponseView<'_>) -> bool {
+fn is_from_mcp_upstream(view: &ResponseView<'_>) -> bool {
     view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
 /// Whether a code reports that the server failed or did not understand the request (JSON-RPC 2.0, section
 /// 5.1). Its message is for the operators of the server.
-fn is_of_insides(code: &Value) -> bool {
+fn is_internal_error_code(code: &Value) -> bool {
     const INTERNAL_ERROR: i64 = -32603;
     const INVALID_REQUEST: i64 = -32600;
     const PARSE_ERROR: i64 = -32700;
     code.as_i64().is_some_and(|code| matches!(code, INTERNAL_ERROR | INVALID_REQUEST | PARSE_ERROR))
 }
 
-fn says_nothing(content: &Content) -> bool {
+fn is_blank(content: &Content) -> bool {
     content.block.text(None).is_some_and(|text| text.trim().is_empty())
 }
 
@@ -277,7 +287,7 @@ fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
         (shown != text).then_some(shown)
     });
     match shown {
-        Some(shown) => Content { block: Block::Text(Text::Plain(shown)), ..content },
+        Some(shown) => Content { block: ContentBlock::Text(BlockText::Plain(shown)), ..content },
         None => content,
     }
 }

@@ -4,17 +4,17 @@ use minijinja::Value as Name;
 use serde_json::Value;
 
 use super::{
-    default_error::{CODE_META_KEY, marked, without_words},
+    default_error::{CODE_META_KEY, default_error_of_rule, with_status_meta},
     extract::Extract,
     jq::Jq,
     pattern::Captures,
     response_view::{LazyExtraction, ResponseView},
-    template::{Budget, Template, TemplateError},
-    translator::{LONGEST_TRACED, TranslationRun},
-    variables::{Known, jq_names},
+    template::{Template, TemplateBudget, TemplateError},
+    translator::{MAX_TRACED, TranslationRun},
+    variables::{TemplateContext, jq_names},
 };
 use crate::{
-    model::{Fault, JsonText, Structured, ToolResult, cut_bytes},
+    model::{ErrorType, JsonText, Structured, ToolResult, cut_bytes},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Setting},
@@ -63,7 +63,7 @@ impl Setting for CodeTemplate {
 
 impl CodeTemplate {
     /// Limit of a code, in bytes; longer ones are omitted.
-    pub const LONGEST_BYTES: usize = 200;
+    pub const MAX_BYTES: usize = 200;
 
     /// Wraps a template.
     pub fn new(template: Template) -> Self {
@@ -82,15 +82,15 @@ impl CodeTemplate {
     }
 
     /// The code; `None` if it is empty, null, too long, or not a scalar.
-    fn render(&self, names: &Name, budget: &Budget) -> Result<Option<Value>, TemplateError> {
+    fn render(&self, names: &Name, budget: &TemplateBudget) -> Result<Option<Value>, TemplateError> {
         let text = self.template.render_within(names, budget)?;
         let code = match serde_json::from_str(&text) {
             Ok(value) if self.gives_json => value,
             _ => Value::String(text.trim().to_owned()),
         };
         Ok(match &code {
-            Value::String(text) => (1..=Self::LONGEST_BYTES).contains(&text.len()).then_some(code),
-            Value::Number(_) => (text.len() <= Self::LONGEST_BYTES).then_some(code),
+            Value::String(text) => (1..=Self::MAX_BYTES).contains(&text.len()).then_some(code),
+            Value::Number(_) => (text.len() <= Self::MAX_BYTES).then_some(code),
             Value::Bool(_) => Some(code),
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         })
@@ -108,7 +108,7 @@ impl TranslationRun<'_> {
     ) -> ToolResult {
         // The text may be meant to hide the response from clients; the log has it for the operator.
         self.note_body(view);
-        let error_type = fault_of(view, rule.status);
+        let error_type = error_type(view, rule.status);
         let code_names = rule.code.iter().flat_map(CodeTemplate::names);
         let asked: Vec<&str> = rule.text.names().iter().chain(code_names).map(String::as_str).collect();
         let value = if rule.reads_value() {
@@ -123,7 +123,7 @@ impl TranslationRun<'_> {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
                     // An object for every client: the output schema of a route applies to successes only.
-                    Some(Structured::new(JsonText::of(&structured)))
+                    Some(Structured::new(JsonText::from_value(&structured)))
                 }
                 Err(error) => {
                     self.note_detail(&error);
@@ -132,9 +132,9 @@ impl TranslationRun<'_> {
                 }
             }
         });
-        let known = Known { view, captures, value, structured: structured.as_ref() };
+        let known = TemplateContext { view, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(known.names_without(&self.translator.redaction, &asked));
-        let budget = Budget::of_result().until(view.facts.stop);
+        let budget = TemplateBudget::of_result().until(view.facts.stop);
         let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,
             Err(error) => {
@@ -144,10 +144,10 @@ impl TranslationRun<'_> {
         });
         let mut result = match self.error_text(rule, &names, &budget) {
             Some(text) => {
-                self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
-                marked(ToolResult::error(error_type, text), view.response)
+                self.trace.step(|| ("error".into(), cut_bytes(&text, MAX_TRACED)));
+                with_status_meta(ToolResult::error(error_type, text), view.response)
             }
-            None => without_words(view, error_type, self.translator),
+            None => default_error_of_rule(view, error_type, self.translator),
         };
         if let Some(code) = code {
             self.trace.step(|| ("code".into(), code.to_string()));
@@ -157,7 +157,7 @@ impl TranslationRun<'_> {
         result
     }
 
-    fn error_text(&mut self, rule: &ErrorRule, names: &Name, budget: &Budget) -> Option<String> {
+    fn error_text(&mut self, rule: &ErrorRule, names: &Name, budget: &TemplateBudget) -> Option<String> {
         match rule.text.render_within(names, budget) {
             Ok(text) if !text.trim().is_empty() => Some(text.trim_end().to_owned()),
             Ok(_) => {
@@ -173,7 +173,7 @@ impl TranslationRun<'_> {
 
     /// Tool error raised by a filter with jq's `error(…)`: a string, or an object with `message` and
     /// optionally `code` and `status`.
-    pub(super) fn raised(&mut self, view: &ResponseView<'_>, raised: &Value) -> ToolResult {
+    pub(super) fn raised_error(&mut self, view: &ResponseView<'_>, raised: &Value) -> ToolResult {
         let message = match raised {
             Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
             other => other,
@@ -181,7 +181,7 @@ impl TranslationRun<'_> {
         let status =
             raised.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
         let status = status.filter(|status| (400..=599).contains(status));
-        let error_type = fault_of(view, status);
+        let error_type = error_type(view, status);
         let text = match message {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => String::new(),
@@ -189,13 +189,13 @@ impl TranslationRun<'_> {
         };
         if text.is_empty() {
             self.note("`error` of a filter gave an empty text");
-            return without_words(view, error_type, self.translator);
+            return default_error_of_rule(view, error_type, self.translator);
         }
-        self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
-        let result = marked(ToolResult::error(error_type, text), view.response);
+        self.trace.step(|| ("error".into(), cut_bytes(&text, MAX_TRACED)));
+        let result = with_status_meta(ToolResult::error(error_type, text), view.response);
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))
-                if code.to_string().len() <= CodeTemplate::LONGEST_BYTES =>
+                if code.to_string().len() <= CodeTemplate::MAX_BYTES =>
             {
                 result.with_meta(CODE_META_KEY, code.clone())
             }
@@ -206,23 +206,20 @@ impl TranslationRun<'_> {
     /// Records the output of a filter in the trace.
     pub(super) fn trace_filter(&mut self, jq: &Jq, value: &Value) {
         self.trace.step(|| {
-            (
-                format!("jq {}", cut_bytes(jq.source(), LONGEST_TRACED)),
-                cut_bytes(&value.to_string(), LONGEST_TRACED),
-            )
+            (format!("jq {}", cut_bytes(jq.source(), MAX_TRACED)), cut_bytes(&value.to_string(), MAX_TRACED))
         });
     }
 }
 
 /// Error type: the upstream's own HTTP status, or an error reported inside another status. An exit status is
 /// not an HTTP status.
-fn fault_of(view: &ResponseView<'_>, declared: Option<u16>) -> Fault {
+fn error_type(view: &ResponseView<'_>, declared: Option<u16>) -> ErrorType {
     let status = view.response.status;
     match declared {
-        None if view.response.exit.is_some() => Fault::Reported { status: None },
+        None if view.response.exit.is_some() => ErrorType::ReportedError { status: None },
         None if status.is_client_error() || status.is_server_error() => {
-            Fault::Upstream { status: status.as_u16() }
+            ErrorType::Upstream { status: status.as_u16() }
         }
-        declared => Fault::Reported { status: declared },
+        declared => ErrorType::ReportedError { status: declared },
     }
 }

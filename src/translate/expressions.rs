@@ -78,7 +78,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
                 .with_code(Code::InvalidTemplate),
         )
     })?;
-    let mut known = refuse_unknown_filters(report, node, &text) & refuse_methods(report, node, &text);
+    let mut known = report_unknown_filters(report, node, &text) & report_methods(report, node, &text);
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         known = false;
         let mut renamed = value.context.renamed_variables.iter();
@@ -96,7 +96,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
             _ => suggest::help(name, "it can use", names.iter().copied()),
         };
         report.error(
-            Code::UnknownName.at(words_in(report, node.span, name)),
+            Code::UnknownName.at(span_of_name(report, node.span, name)),
             format!("a template can't use `{name}` here"),
             help,
         );
@@ -113,7 +113,7 @@ fn is_global(name: &str) -> bool {
 
 /// Reports unknown filters and tests at load: the template engine finds them only when it renders the
 /// template, which may be years later.
-fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
+fn report_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
     let mut known = true;
     // Fast path: most templates only insert values, and need no search.
     let with_uses = expressions(text).filter(|part| part.contains('|') || part.contains("is"));
@@ -132,7 +132,7 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
             let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
             let help = suggest::help(name, "some that there are", common.iter().copied());
             report.error(
-                Code::UnknownName.at(words_in(report, node.span, name)),
+                Code::UnknownName.at(span_of_name(report, node.span, name)),
                 format!("a template has no {what} `{name}`"),
                 help,
             );
@@ -143,7 +143,7 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
 
 /// Reports method calls at load: unlike in Python, values have no methods, and a call fails only when
 /// rendered.
-fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
+fn report_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
     let mut known = true;
     let with_calls = expressions(text).filter(|part| part.contains('('));
     for found in with_calls.flat_map(|part| CALL.captures_iter(part)) {
@@ -168,7 +168,7 @@ fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
             _ => "write a filter, `x | upper`, in place of a method".to_owned(),
         };
         report.error(
-            Code::UnknownName.at(words_in(report, node.span, method)),
+            Code::UnknownName.at(span_of_name(report, node.span, method)),
             format!("a value has no method `{method}`"),
             help,
         );
@@ -202,7 +202,7 @@ const COMMON_FILTERS: [&str; 19] = [
 ];
 
 /// Position of a name in a span; the whole span if the name can't be found as written.
-pub(crate) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
+pub(crate) fn span_of_name(report: &Report<'_>, span: Span, name: &str) -> Span {
     let text = &report.files().text(span)[span.start..span.end];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let found = text.match_indices(name).find(|(at, _)| {
@@ -225,7 +225,7 @@ pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
         match path.split('.').collect::<Vec<_>>()[..] {
             ["args"] => return None,
             ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
-                arguments.push((name.to_owned(), can_do_without(template.source(), name)));
+                arguments.push((name.to_owned(), handles_missing(template.source(), name)));
             }
             _ => {}
         }
@@ -234,7 +234,7 @@ pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
 }
 
 /// Whether the template handles a missing argument.
-fn can_do_without(source: &str, name: &str) -> bool {
+fn handles_missing(source: &str, name: &str) -> bool {
     const WAYS: [&str; 3] = ["default", "if", "defined"];
     WAYS.iter().any(|way| source.contains(way))
         && USES_OF_ARGUMENTS
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_tells_its_arguments_and_whether_it_needs_them() {
+    fn the_arguments_of_a_template_are_listed_as_required_or_optional() {
         check("{{ args.units | default('metric') }}", Some(&[("units", true)]));
         check("{{ args.city }} and {{ status }}", Some(&[("city", false)]));
         check("{% if args.city %}{{ args.city }}{% endif %}", Some(&[("city", true)]));

@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::credentials::without_credentials;
 
 /// Replaces addresses, paths and credentials in a text; replaces a stack trace or SQL as a whole.
-pub(super) fn safe_words(text: &str) -> String {
-    safe_words_for(text, &Sent::default())
+pub(super) fn redact_error_text(text: &str) -> String {
+    redact_error_text_for(text, &ClientStrings::default())
 }
 
-/// Like [`safe_words`], except that strings which the client has sent itself stay.
-pub(super) fn safe_words_for(text: &str, sent: &Sent<'_>) -> String {
+/// Like [`redact_error_text`], except that strings which the client has sent itself stay.
+pub(super) fn redact_error_text_for(text: &str, sent: &ClientStrings<'_>) -> String {
     const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
     if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted_for(text, sent) }
 }
@@ -25,14 +25,14 @@ pub(super) fn safe_words_for(text: &str, sent: &Sent<'_>) -> String {
 /// only hide which argument was wrong. A string counts as a whole, so that a call can't test many guesses in
 /// one string.
 #[derive(Debug, Default)]
-pub(super) struct Sent<'a>(Vec<&'a str>);
+pub(super) struct ClientStrings<'a>(Vec<&'a str>);
 
-impl<'a> Sent<'a> {
+impl<'a> ClientStrings<'a> {
     /// Limits of the number of strings, and of the length of each in bytes.
     const LIMITS: (usize, usize) = (64, 4096);
 
     /// Collects the strings of these arguments.
-    pub(super) fn of(arguments: &'a Value) -> Self {
+    pub(super) fn from_arguments(arguments: &'a Value) -> Self {
         let mut strings = Vec::new();
         let mut open = vec![arguments];
         while let Some(value) = open.pop()
@@ -60,7 +60,7 @@ impl<'a> Sent<'a> {
 /// Detects stack traces of common languages, database errors, and control characters.
 pub(super) fn looks_internal(text: &str) -> bool {
     static TRACE: LazyLock<Regex> = LazyLock::new(|| {
-        compiled(concat!(
+        compile(concat!(
             r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread"#,
             r#"|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|\bat [\w.`<>]+\([^()]*\) in \S+:line \d+"#,
             r#"|Stack trace:|^#\d+ +\S+\(|stack backtrace:|\S+\.rb:\d+:in [`']|SQLSTATE\[|ORA-\d{5}"#,
@@ -68,7 +68,7 @@ pub(super) fn looks_internal(text: &str) -> bool {
     });
     // In this order: SQLite, PostgreSQL, MySQL, SQL Server; then statements, and their bound parameters.
     static SQL: LazyLock<Regex> = LazyLock::new(|| {
-        compiled(concat!(
+        compile(concat!(
             r#"near "[^"\n]*": syntax error|\b(?:UNIQUE|CHECK|FOREIGN KEY|NOT NULL|PRIMARY KEY) constraint failed"#,
             r"|\bno such (?:table|column): |\bhas no column named |\bSQLITE_[A-Z]+|\bSQL logic error",
             r#"|\bviolates (?:unique|foreign key|not-null|check|exclusion) constraint|syntax error at or near ""#,
@@ -87,14 +87,14 @@ pub(super) fn looks_internal(text: &str) -> bool {
 
 /// Replaces addresses, file paths and credentials in a text.
 pub(super) fn redacted(text: &str) -> String {
-    redacted_for(text, &Sent::default())
+    redacted_for(text, &ClientStrings::default())
 }
 
 /// Replaces addresses, file paths and credentials in a text, except for strings that the client has sent
 /// itself. Credentials are replaced even then.
-pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
+pub(super) fn redacted_for(text: &str, sent: &ClientStrings<'_>) -> String {
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
-        compiled(concat!(
+        compile(concat!(
             // A timestamp is not a host with a port, and stays.
             r"(?<time>\b\d{4,6}-\d{2}-\d{2}[Tt]\d{2}:\d{2}(?::\d{2})?)",
             r"|\b[A-Za-z][A-Za-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
@@ -106,7 +106,7 @@ pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
         ))
     });
     static PATHS: LazyLock<Regex> = LazyLock::new(|| {
-        compiled(concat!(
+        compile(concat!(
             r#"(^|[\s(=\['"`:,])(?:(?:~[a-z_]?[\w\-]*|\.{1,2})(?:/[\w.@+\-]+)+|(?:/[\w.@+\-]+){2,})/?"#,
             r"|\b[A-Za-z]:\\[^\s]+",
         ))
@@ -124,7 +124,7 @@ pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
 
 /// Replacement of a match, after the text of its first group. The full stop of a sentence is not part of a
 /// path.
-fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> String {
+fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>) -> String {
     let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
     let start = found.get_match().start() + before.len();
     let part = &text[start..found.get_match().end()];
@@ -138,7 +138,7 @@ fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> Stri
 /// names of C++ and Ruby.
 fn without_ipv6(text: &str) -> String {
     static WORD: LazyLock<Regex> =
-        LazyLock::new(|| compiled(r"[0-9A-Za-z_:.]*::[0-9A-Za-z_:.]*(?:%[\w\-]+)?"));
+        LazyLock::new(|| compile(r"[0-9A-Za-z_:.]*::[0-9A-Za-z_:.]*(?:%[\w\-]+)?"));
     let replaced = WORD.replace_all(text, |found: &Captures<'_>| {
         let word = &found[0];
         match ipv6_in(word) {
@@ -147,7 +147,7 @@ fn without_ipv6(text: &str) -> String {
         }
     });
     // Replace surrounding brackets and a port together with the address.
-    static BRACKETS: LazyLock<Regex> = LazyLock::new(|| compiled(r"\[\[address\]\](?::\d+)?"));
+    static BRACKETS: LazyLock<Regex> = LazyLock::new(|| compile(r"\[\[address\]\](?::\d+)?"));
     BRACKETS.replace_all(&replaced, "[address]").into_owned()
 }
 
@@ -174,17 +174,17 @@ fn ipv6_in(word: &str) -> Option<Range<usize>> {
 /// Character class of words: all of Unicode's word characters, and neighbouring signs except punctuation. A
 /// few long ranges in place of Unicode's eight hundred. Case-sensitive, because a case-insensitive class
 /// would list each range again.
-const OF_WORDS: &str = concat!(
+const WORD_CLASS: &str = concat!(
     r"[0-9A-Za-z_\u{AA}\u{B5}\u{BA}\u{C0}-\u{1FFF}\u{200C}\u{200D}\u{203F}\u{2040}\u{2054}\u{2070}-\u{218F}",
     r"\u{24B6}-\u{24E9}\u{2C00}-\u{2E2F}\u{3005}-\u{3007}\u{3021}-\u{303C}\u{3040}-\u{FEFF}",
     r"\u{FF10}-\u{FF19}\u{FF21}-\u{FF3A}\u{FF3F}\u{FF41}-\u{FF5A}\u{FF66}-\u{FFDC}",
     r"\u{10000}-\u{1EFFF}\u{1F130}-\u{1F189}\u{1FBF0}-\u{10FFFF}]",
 );
 
-/// Compiles a pattern in which `\w` is [`OF_WORDS`], and `\d` and `\b` are ASCII. With Unicode classes these
-/// patterns would cost the first error of a process 16 ms on a serving thread, and 6 MB permanently.
-pub(super) fn compiled(pattern: &str) -> Regex {
-    let pattern = pattern.replace(r"\d", "[0-9]").replace(r"\w", OF_WORDS).replace(r"\b", r"(?-u:\b)");
+/// Compiles a pattern in which `\w` is [`WORD_CLASS`], and `\d` and `\b` are ASCII. With Unicode classes
+/// these patterns would cost the first error of a process 16 ms on a serving thread, and 6 MB permanently.
+pub(super) fn compile(pattern: &str) -> Regex {
+    let pattern = pattern.replace(r"\d", "[0-9]").replace(r"\w", WORD_CLASS).replace(r"\b", r"(?-u:\b)");
     Regex::new(&pattern).expect("the pattern is fixed and tested")
 }
 
@@ -232,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn what_unicode_takes_for_a_word_is_of_words() {
-        let (unicode, ours) = (Regex::new(r"^\w$").unwrap(), compiled(r"^\w$"));
+    fn unicode_letters_are_word_characters() {
+        let (unicode, ours) = (Regex::new(r"^\w$").unwrap(), compile(r"^\w$"));
         for c in '\0'..=char::MAX {
             let c = c.to_string();
             assert!(ours.is_match(&c) || !unicode.is_match(&c), "{}", c.escape_unicode());
@@ -289,10 +289,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_has_sent_itself_is_shown() {
+    fn strings_sent_by_the_client_are_shown() {
         let args = serde_json::json!({ "target": "/srv/repo/sample", "urls": ["https://shop.example.com/a"],
             "file": "/srv/my data/list.csv", "many": "/srv/a/b /srv/c/d", "key": "password=hunter2" });
-        let sent = Sent::of(&args);
+        let sent = ClientStrings::from_arguments(&args);
         let check = |text: &str, expected: &str| assert_eq!(redacted_for(text, &sent), expected);
         check("'/srv/repo/sample': Is a directory", "'/srv/repo/sample': Is a directory");
         check("Nothing at /srv/repo/sample.", "Nothing at /srv/repo/sample.");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_messages_are_left_alone() {
+    fn ordinary_messages_are_unchanged() {
         for text in [
             "no such city: Oslo",
             "date must be YYYY-MM-DD, and/or a zip code",

@@ -6,7 +6,7 @@ use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
 use super::{
-    expressions::words_in,
+    expressions::span_of_name,
     jq::Jq,
     pattern::{Captures, Pattern, PatternError},
     response_view::{LazyExtraction, ResponseView},
@@ -14,7 +14,7 @@ use super::{
     variables::{TEMPLATE_NAMES, jq_names},
 };
 use crate::{
-    model::{End, UpstreamResponse},
+    model::{ProgramEnd, UpstreamResponse},
     settings::{
         code::Code,
         keys::ValueKind,
@@ -47,7 +47,7 @@ pub struct Matcher {
     /// jq condition on the response, which must be JSON.
     pub json: Option<Jq>,
     /// jq condition on the arguments of the call.
-    #[key(with = of_arguments)]
+    #[key(with = read_args_condition)]
     pub args: Option<Jq>,
     /// jq condition on the value that this rule's `extract` returns.
     ///
@@ -80,14 +80,14 @@ pub struct MediaPattern {
 
 impl Matcher {
     /// Whether it has a condition on the status or the exit status.
-    pub(crate) fn names_status(&self) -> bool {
+    pub(crate) fn has_status_condition(&self) -> bool {
         self.status.is_some() || self.exit.is_some()
     }
 
     /// Whether it has a condition on the status, the exit status or standard error, so that an error rule may
     /// match a 5xx or a failed program.
-    pub(super) fn names_failure(&self) -> bool {
-        self.names_status() || self.stderr.is_some()
+    pub(super) fn has_failure_condition(&self) -> bool {
+        self.has_status_condition() || self.stderr.is_some()
     }
 
     /// Whether it can match the output of a program only.
@@ -115,20 +115,20 @@ impl Matcher {
     }
 
     /// The named captures if every condition holds; otherwise the failed condition and the value found.
-    pub(super) fn holds(
+    pub(super) fn matches(
         &self,
         view: &ResponseView<'_>,
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let response = view.response;
         if let Some(patterns) = &self.status
-            && !patterns.0.iter().any(|pattern| pattern.holds(response.status))
+            && !patterns.0.iter().any(|pattern| pattern.matches(response.status))
         {
             return Err(format!("`status` is {}, expected {}", response.status.as_u16(), listed(patterns)));
         }
         if let Some(patterns) = &self.content_type {
             let media_type = response.media_type().unwrap_or_default();
-            if !patterns.0.iter().any(|pattern| pattern.holds(&media_type)) {
+            if !patterns.0.iter().any(|pattern| pattern.matches(&media_type)) {
                 let found = if media_type.is_empty() { "missing".into() } else { format!("`{media_type}`") };
                 return Err(format!("`content_type` is {found}, expected {}", listed(patterns)));
             }
@@ -137,11 +137,11 @@ impl Matcher {
             && !response
                 .exit
                 .as_ref()
-                .is_some_and(|exit| patterns.0.iter().any(|pattern| pattern.holds(exit.end)))
+                .is_some_and(|exit| patterns.0.iter().any(|pattern| pattern.matches(exit.end)))
         {
             return Err(format!(
                 "{}, expected `exit_status` to be {}",
-                end_in_words(response),
+                status_text(response),
                 listed(patterns)
             ));
         }
@@ -166,7 +166,7 @@ impl Matcher {
             let found = pattern.captures(text);
             captures.extend(found.ok_or_else(|| format!("the text does not match `{pattern}`"))?);
         }
-        let holds = |jq: &Jq, what: &str, value| match jq.holds(value, jq_names(view, &captures)) {
+        let holds = |jq: &Jq, what: &str, value| match jq.is_true(value, jq_names(view, &captures)) {
             true => Ok(()),
             false => Err(format!("`{what}` is not as `{}` says", jq.source())),
         };
@@ -182,7 +182,7 @@ impl Matcher {
             holds(jq, "value", value)?;
         }
         if let Some(not) = &self.not
-            && not.holds(view, finding).is_ok()
+            && not.matches(view, finding).is_ok()
         {
             return Err("what `not` says holds".to_owned());
         }
@@ -200,24 +200,24 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     // A capture must not shadow a variable of templates.
     if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
         let message = format!("the capture `{name}` has the name of something that templates see anyway");
-        let place = words_in(value.context.report, value.node.span, name);
+        let place = span_of_name(value.context.report, value.node.span, name);
         return value.reject_at(
             place,
             Invalid::new(message, format!("call it `found_{name}`")).with_code(Code::ReservedName),
         );
     }
-    Scope::of(value).add_captures(pattern.names());
+    Scope::from_cursor(value).add_captures(pattern.names());
     Ok(pattern)
 }
 
 /// Reads a condition on the arguments; it may use all of them.
-fn of_arguments(value: &Cursor<'_>) -> Checked<Option<Jq>> {
-    Scope::of(value).used.borrow_mut().all = true;
+fn read_args_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
+    Scope::from_cursor(value).used.borrow_mut().all = true;
     Jq::read(value).map(Some)
 }
 
 fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
-    let not = Scope::of(value).with_own_captures(|| Matcher::read(value))?;
+    let not = Scope::from_cursor(value).with_own_captures(|| Matcher::read(value))?;
     if not.is_empty() {
         let help = "write a condition in it: `not: { text: '^OK' }`";
         return value.reject_at(
@@ -267,7 +267,7 @@ fn listed<T: fmt::Display>(patterns: &OneOrMore<T>) -> String {
 }
 
 impl StatusPattern {
-    fn holds(self, status: StatusCode) -> bool {
+    fn matches(self, status: StatusCode) -> bool {
         (self.first..=self.last).contains(&status.as_u16())
     }
 
@@ -320,7 +320,7 @@ impl fmt::Display for StatusPattern {
 }
 
 impl MediaPattern {
-    fn holds(&self, media_type: &str) -> bool {
+    fn matches(&self, media_type: &str) -> bool {
         let Some((kind, subtype)) = media_type.split_once('/') else { return false };
         let fits = |pattern: &str, found: &str| match pattern.strip_prefix('*') {
             Some(suffix) => found.ends_with(suffix),
@@ -373,12 +373,13 @@ pub enum ExitPattern {
 const ANY_SIGNAL: &str = "signal";
 
 impl ExitPattern {
-    pub(super) fn holds(self, end: End) -> bool {
+    pub(super) fn matches(self, end: ProgramEnd) -> bool {
         match (self, end) {
-            (Self::Codes(first, last), End::Code(code)) => (first..=last).contains(&code),
-            (Self::Signal(number), End::Signal(found)) => number == found,
-            (Self::AnySignal, End::Signal(_)) => true,
-            (Self::Codes(..), End::Signal(_)) | (Self::Signal(_) | Self::AnySignal, End::Code(_)) => false,
+            (Self::Codes(first, last), ProgramEnd::Code(code)) => (first..=last).contains(&code),
+            (Self::Signal(number), ProgramEnd::Signal(found)) => number == found,
+            (Self::AnySignal, ProgramEnd::Signal(_)) => true,
+            (Self::Codes(..), ProgramEnd::Signal(_))
+            | (Self::Signal(_) | Self::AnySignal, ProgramEnd::Code(_)) => false,
         }
     }
 }
@@ -388,8 +389,8 @@ impl FromStr for ExitPattern {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let code = |text: &str| match text.trim().parse() {
-            Ok(End::Code(code)) => Some(code),
-            Ok(End::Signal(_)) | Err(_) => None,
+            Ok(ProgramEnd::Code(code)) => Some(code),
+            Ok(ProgramEnd::Signal(_)) | Err(_) => None,
         };
         let pattern = match text.split_once('-') {
             Some((first, last)) => match (code(first), code(last)) {
@@ -398,8 +399,8 @@ impl FromStr for ExitPattern {
             },
             None if text == ANY_SIGNAL => Some(Self::AnySignal),
             None => text.parse().ok().map(|end| match end {
-                End::Code(code) => Self::Codes(code, code),
-                End::Signal(number) => Self::Signal(number),
+                ProgramEnd::Code(code) => Self::Codes(code, code),
+                ProgramEnd::Signal(number) => Self::Signal(number),
             }),
         };
         pattern.ok_or_else(|| {
@@ -415,14 +416,14 @@ impl fmt::Display for ExitPattern {
         match self {
             Self::Codes(first, last) if first == last => write!(formatter, "{first}"),
             Self::Codes(first, last) => write!(formatter, "{first}-{last}"),
-            Self::Signal(number) => End::Signal(*number).fmt(formatter),
+            Self::Signal(number) => ProgramEnd::Signal(*number).fmt(formatter),
             Self::AnySignal => formatter.write_str(ANY_SIGNAL),
         }
     }
 }
 
 /// The status of a response in a sentence, as conditions name it: `status is 404`, `exit status is 2`.
-pub(super) fn end_in_words(response: &UpstreamResponse) -> String {
+pub(super) fn status_text(response: &UpstreamResponse) -> String {
     match &response.exit {
         Some(exit) => format!("exit status is {}", exit.end),
         None => format!("status is {}", response.status.as_u16()),
@@ -437,8 +438,8 @@ mod tests {
     fn statuses_are_numbers_classes_or_ranges() {
         for (text, holds, holds_not) in [("404", 404, 405), ("4xx", 499, 500), ("400-403", 403, 404)] {
             let pattern: StatusPattern = text.parse().unwrap();
-            assert!(pattern.holds(StatusCode::from_u16(holds).unwrap()));
-            assert!(!pattern.holds(StatusCode::from_u16(holds_not).unwrap()));
+            assert!(pattern.matches(StatusCode::from_u16(holds).unwrap()));
+            assert!(!pattern.matches(StatusCode::from_u16(holds_not).unwrap()));
             assert_eq!(pattern.to_string(), text);
         }
         for text in ["", "600", "6xx", "xx", "403-400", "two"] {
@@ -448,7 +449,7 @@ mod tests {
 
     #[test]
     fn media_types_may_have_a_star() {
-        let holds = |pattern: &str, found| pattern.parse::<MediaPattern>().unwrap().holds(found);
+        let holds = |pattern: &str, found| pattern.parse::<MediaPattern>().unwrap().matches(found);
         assert!(
             holds("text/*", "text/plain")
                 && holds("*/*", "a/b")
@@ -466,13 +467,13 @@ mod exit_tests {
     #[test]
     fn ends_are_numbers_ranges_or_signals() {
         for (text, holds, holds_not) in [
-            ("1", End::Code(1), End::Code(2)),
-            ("0-2", End::Code(2), End::Code(3)),
-            ("SIGKILL", End::Signal(9), End::Signal(15)),
-            ("signal", End::Signal(15), End::Code(15)),
+            ("1", ProgramEnd::Code(1), ProgramEnd::Code(2)),
+            ("0-2", ProgramEnd::Code(2), ProgramEnd::Code(3)),
+            ("SIGKILL", ProgramEnd::Signal(9), ProgramEnd::Signal(15)),
+            ("signal", ProgramEnd::Signal(15), ProgramEnd::Code(15)),
         ] {
             let pattern: ExitPattern = text.parse().unwrap();
-            assert!(pattern.holds(holds) && !pattern.holds(holds_not), "{text}");
+            assert!(pattern.matches(holds) && !pattern.matches(holds_not), "{text}");
             assert_eq!(pattern.to_string(), text);
         }
         for text in ["", "256", "-1", "3-2", "2xx", "SIGNONE", "any"] {

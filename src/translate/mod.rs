@@ -11,8 +11,8 @@
 //!   ([`Limit`]) and renders it ([`ContentTemplate`]).
 //! - `error_rule` builds a tool error, and `default_error` that of a response that no rule matches, after the
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
-//! - `variables` are the variables of a [`Template`]. [`look()`] evaluates conditions on a response that is
-//!   not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
+//! - `variables` are the variables of a [`Template`]. [`inspect()`] evaluates conditions on a response that
+//!   is not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
 //! - `expressions` compiles filters and templates of the configuration, each in its `scope`: the names that
 //!   it may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
 //!
@@ -48,32 +48,35 @@ mod variables;
 mod tests;
 
 pub use charset::{Charset, CharsetError};
-pub use content::{BLOCK_LIMIT, BlockTemplate, BodyTemplate, ContentTemplate, Payload, is_moment};
+pub use content::{
+    BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, ResourceBodyTemplate, is_timestamp,
+};
 pub use convert::Booleans;
 pub(crate) use convert::without_exponent;
 pub use default_error::{CODE_META_KEY, EXIT_META_KEY, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use error_rule::{CodeTemplate, ErrorRule};
 pub use fields::{
-    Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
-    ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
+    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldPathError, FieldType, Fields,
+    KiloBase, NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit,
+    TimeZoneSetting,
 };
 pub(crate) use fields::{FieldSetting, type_names};
 pub use jq::{
     JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
-    on_a_deep_stack,
+    with_deep_stack,
 };
-pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
+pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, PagingArguments};
 pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
-pub use output_schema::{OutputSchema, OutputSchemaError, Wrap};
+pub use output_schema::{OutputSchema, OutputSchemaError, WrapNonObjects};
 pub use pattern::{Pattern, PatternError};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
-pub use response_view::{Inspection, look};
-pub use success::{SuccessRule, words_of_nothing};
-pub(crate) use template::Budget as TemplateBudget;
-pub use template::{Template, TemplateError, TemplatePlace, line_names, template_names};
+pub use response_view::{Inspection, inspect};
+pub use success::{SuccessRule, empty_success_text};
+pub(crate) use template::TemplateBudget;
+pub use template::{OutputContext, Template, TemplateError, message_variables, request_variables};
 pub use translator::{
-    Action, CallInput, Note, Otherwise, Rule, Step, Trace, Translation, TranslationLimits, Translator,
-    translate,
+    CallInput, LogNote, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits,
+    Translator, translate,
 };
-pub use variables::{SAMPLE, Sample, SampleTemplate, Speaker, TEMPLATE_NAMES};
+pub use variables::{SAMPLE, SamplingRequest, SamplingRequestTemplate, SamplingRole, TEMPLATE_NAMES};
 pub use work_budget::WorkBudget;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     convert,
-    read_error::Why,
+    read_error::ReadError,
     work_budget::{STOPPED, WorkBudget},
 };
 use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
@@ -18,7 +18,7 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 pub struct OutputSchema {
     schema: Schema,
     root: Root,
-    wrap: Wrap,
+    wrap: WrapNonObjects,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ enum Root {
 
 impl Root {
     /// Kind of the root; adds a missing `"type": "object"`.
-    fn of(document: Map<String, Value>) -> (Self, Map<String, Value>) {
+    fn from_document(document: Map<String, Value>) -> (Self, Map<String, Value>) {
         match document.get("type") {
             Some(kind) if kind == "object" => (Self::Object, document),
             Some(_) => (Self::Other, document),
@@ -43,7 +43,7 @@ impl Root {
 
 /// Clients that receive a value that is not an object as `{"result": …}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wrap {
+pub enum WrapNonObjects {
     /// All clients.
     #[default]
     Always,
@@ -66,15 +66,15 @@ pub enum OutputSchemaError {
 
 impl OutputSchema {
     /// Limit of the violations reported for one value.
-    const MOST_VIOLATIONS: usize = 3;
+    const MAX_VIOLATIONS: usize = 3;
 
     /// Compiles a schema; its root may omit `"type": "object"`.
     ///
     /// # Errors
     ///
     /// [`OutputSchemaError`] if it is not a valid schema, or can't be advertised to every client.
-    pub fn new(document: Map<String, Value>, wrap: Wrap) -> Result<Self, OutputSchemaError> {
-        let (root, document) = Root::of(document);
+    pub fn new(document: Map<String, Value>, wrap: WrapNonObjects) -> Result<Self, OutputSchemaError> {
+        let (root, document) = Root::from_document(document);
         if root == Root::Other && refers_to_root(&Value::Object(document.clone())) {
             return Err(OutputSchemaError::RootReference);
         }
@@ -87,8 +87,8 @@ impl OutputSchema {
     }
 
     /// Number of values from which on a check may exceed its limit; `None` if that number is large.
-    pub fn values_too_costly(&self) -> Option<u64> {
-        self.schema.values_too_costly()
+    pub fn value_count_limit(&self) -> Option<u64> {
+        self.schema.value_count_limit()
     }
 
     /// Schema for clients that accept objects only.
@@ -102,7 +102,8 @@ impl OutputSchema {
 
     /// Schema for clients that accept any JSON value, if it differs.
     pub fn advertised_bare(&self) -> Option<SchemaDocument> {
-        (self.root == Root::Other && self.wrap == Wrap::LegacyClients).then(|| self.schema.document().clone())
+        (self.root == Root::Other && self.wrap == WrapNonObjects::LegacyClients)
+            .then(|| self.schema.document().clone())
     }
 
     /// Types and checks a value.
@@ -118,7 +119,7 @@ impl OutputSchema {
         mut value: Value,
         source: Option<&JsonText>,
         stop: Option<&WorkBudget>,
-    ) -> Result<Structured, Why> {
+    ) -> Result<Structured, ReadError> {
         let mut changed = source.is_none();
         if self.root == Root::Object && !value.is_object() {
             value = json!({ "result": value });
@@ -135,13 +136,13 @@ impl OutputSchema {
                 })
                 .collect();
             let plain: Vec<_> = violations.iter().map(|violation| violation.plain.as_str()).collect();
-            return Err(Why::new(told.join("; "), plain.join("; ")));
+            return Err(ReadError::new(told.join("; "), plain.join("; ")));
         }
         let json = match source {
             // The tree was checked, so the text is sent only if it contains nothing else (such as a duplicate
             // name).
-            Some(source) if !changed && source.is_all_of(&value) => source.clone(),
-            _ => JsonText::of(&value),
+            Some(source) if !changed && source.matches_tree(&value) => source.clone(),
+            _ => JsonText::from_value(&value),
         };
         let structured = match self.root {
             Root::Object => Structured::new(json),
@@ -152,14 +153,14 @@ impl OutputSchema {
 }
 
 impl OutputSchema {
-    fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, Why> {
+    fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, ReadError> {
         let Some((stop, steps_left)) = stop.and_then(|stop| Some((stop, stop.steps_left()?))) else {
-            return Ok(self.schema.violations(value, Self::MOST_VIOLATIONS));
+            return Ok(self.schema.violations(value, Self::MAX_VIOLATIONS));
         };
         let step_limit = steps_left.saturating_mul(WorkBudget::CHECK_STEPS).min(CHECK_STEP_LIMIT);
-        let checked = self.schema.check(value, Self::MOST_VIOLATIONS, step_limit);
+        let checked = self.schema.check(value, Self::MAX_VIOLATIONS, step_limit);
         let steps = checked.as_ref().map_or(u64::MAX, |checked| checked.steps / WorkBudget::CHECK_STEPS);
-        if stop.allows(steps) {
+        if stop.spend(steps) {
             Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations))
         } else {
             Err(STOPPED.into())
@@ -167,12 +168,12 @@ impl OutputSchema {
     }
 }
 
-impl Wrap {
+impl WrapNonObjects {
     /// Applies this choice to a structured value.
     pub(crate) fn apply(self, structured: Structured) -> Structured {
         match self {
             Self::Always => structured,
-            Self::LegacyClients => structured.bare_where_allowed(),
+            Self::LegacyClients => structured.with_bare_allowed(),
         }
     }
 }
@@ -209,9 +210,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::model::Shapes;
+    use crate::model::StructuredContentSupport;
 
-    fn output(schema: Value, wrap: Wrap) -> OutputSchema {
+    fn output(schema: Value, wrap: WrapNonObjects) -> OutputSchema {
         OutputSchema::new(schema.as_object().unwrap().clone(), wrap).unwrap()
     }
 
@@ -219,14 +220,16 @@ mod tests {
     fn a_value_that_is_no_object_is_promised_and_sent_under_result() {
         let schema = output(
             json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}),
-            Wrap::LegacyClients,
+            WrapNonObjects::LegacyClients,
         );
         let advertised = schema.advertised();
         assert_eq!(advertised["type"], "object");
         let sent = schema.enforce(json!(["1", 2]), None, None).unwrap();
-        assert_eq!(sent.value(Shapes::ObjectsOnly).to_string(), r#"{"result":[1,2]}"#);
-        assert_eq!(sent.value(Shapes::Any).to_string(), "[1,2]");
-        assert!(Schema::compile(&advertised).unwrap().admits(&sent.value(Shapes::ObjectsOnly)));
+        assert_eq!(sent.value(StructuredContentSupport::ObjectsOnly).to_string(), r#"{"result":[1,2]}"#);
+        assert_eq!(sent.value(StructuredContentSupport::Any).to_string(), "[1,2]");
+        assert!(
+            Schema::compile(&advertised).unwrap().accepts(&sent.value(StructuredContentSupport::ObjectsOnly))
+        );
         assert!(schema.enforce(json!("x"), None, None).unwrap_err().to_string().contains("must be an array"));
     }
 
@@ -234,14 +237,14 @@ mod tests {
     fn a_scalar_meets_an_object_schema_that_names_result() {
         let schema = output(
             json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}),
-            Wrap::Always,
+            WrapNonObjects::Always,
         );
         assert_eq!(schema.enforce(json!("10"), None, None).unwrap().json().as_str(), r#"{"result":10}"#);
     }
 
     #[test]
     fn a_name_that_comes_twice_goes_out_as_it_was_checked() {
-        let schema = output(json!({"properties": {"a": {"type": "number"}}}), Wrap::Always);
+        let schema = output(json!({"properties": {"a": {"type": "number"}}}), WrapNonObjects::Always);
         let source = JsonText::check(&Bytes::from_static(br#"{"a": "x:y", "a": 1}"#)).unwrap();
         assert_eq!(
             schema.enforce(source.parse(), Some(&source), None).unwrap().json().as_str(),
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_value_that_needs_no_change_goes_out_as_the_upstream_wrote_it() {
-        let schema = output(json!({"properties": {"a": {"type": "number"}}}), Wrap::Always);
+        let schema = output(json!({"properties": {"a": {"type": "number"}}}), WrapNonObjects::Always);
         let source = JsonText::check(&Bytes::from_static(b"{ \"b\": 1.0,  \"a\": 2.50 }")).unwrap();
         assert_eq!(
             schema.enforce(source.parse(), Some(&source), None).unwrap().json().as_str(),

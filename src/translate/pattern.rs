@@ -55,7 +55,7 @@ impl Pattern {
     /// # Errors
     ///
     /// As [`Self::compile`].
-    pub fn of_texts(source: &str) -> Result<Self, PatternError> {
+    pub fn from_literals(source: &str) -> Result<Self, PatternError> {
         Self::build(regex::RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
     }
 
@@ -64,7 +64,7 @@ impl Pattern {
     /// # Errors
     ///
     /// As [`Self::compile`].
-    pub fn of_lines(source: &str) -> Result<Self, PatternError> {
+    pub fn multi_line(source: &str) -> Result<Self, PatternError> {
         let mut builder = regex::RegexBuilder::new(source);
         builder.multi_line(true);
         Self::build(builder, Self::SIZE_LIMIT_BYTES)
@@ -114,7 +114,7 @@ impl Setting for Pattern {
 
 impl Pattern {
     /// Reads a pattern in which `^` and `$` match at line ends.
-    pub(crate) fn read_of_lines(value: &Cursor<'_>) -> Checked<Self> {
+    pub(crate) fn read_multi_line(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, true)
     }
 
@@ -126,7 +126,7 @@ impl Pattern {
         if let Some(known) = cache.0.borrow().get(&key) {
             return Ok(known.clone());
         }
-        match if of_lines { Self::of_lines(text) } else { Self::compile(text) } {
+        match if of_lines { Self::multi_line(text) } else { Self::compile(text) } {
             Ok(pattern) => {
                 cache.0.borrow_mut().insert(key, pattern.clone());
                 Ok(pattern)

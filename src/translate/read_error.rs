@@ -5,21 +5,21 @@ use std::fmt;
 use crate::model::cut_characters;
 
 /// Builds a reason, formatted as by `format!`, that quotes nothing of the response.
-macro_rules! why {
+macro_rules! read_error {
     ($($sentence:tt)*) => {
-        $crate::translate::read_error::Why::plainly(format!($($sentence)*))
+        $crate::translate::read_error::ReadError::unquoted(format!($($sentence)*))
     };
 }
 
 /// Reason in two wordings: one that may quote the response, for the client and for logs at `debug`, and one
 /// without quotes, for logs at every level.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Why {
+pub(crate) struct ReadError {
     quoting: String,
     plain: String,
 }
 
-impl Why {
+impl ReadError {
     /// Both wordings. `plain` may contain the rule's own names, types and lengths, and nothing else of the
     /// response.
     pub(crate) fn new(quoting: impl Into<String>, plain: impl Into<String>) -> Self {
@@ -27,14 +27,14 @@ impl Why {
     }
 
     /// One wording for both: it quotes nothing.
-    pub(crate) fn plainly(sentence: impl Into<String>) -> Self {
+    pub(crate) fn unquoted(sentence: impl Into<String>) -> Self {
         let sentence = sentence.into();
         Self::new(sentence.clone(), sentence)
     }
 
     /// Builds both wordings from one closure, whose argument formats a quote of the response: the text, cut
     /// to `longest` characters, or its length in bytes for the log.
-    pub(crate) fn quoting(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
+    pub(crate) fn with_quotes(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
         let words = |text: &str| format!("`{}`", cut_characters(text, longest));
         let length = |text: &str| format!("text of {} bytes", text.len());
         Self::new(sentence(&words), sentence(&length))
@@ -42,19 +42,19 @@ impl Why {
 
     /// Prefixes the reason with a part of the response, named in the rule's own words.
     #[must_use]
-    pub(crate) fn under(self, place: &str) -> Self {
-        self.under_either(place, place)
+    pub(crate) fn in_part(self, place: &str) -> Self {
+        self.in_quoted_part(place, place)
     }
 
     /// Prefixes the reason with a part of the response. `place` may quote the response, `plain` must not.
     #[must_use]
-    pub(crate) fn under_either(self, place: &str, plain: &str) -> Self {
+    pub(crate) fn in_quoted_part(self, place: &str, plain: &str) -> Self {
         Self { quoting: format!("{place}: {}", self.quoting), plain: format!("{plain}: {}", self.plain) }
     }
 
     /// Appends words of the rule's own.
     #[must_use]
-    pub(crate) fn followed_by(self, words: &str) -> Self {
+    pub(crate) fn with_suffix(self, words: &str) -> Self {
         Self { quoting: format!("{}{words}", self.quoting), plain: format!("{}{words}", self.plain) }
     }
 
@@ -65,19 +65,19 @@ impl Why {
 }
 
 /// A fixed sentence quotes nothing of the response.
-impl From<&'static str> for Why {
+impl From<&'static str> for ReadError {
     fn from(fixed: &'static str) -> Self {
-        Self::plainly(fixed)
+        Self::unquoted(fixed)
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.quoting)
     }
 }
 
 /// Fails if there are more than `limit` of something, named in the plural.
-pub(crate) fn at_most(limit: usize, count: usize, what: &str) -> Result<(), Why> {
-    if count > limit { Err(why!("expected at most {limit} {what}, found more")) } else { Ok(()) }
+pub(crate) fn at_most(limit: usize, count: usize, what: &str) -> Result<(), ReadError> {
+    if count > limit { Err(read_error!("expected at most {limit} {what}, found more")) } else { Ok(()) }
 }

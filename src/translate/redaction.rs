@@ -14,8 +14,8 @@ use super::{
     translator::{TranslationLimits, Translator},
 };
 use crate::model::{
-    Block, Content, JsonText, ResourceBody, SentBlock, Text, TooManyValues, ToolResult, cut_bytes,
-    floor_char_boundary,
+    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
+    cut_bytes, floor_char_boundary,
 };
 
 /// Replacement of a secret.
@@ -46,7 +46,7 @@ impl Redaction {
     }
 
     /// Limit of the searched part of a status message, in bytes.
-    const LONGEST_TOLD: usize = 4096;
+    const STATUS_MESSAGE_SEARCH_BYTES: usize = 4096;
 
     /// Whether there are no patterns.
     pub(super) fn is_empty(&self) -> bool {
@@ -54,19 +54,19 @@ impl Redaction {
     }
 
     /// Replaces all matches in a text.
-    pub(super) fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.hide_until(text, text.len())
+    pub(super) fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.redact_until(text, text.len())
     }
 
     /// Replaces all matches in a text of any length, one part at a time. A match may be at least as long as a
     /// part.
-    pub fn hide_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub fn redact_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_empty() || text.len() <= REACH_BYTES {
-            return self.hide(text);
+            return self.redact(text);
         }
         let (mut hidden, mut done) = (String::with_capacity(text.len()), 0);
         while done < text.len() {
-            let (part, length) = self.hide_part(&text[done..], REACH_BYTES);
+            let (part, length) = self.redact_part(&text[done..], REACH_BYTES);
             hidden.push_str(&part);
             done += length;
         }
@@ -75,12 +75,12 @@ impl Redaction {
 
     /// Replaces all matches in the first `end` bytes of a text. A match that begins there is replaced as a
     /// whole, even if it ends later.
-    fn hide_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
-        self.hide_part(text, end).0
+    fn redact_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
+        self.redact_part(text, end).0
     }
 
-    /// Like [`Self::hide_until`], but also returns the length of the consumed text.
-    fn hide_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
+    /// Like [`Self::redact_until`], but also returns the length of the consumed text.
+    fn redact_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
         let (end, reach) =
             (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));
         let window = &text[..reach];
@@ -114,7 +114,7 @@ impl Redaction {
         }
         // A match may be longer than the mark, so search more than the limit.
         let end = limit_bytes.saturating_mul(2);
-        let mut hidden = self.hide_until(text, end).into_owned();
+        let mut hidden = self.redact_until(text, end).into_owned();
         if end < text.len() {
             hidden.push_str(" […]");
         }
@@ -123,16 +123,16 @@ impl Redaction {
 
     /// Prepares a text of an upstream for a status message to clients: one line, without internals, truncated
     /// to `limit_bytes`.
-    pub fn told(&self, text: &str, limit_bytes: usize) -> String {
-        let hidden = self.capped(text, Self::LONGEST_TOLD);
+    pub fn status_message(&self, text: &str, limit_bytes: usize) -> String {
+        let hidden = self.capped(text, Self::STATUS_MESSAGE_SEARCH_BYTES);
         let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
-        cut_bytes(&super::leak_filter::safe_words(&line), limit_bytes)
+        cut_bytes(&super::leak_filter::redact_error_text(&line), limit_bytes)
     }
 
     /// About the first `most_bytes` of a text, with all matches replaced. Cut at white space, so that no
     /// address is cut in two.
     pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
-        let begun = self.hide_until(text, most_bytes);
+        let begun = self.redact_until(text, most_bytes);
         if text.len() <= most_bytes {
             return begun.into_owned();
         }
@@ -182,7 +182,7 @@ impl fmt::Debug for SecretPattern {
 pub enum SecretPatternError {
     /// It matches the empty string, and so everywhere.
     #[error("it matches the empty text")]
-    MatchesNothing,
+    MatchesEmpty,
     /// It has a capture with another name.
     #[error("its capture `{0}` has no meaning here")]
     Capture(String),
@@ -197,7 +197,7 @@ impl SecretPattern {
     pub fn new(pattern: &Pattern) -> Result<Self, SecretPatternError> {
         let regex = pattern.regex().clone();
         if regex.is_match("") {
-            return Err(SecretPatternError::MatchesNothing);
+            return Err(SecretPatternError::MatchesEmpty);
         }
         match pattern.names().iter().find(|name| *name != PART) {
             Some(other) => Err(SecretPatternError::Capture(other.clone())),
@@ -222,20 +222,20 @@ impl SecretPattern {
 
 impl Redaction {
     /// Replaces all matches in the strings, member names and numbers of a value.
-    pub(in crate::translate) fn hide_in(&self, value: Value) -> Value {
-        let hide = |text: String| match self.hide_short(&text) {
+    pub(in crate::translate) fn redact_in(&self, value: Value) -> Value {
+        let hide = |text: String| match self.redact_short(&text) {
             Cow::Borrowed(shown) if shown.len() == text.len() => text,
             shown => shown.into_owned(),
         };
         match value {
             Value::String(text) => Value::String(hide(text)),
             // A card number may be a JSON number, too.
-            Value::Number(number) => match self.hide_short(number.as_str()) {
+            Value::Number(number) => match self.redact_short(number.as_str()) {
                 Cow::Borrowed(MARK) => MARK.into(),
                 Cow::Borrowed(_) => Value::Number(number),
                 Cow::Owned(hidden) => Value::String(hidden),
             },
-            Value::Array(items) => items.into_iter().map(|item| self.hide_in(item)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.redact_in(item)).collect(),
             Value::Object(members) => {
                 let mut hidden = Map::with_capacity(members.len());
                 let mut again: HashMap<String, usize> = HashMap::new();
@@ -250,7 +250,7 @@ impl Redaction {
                             name.push_str(&count.to_string());
                         }
                     }
-                    hidden.insert(name, self.hide_in(value));
+                    hidden.insert(name, self.redact_in(value));
                 }
                 Value::Object(hidden)
             }
@@ -259,8 +259,8 @@ impl Redaction {
     }
 
     /// Replaces all matches in a text; replaces a text that is too long to search as a whole.
-    fn hide_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.hide(text) }
+    fn redact_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.redact(text) }
     }
 }
 
@@ -278,14 +278,15 @@ impl Translator {
             return result;
         }
         if let Some(code) = result.meta.get_mut(CODE_META_KEY) {
-            *code = self.redaction.hide_in(code.take());
+            *code = self.redaction.redact_in(code.take());
         }
         // Structured content that is too large to search may contain a secret, so it is removed.
-        let structured =
-            result.structured.filter(|structured| structured.json().has_at_most(self.limits.values).is_ok());
+        let structured = result
+            .structured
+            .filter(|structured| structured.json().check_value_count(self.limits.values).is_ok());
         result.structured = structured.map(|structured| {
-            let hidden = self.redaction.hide_in(structured.json().parse());
-            structured.with_json(JsonText::of(&hidden))
+            let hidden = self.redaction.redact_in(structured.json().parse());
+            structured.with_json(JsonText::from_value(&hidden))
         });
         result
     }
@@ -296,44 +297,52 @@ impl Redaction {
     fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
         let limit_bytes = limits.error_text_bytes;
         let Content { block, annotations } = content;
-        let hide = |text: String| self.hide(&text).into_owned();
+        let hide = |text: String| self.redact(&text).into_owned();
         let block = match block {
-            Block::Text(Text::Plain(text)) => Block::Text(Text::Plain(self.capped(&text, limit_bytes))),
-            Block::Text(Text::Error(text)) => Block::Text(Text::Error(self.capped(&text, limit_bytes))),
-            Block::Text(Text::Shared(text)) => Block::Text(Text::Plain(self.capped(&text, limit_bytes))),
-            Block::AsSent(sent) => self.sent(sent, limits),
-            Block::ResourceLink { uri, name, description, mime_type } => Block::ResourceLink {
+            ContentBlock::Text(BlockText::Plain(text)) => {
+                ContentBlock::Text(BlockText::Plain(self.capped(&text, limit_bytes)))
+            }
+            ContentBlock::Text(BlockText::Error(text)) => {
+                ContentBlock::Text(BlockText::Error(self.capped(&text, limit_bytes)))
+            }
+            ContentBlock::Text(BlockText::Shared(text)) => {
+                ContentBlock::Text(BlockText::Plain(self.capped(&text, limit_bytes)))
+            }
+            ContentBlock::Foreign(sent) => self.sent(sent, limits),
+            ContentBlock::ResourceLink { uri, name, description, mime_type } => ContentBlock::ResourceLink {
                 uri: hide(uri),
                 name: hide(name),
                 description: description.map(hide),
                 mime_type,
             },
-            Block::Resource { uri, mime_type, body } => {
+            ContentBlock::Resource { uri, mime_type, body } => {
                 let body = match body {
                     ResourceBody::Text(text) => ResourceBody::Text(hide(text)),
                     ResourceBody::Blob(bytes) => ResourceBody::Blob(bytes),
                 };
-                Block::Resource { uri: hide(uri), mime_type, body }
+                ContentBlock::Resource { uri: hide(uri), mime_type, body }
             }
             // The structured content is redacted separately; bytes are not searched.
-            block @ (Block::Text(Text::OfStructure) | Block::Image { .. } | Block::Audio { .. }) => block,
+            block @ (ContentBlock::Text(BlockText::StructuredContent)
+            | ContentBlock::Image { .. }
+            | ContentBlock::Audio { .. }) => block,
         };
         Content { block, annotations }
     }
 
-    fn sent(&self, sent: SentBlock, limits: &TranslationLimits) -> Block {
+    fn sent(&self, sent: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
         let limit_bytes = limits.error_text_bytes;
         if let Some(text) = &sent.text {
             let shown = self.capped(text, limit_bytes);
             if shown != *text {
-                return Block::Text(Text::Plain(shown));
+                return ContentBlock::Text(BlockText::Plain(shown));
             }
         }
         if self.is_empty() {
-            return Block::AsSent(sent);
+            return ContentBlock::Foreign(sent);
         }
-        if let Err(TooManyValues { most, .. }) = sent.json.has_at_most(limits.values) {
-            return Block::Text(Text::Plain(format!(
+        if let Err(TooManyValues { most, .. }) = sent.json.check_value_count(limits.values) {
+            return ContentBlock::Text(BlockText::Plain(format!(
                 "A block of the reply is left out, as it has more than {most} values, which is the `max_values`."
             )));
         }
@@ -342,19 +351,19 @@ impl Redaction {
         let bytes = |pointer: &str| json.pointer(pointer).cloned();
         let kept: Vec<_> =
             ["/data", "/resource/blob"].into_iter().filter_map(|at| Some((at, bytes(at)?))).collect();
-        let mut hidden = self.hide_in(json.clone());
+        let mut hidden = self.redact_in(json.clone());
         for (pointer, bytes) in kept {
             if let Some(place) = hidden.pointer_mut(pointer) {
                 *place = bytes;
             }
         }
         if hidden == json {
-            return Block::AsSent(sent);
+            return ContentBlock::Foreign(sent);
         }
-        Block::AsSent(SentBlock {
-            json: JsonText::of(&hidden),
+        ContentBlock::Foreign(ForeignBlock {
+            json: JsonText::from_value(&hidden),
             text: sent.text,
-            link: sent.link.map(|link| self.hide(&link).into_owned()),
+            link: sent.link.map(|link| self.redact(&link).into_owned()),
         })
     }
 
@@ -364,7 +373,7 @@ impl Redaction {
             return None;
         }
         let in_text = result.content.iter().any(|content| match &content.block {
-            Block::AsSent(sent) => sent.json.as_str().contains(MARK),
+            ContentBlock::Foreign(sent) => sent.json.as_str().contains(MARK),
             block => block.text(None).is_some_and(|text| text.contains(MARK)),
         });
         let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
@@ -392,13 +401,13 @@ mod tests {
     #[track_caller]
     fn check(patterns: &[&str], text: &str, expected: &str) {
         let redaction = redaction(patterns);
-        let hidden = redaction.hide(text).into_owned();
+        let hidden = redaction.redact(text).into_owned();
         assert_eq!(hidden, expected);
-        assert_eq!(redaction.hide(&hidden), expected, "what is hidden stays as it is");
+        assert_eq!(redaction.redact(&hidden), expected, "what is hidden stays as it is");
     }
 
     #[test]
-    fn what_matches_is_replaced() {
+    fn matches_are_replaced() {
         check(&[r"\b\d{4}-\d{4}\b"], "card 1234-5678 of Bo", "card [redacted] of Bo");
         check(&[r"card \d+", r"\d+ of \w+"], "card 12 of Bo", "[redacted]");
         check(&[r"\d"], "1234 x 5", "[redacted] x [redacted]");
@@ -439,27 +448,27 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_value_is_looked_through() {
+    fn every_part_of_a_value_is_searched() {
         let redaction = redaction(&[r"\d{6,}", "bo@x"]);
         let value =
             json!({"card": 1234567, "n": 5, "bo@x": [{"to": "bo@x!"}, true], "1234567": 1, "12345678": 2});
         assert_eq!(
-            redaction.hide_in(value),
+            redaction.redact_in(value),
             json!({"card": "[redacted]", "n": 5, "[redacted]": [{"to": "[redacted]!"}, true], "[redacted]+": 1,
             "[redacted]+2": 2})
         );
-        assert_eq!(redaction.hide_in(json!("x".repeat(REACH_BYTES + 1))), json!("[redacted]"));
+        assert_eq!(redaction.redact_in(json!("x".repeat(REACH_BYTES + 1))), json!("[redacted]"));
     }
 
     #[test]
-    fn a_pattern_says_what_is_to_be_replaced() {
+    fn a_capture_selects_the_replaced_part() {
         let refused = |source| SecretPattern::new(&Pattern::compile(source).unwrap()).unwrap_err();
-        assert_eq!(refused(r"\d*"), SecretPatternError::MatchesNothing);
+        assert_eq!(refused(r"\d*"), SecretPatternError::MatchesEmpty);
         assert_eq!(refused("(?<card>x)"), SecretPatternError::Capture("card".into()));
     }
 
     #[test]
-    fn a_long_text_is_looked_through_in_linear_time() {
+    fn a_long_text_is_searched_in_linear_time() {
         // Each `KEY` begins a match that does not end: far more of them than are shown.
         let redaction = redaction(&["(?s)KEY.*END|token"]);
         let text = "KEYtoken".repeat(1 << 15);
@@ -467,21 +476,21 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_any_length_is_looked_through() {
+    fn a_text_of_any_length_is_searched() {
         let redaction = redaction(&["se+cret"]);
         for before in [0, REACH_BYTES - 3, REACH_BYTES, 3 * REACH_BYTES - 1] {
             let (before, secret) = ("é".repeat(before / 2), "s".to_owned() + &"e".repeat(1000) + "cret");
             let text = format!("{before}{secret} and {before}{secret}");
-            assert_eq!(redaction.hide_long(&text), format!("{before}[redacted] and {before}[redacted]"));
+            assert_eq!(redaction.redact_long(&text), format!("{before}[redacted] and {before}[redacted]"));
         }
-        assert_eq!(Redaction::default().hide_long("secret"), "secret");
+        assert_eq!(Redaction::default().redact_long("secret"), "secret");
     }
 
     #[test]
-    fn many_names_that_become_one_are_told_apart_in_linear_time() {
+    fn many_names_that_become_one_stay_distinct_in_linear_time() {
         let members: Map<String, Value> =
             (0..20_000).map(|number| (format!("secret{number}"), number.into())).collect();
-        let Value::Object(hidden) = redaction(&[r"secret\d+"]).hide_in(Value::Object(members)) else {
+        let Value::Object(hidden) = redaction(&[r"secret\d+"]).redact_in(Value::Object(members)) else {
             panic!("an object stays one")
         };
         assert_eq!((hidden.len(), hidden.get("[redacted]+19999")), (20_000, Some(&Value::from(19_999))));

@@ -8,31 +8,31 @@ use bytestring::ByteString;
 use serde_json::{Map, Value};
 
 use super::{
-    charset::{Charset, Decoded, decode, decode_lossy},
-    content_encoding::{self, expand},
+    charset::{Charset, DecodedText, decode, decode_lossy},
+    content_encoding::{self, decompress},
     extract::{
-        Answered, Binary, Extract, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp,
-        Text as TextExtractor, Verdict,
+        Binary, Extract, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, McpResult,
+        ResultKind, Text as TextExtractor,
     },
     jq::Jq,
     matcher::Matcher,
     pattern::Captures,
-    read_error::Why,
-    translator::{CallInput, LONGEST_TRACED, Trace, TranslationLimits},
+    read_error::ReadError,
+    translator::{CallInput, MAX_TRACED, Trace, TranslationLimits},
     variables::jq_names,
 };
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
 
 /// Decompressed body of a response, computed on first use.
-pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;
+pub(super) type DecompressedBody = OnceCell<Result<Bytes, ReadError>>;
 
 /// Response as the rules of its route see it, decoded with one charset.
 pub(crate) struct ResponseView<'a> {
     pub(super) response: &'a UpstreamResponse,
-    body: &'a ExpandedBody,
+    body: &'a DecompressedBody,
     pub(super) facts: CallInput<'a>,
     charset: Option<Charset>,
-    text: OnceCell<Result<Decoded, Why>>,
+    text: OnceCell<Result<DecodedText, ReadError>>,
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
     limits: TranslationLimits,
@@ -44,7 +44,7 @@ impl<'a> ResponseView<'a> {
     /// View of a response. Views may share the decompressed body.
     pub(super) fn new(
         response: &'a UpstreamResponse,
-        body: &'a ExpandedBody,
+        body: &'a DecompressedBody,
         facts: CallInput<'a>,
         limits: TranslationLimits,
     ) -> Self {
@@ -53,21 +53,21 @@ impl<'a> ResponseView<'a> {
     }
 
     /// The same response, decoded with another charset.
-    pub(super) fn recoded(&self, charset: Option<Charset>) -> Self {
+    pub(super) fn with_charset(&self, charset: Option<Charset>) -> Self {
         Self { charset, ..Self::new(self.response, self.body, self.facts, self.limits) }
     }
 
     /// The same response with a part of it as the text.
-    pub(super) fn of_text(&self, text: ByteString) -> Self {
+    pub(super) fn with_text(&self, text: ByteString) -> Self {
         let (charset, because) = ("UTF-8", "what was found");
-        let text = OnceCell::from(Ok(Decoded { text, charset, because }));
+        let text = OnceCell::from(Ok(DecodedText { text, charset, because }));
         Self { text, ..Self::new(self.response, self.body, self.facts, self.limits) }
     }
 
     /// The decompressed body.
-    pub(crate) fn body(&self) -> Result<&'a Bytes, Why> {
+    pub(crate) fn body(&self) -> Result<&'a Bytes, ReadError> {
         self.body
-            .get_or_init(|| expand(self.response, self.limits.reply_bytes))
+            .get_or_init(|| decompress(self.response, self.limits.response_bytes))
             .as_ref()
             .map_err(Clone::clone)
     }
@@ -83,9 +83,9 @@ impl<'a> ResponseView<'a> {
         }
     }
 
-    pub(super) fn decoded(&self) -> Result<&Decoded, Why> {
+    pub(super) fn decoded(&self) -> Result<&DecodedText, ReadError> {
         // Decoding errors quote charset names only, nothing of the response.
-        let read = || decode(self.response, self.body()?, self.charset).map_err(Why::plainly);
+        let read = || decode(self.response, self.body()?, self.charset).map_err(ReadError::unquoted);
         self.text.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
@@ -94,17 +94,17 @@ impl<'a> ResponseView<'a> {
         self.body().map(|body| decode_lossy(self.response, body)).unwrap_or_default()
     }
 
-    pub(crate) fn text(&self) -> Result<&str, Why> {
-        self.decoded().map(Decoded::as_str)
+    pub(crate) fn text(&self) -> Result<&str, ReadError> {
+        self.decoded().map(DecodedText::as_str)
     }
 
-    pub(crate) fn shared_text(&self) -> Result<&ByteString, Why> {
+    pub(crate) fn shared_text(&self) -> Result<&ByteString, ReadError> {
         self.decoded().map(|decoded| &decoded.text)
     }
 
-    pub(crate) fn checked_json(&self) -> Result<JsonText, Why> {
+    pub(crate) fn checked_json(&self) -> Result<JsonText, ReadError> {
         // The parser's message names the expected token, and quotes nothing of the response.
-        JsonText::check_text(self.shared_text()?).map_err(|error| Why::plainly(error.to_string()))
+        JsonText::check_text(self.shared_text()?).map_err(|error| ReadError::unquoted(error.to_string()))
     }
 
     /// The response as JSON, regardless of its media type; `None` if it is not JSON or has too many values.
@@ -122,8 +122,8 @@ impl<'a> ResponseView<'a> {
     /// # Errors
     ///
     /// A sentence, if it has too many values.
-    pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, Why> {
-        self.admits(json).map(|()| json.parse())
+    pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, ReadError> {
+        self.check_value_count(json).map(|()| json.parse())
     }
 
     /// Checks that JSON may be parsed into a tree.
@@ -131,9 +131,9 @@ impl<'a> ResponseView<'a> {
     /// # Errors
     ///
     /// A sentence, if it has too many values.
-    pub(super) fn admits(&self, json: &JsonText) -> Result<(), Why> {
-        json.has_at_most(self.limits.values).map_err(|TooManyValues { most, line, column }| {
-            self.refuse(format!(
+    pub(super) fn check_value_count(&self, json: &JsonText) -> Result<(), ReadError> {
+        json.check_value_count(self.limits.values).map_err(|TooManyValues { most, line, column }| {
+            self.too_many_values_error(format!(
                 "expected at most {most} values, which is the `max_values`, found more at line {line}, column \
                  {column}"
             ))
@@ -146,18 +146,20 @@ impl<'a> ResponseView<'a> {
     /// # Errors
     ///
     /// A sentence, if there are too many values.
-    pub(crate) fn admits_tree(&self, tree: &Value, before: &mut usize) -> Result<(), Why> {
+    pub(crate) fn check_tree_value_count(&self, tree: &Value, before: &mut usize) -> Result<(), ReadError> {
         count(tree, self.limits.values, before);
         if *before <= self.limits.values {
             return Ok(());
         }
         let most = self.limits.values;
-        Err(self.refuse(format!("expected at most {most} values, which is the `max_values`, found more")))
+        Err(self.too_many_values_error(format!(
+            "expected at most {most} values, which is the `max_values`, found more"
+        )))
     }
 
-    fn refuse(&self, why: String) -> Why {
+    fn too_many_values_error(&self, why: String) -> ReadError {
         self.too_much.get_or_init(|| why.clone());
-        Why::plainly(why)
+        ReadError::unquoted(why)
     }
 
     /// Reason why a part was not parsed, if one had too many values.
@@ -202,7 +204,7 @@ pub(super) struct LazyExtraction<'a> {
     /// The default by media type, if the rule has no extractor.
     default: OnceCell<Extract>,
     view: &'a ResponseView<'a>,
-    found: OnceCell<Result<Extracted, Why>>,
+    found: OnceCell<Result<Extracted, ReadError>>,
     value: OnceCell<Value>,
 }
 
@@ -213,12 +215,12 @@ impl<'a> LazyExtraction<'a> {
     }
 
     /// The extracted result, or a sentence with the reason why there is none.
-    pub(super) fn found(&self) -> Result<&Extracted, Why> {
+    pub(super) fn found(&self) -> Result<&Extracted, ReadError> {
         self.found.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
     }
 
     /// The extracted result as a tree.
-    pub(super) fn value(&self) -> Result<&Value, Why> {
+    pub(super) fn value(&self) -> Result<&Value, ReadError> {
         let found = self.found()?;
         if let Extracted::Value(value) = found {
             return Ok(value);
@@ -231,7 +233,7 @@ impl<'a> LazyExtraction<'a> {
     }
 
     /// Consumes the extraction: its result, and the tree if it was built already.
-    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), Why> {
+    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), ReadError> {
         self.found()?;
         let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
         Ok((found, self.value.take()))
@@ -248,7 +250,7 @@ impl<'a> LazyExtraction<'a> {
         }
     }
 
-    fn run(&self) -> Result<Extracted, Why> {
+    fn run(&self) -> Result<Extracted, ReadError> {
         if self.extract.is_none() {
             self.view.body()?;
         }
@@ -280,10 +282,9 @@ impl<'a> LazyExtraction<'a> {
         if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
             for part in parts {
                 trace.step(|| {
-                    let found =
-                        value.get(&part.name).map(|value| cut_bytes(&value.to_string(), LONGEST_TRACED));
+                    let found = value.get(&part.name).map(|value| cut_bytes(&value.to_string(), MAX_TRACED));
                     (
-                        format!("extract {} {}", part.name, part.extractor.words()),
+                        format!("extract {} {}", part.name, part.extractor.display_name()),
                         found.unwrap_or_else(|| "nothing: left out".to_owned()),
                     )
                 });
@@ -293,11 +294,11 @@ impl<'a> LazyExtraction<'a> {
         trace.step(|| {
             let found = match found {
                 Ok(Extracted::Block(_)) => format!("{} bytes", self.view.body().map_or(0, Bytes::len)),
-                Ok(found) => found_words(found),
+                Ok(found) => describe_found(found),
                 Err(why) => format!("failed: {why}"),
             };
             let what = match extract {
-                Extract::One(extractor) => format!("extract {}", extractor.words()),
+                Extract::One(extractor) => format!("extract {}", extractor.display_name()),
                 Extract::Parts(_) => "extract".to_owned(),
             };
             (what, found)
@@ -306,19 +307,19 @@ impl<'a> LazyExtraction<'a> {
 }
 
 /// Description of an extracted result, for the trace.
-fn found_words(found: &Extracted) -> String {
+fn describe_found(found: &Extracted) -> String {
     match found {
-        Extracted::Raw(json) => cut_bytes(json.as_str(), LONGEST_TRACED),
-        Extracted::Value(value) => cut_bytes(&value.to_string(), LONGEST_TRACED),
-        Extracted::Text(text) => format!("{:?}", cut_bytes(text, LONGEST_TRACED)),
+        Extracted::Raw(json) => cut_bytes(json.as_str(), MAX_TRACED),
+        Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
+        Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
         Extracted::Block(_) => "a block".to_owned(),
-        Extracted::Answered(Answered { content, value, verdict }) => {
+        Extracted::Mcp(McpResult { content, value, verdict }) => {
             let verdict = match verdict {
-                Verdict::Success => "a result",
-                Verdict::ToolError => "an error of the tool",
-                Verdict::ProtocolError { .. } => "an error of the protocol",
+                ResultKind::Success => "a result",
+                ResultKind::ToolError => "an error of the tool",
+                ResultKind::ProtocolError { .. } => "an error of the protocol",
             };
-            let value = value.as_deref().map_or_else(|| "no value".to_owned(), found_words);
+            let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_found);
             format!("{verdict}, blocks: {}; {value}", content.len())
         }
         Extracted::Nothing => "nothing".to_owned(),
@@ -363,14 +364,14 @@ pub struct Inspection<'a> {
 
 /// Evaluates conditions and expressions on a response. Without an extractor, the value is the response as
 /// JSON if it parses, and by media type otherwise.
-pub fn look<T>(
+pub fn inspect<T>(
     extract: Option<&Extract>,
     facts: CallInput<'_>,
     limits: &TranslationLimits,
     response: &UpstreamResponse,
     questions: impl FnOnce(&Inspection<'_>) -> T,
 ) -> T {
-    let body = ExpandedBody::new();
+    let body = DecompressedBody::new();
     let view = ResponseView::new(response, &body, facts, *limits);
     let json;
     let extract = match extract {
@@ -385,8 +386,8 @@ pub fn look<T>(
 
 impl Inspection<'_> {
     /// Whether all conditions match.
-    pub fn holds(&self, matcher: &Matcher) -> bool {
-        matcher.holds(self.view, &self.finding).is_ok()
+    pub fn is_true(&self, matcher: &Matcher) -> bool {
+        matcher.matches(self.view, &self.finding).is_ok()
     }
 
     /// Applies a filter to the value; `None` if it fails or there is no value.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::{
     Jq, Template,
-    expressions::{self, arguments_of, words_in},
+    expressions::{self, arguments_of, span_of_name},
 };
 use crate::settings::{
     keys::ValueKind,
@@ -22,12 +22,12 @@ pub(crate) struct Scope {
     /// Named captures of the conditions read so far, available to filters and templates.
     captures: RefCell<Vec<String>>,
     /// Arguments and input responses used so far.
-    pub(crate) used: RefCell<Asked>,
+    pub(crate) used: RefCell<UsedArguments>,
 }
 
 impl Scope {
     /// The scope of a value.
-    pub(crate) fn of<'a>(value: &Cursor<'a>) -> &'a Self {
+    pub(crate) fn from_cursor<'a>(value: &Cursor<'a>) -> &'a Self {
         let scope = value.context.scope.and_then(|scope| scope.downcast_ref());
         scope.expect("who reads a section with expressions gives it a scope")
     }
@@ -41,7 +41,7 @@ impl Scope {
     }
 
     /// Runs `read` with these variables added to those available.
-    pub(crate) fn with_also<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
+    pub(crate) fn with_more_names<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
         let all = [self.names.borrow().as_slice(), names].concat();
         self.with_names(&all, read)
     }
@@ -72,7 +72,7 @@ impl Setting for Jq {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let scope = Scope::of(value);
+        let scope = Scope::from_cursor(value);
         scope.used.borrow_mut().add_jq(value.context.report, value.node);
         expressions::jq(value, &scope.captures.borrow())
     }
@@ -83,7 +83,7 @@ impl Setting for Template {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let scope = Scope::of(value);
+        let scope = Scope::from_cursor(value);
         let template = scope.template(|names| expressions::template(value, names))?;
         scope.used.borrow_mut().add_template(value.context.report, &template, value.node.span);
         Ok(template)
@@ -92,17 +92,17 @@ impl Setting for Template {
 
 /// Arguments and input responses that the parts of a request use, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) arguments: Vec<AskedArgument>,
+pub(crate) struct UsedArguments {
+    pub(crate) arguments: Vec<ArgumentUse>,
     /// Whether an expression uses all arguments together.
     pub(crate) all: bool,
     /// Input responses used by name.
-    pub(crate) answers: Vec<AskedAnswer>,
+    pub(crate) answers: Vec<InputResponseUse>,
 }
 
 /// Use of an input response: its name, its position, and the target of the problem report.
 #[derive(Debug, Clone)]
-pub(crate) struct AskedAnswer {
+pub(crate) struct InputResponseUse {
     pub(crate) name: String,
     pub(crate) span: Span,
     pub(crate) context: Option<Context>,
@@ -110,7 +110,7 @@ pub(crate) struct AskedAnswer {
 
 /// Use of an argument.
 #[derive(Debug)]
-pub(crate) struct AskedArgument {
+pub(crate) struct ArgumentUse {
     pub(crate) name: String,
     pub(crate) optional: bool,
     pub(crate) kind: ArgumentKind,
@@ -128,12 +128,12 @@ pub(crate) enum ArgumentKind {
     Count,
 }
 
-impl Asked {
+impl UsedArguments {
     /// Records an argument; one required use makes it required.
     pub(crate) fn add(&mut self, name: &str, optional: bool, span: Span) {
         match self.arguments.iter_mut().find(|known| known.name == name) {
             Some(known) => known.optional &= optional,
-            None => self.arguments.push(AskedArgument {
+            None => self.arguments.push(ArgumentUse {
                 name: name.to_owned(),
                 optional,
                 kind: ArgumentKind::Text,
@@ -144,35 +144,35 @@ impl Asked {
     }
 
     /// Records the input responses that a template names.
-    pub(crate) fn add_answers(&mut self, report: &Report<'_>, template: &Template, span: Span) {
+    pub(crate) fn add_input_responses(&mut self, report: &Report<'_>, template: &Template, span: Span) {
         for path in template.paths() {
             if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
-                self.add_answer(report, name, span);
+                self.add_input_response(report, name, span);
             }
         }
     }
 
     /// Records the input responses that a filter names.
-    pub(crate) fn add_answers_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
+    pub(crate) fn add_input_responses_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
         for rest in filter.split("$input_responses.").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-            self.add_answer(report, &rest[..end], span);
+            self.add_input_response(report, &rest[..end], span);
         }
     }
 
-    fn add_answer(&mut self, report: &Report<'_>, name: &str, span: Span) {
-        let span = words_in(report, span, name);
-        self.answers.push(AskedAnswer { name: name.to_owned(), span, context: None });
+    fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: Span) {
+        let span = span_of_name(report, span, name);
+        self.answers.push(InputResponseUse { name: name.to_owned(), span, context: None });
     }
 
     /// Records the arguments and input responses that a template names.
     pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: Span) {
-        self.add_answers(report, template, span);
+        self.add_input_responses(report, template, span);
         match arguments_of(template) {
             None => self.all = true,
             Some(arguments) => arguments
                 .iter()
-                .for_each(|(name, optional)| self.add(name, *optional, words_in(report, span, name))),
+                .for_each(|(name, optional)| self.add(name, *optional, span_of_name(report, span, name))),
         }
     }
 
@@ -181,11 +181,11 @@ impl Asked {
     pub(crate) fn add_jq(&mut self, report: &Report<'_>, filter: &Node) {
         let text = filter.as_text().unwrap_or_default();
         self.all |= text.contains("$args");
-        self.add_answers_of_jq(report, filter.span, text);
+        self.add_input_responses_of_jq(report, filter.span, text);
     }
 
     /// Makes an argument optional: an input request asks the user for it.
-    pub(crate) fn may_be_left_out(&mut self, name: &str) {
+    pub(crate) fn make_optional(&mut self, name: &str) {
         let known = self.arguments.iter_mut().filter(|known| known.name == name);
         known.for_each(|known| known.optional = true);
     }
@@ -202,7 +202,7 @@ impl Asked {
     }
 
     /// Records an argument of a rule; the request may be configured elsewhere.
-    pub(crate) fn add_for(&mut self, argument: &AskedArgument, context: Option<&Context>) {
+    pub(crate) fn add_for(&mut self, argument: &ArgumentUse, context: Option<&Context>) {
         let known = self.has(&argument.name);
         self.add(&argument.name, argument.optional, argument.span);
         if argument.kind == ArgumentKind::Count {

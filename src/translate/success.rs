@@ -4,20 +4,21 @@ use bytestring::ByteString;
 use serde_json::Value;
 
 use super::{
-    content::{self, ContentTemplate, Shown, TextKind},
-    default_error::told,
-    extract::{Answered, Extract, Extracted},
+    content::{self, ContentTemplate, RenderedBlock, TextKind},
+    default_error::content_or_error,
+    extract::{Extract, Extracted, McpResult},
     jq::Jq,
     limit::{LIMIT_META_KEY, Limit},
     pattern::Captures,
-    read_error::Why,
+    read_error::ReadError,
     response_view::{LazyExtraction, ResponseView},
     template::Template,
-    translator::{Failure, LONGEST_TRACED, Note, TranslationRun, content_summary},
-    variables::{Known, SAMPLE, SampleTemplate, jq_names},
+    translator::{LogNote, MAX_TRACED, TranslationFailure, TranslationRun, content_summary},
+    variables::{SAMPLE, SamplingRequestTemplate, TemplateContext, jq_names},
 };
 use crate::model::{
-    Block, Content, JsonText, Outcome, Structured, Text, ToolResult, UpstreamResponse, cut_bytes,
+    BlockText, Content, ContentBlock, JsonText, Structured, ToolOutcome, ToolResult, UpstreamResponse,
+    cut_bytes,
 };
 
 /// Compiled success rule.
@@ -32,7 +33,7 @@ pub struct SuccessRule {
     /// Limit of the result. Boxed, because it is large and rare.
     pub limit: Option<Box<Limit>>,
     /// Sampling request, sent before the content is built; its response is `input_responses.sample`.
-    pub sample: Option<Box<SampleTemplate>>,
+    pub sample: Option<Box<SamplingRequestTemplate>>,
 }
 
 impl TranslationRun<'_> {
@@ -40,21 +41,21 @@ impl TranslationRun<'_> {
     ///
     /// # Errors
     ///
-    /// [`Failure`], with the reason.
+    /// [`TranslationFailure`], with the reason.
     pub(super) fn success(
         &mut self,
         rule: &SuccessRule,
         view: &ResponseView<'_>,
         captures: &Captures,
         finding: LazyExtraction<'_>,
-    ) -> Result<ToolResult, Failure> {
+    ) -> Result<ToolResult, TranslationFailure> {
         let extracted = finding.found().map(|_| ());
         finding.trace(self.trace);
         extracted?;
         let (extracted, tree) = finding.take()?;
         let (extracted, answered) = match extracted {
-            Extracted::Answered(Answered { content, value, verdict }) => {
-                match told(view, content, verdict, self.translator) {
+            Extracted::Mcp(McpResult { content, value, verdict }) => {
+                match content_or_error(view, content, verdict, self.translator) {
                     Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
                     Err(error) => {
                         // The operator should see the withheld text in the log.
@@ -82,7 +83,7 @@ impl TranslationRun<'_> {
                 let output = self.translator.output.as_ref().map(|output| (output, view.facts.stop));
                 let (structured, cut) = limit
                     .structure(structured, output, view.facts.args, rule.content.is_pretty())
-                    .map_err(Failure::TooLong)?;
+                    .map_err(TranslationFailure::TooLong)?;
                 (Some(structured), cut)
             }
             (_, structured) => (structured, None),
@@ -95,24 +96,30 @@ impl TranslationRun<'_> {
             (whole_text, _) => whole_text,
         };
         if let Some(sample) = &rule.sample
-            && view.facts.answers.get(SAMPLE).is_none()
+            && view.facts.input_responses.get(SAMPLE).is_none()
         {
-            let known = Known { view, captures, value: value.as_ref(), structured: structured.as_ref() };
+            let known =
+                TemplateContext { view, captures, value: value.as_ref(), structured: structured.as_ref() };
             let names = known
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
             let sample = sample.render(&minijinja::Value::from_pairs(names), view.facts.stop);
             let sample = sample.map_err(|error| {
                 let what = "what the model is asked could not be written";
-                Why::new(format!("{what}: {error}"), what)
+                ReadError::new(format!("{what}: {error}"), what)
             })?;
-            return Err(Failure::Asks(Box::new(sample)));
+            return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
         let mut shown = match &rule.content {
             ContentTemplate::Default => Vec::new(),
             ContentTemplate::Blocks(blocks) => {
-                let known = Known { view, captures, value: value.as_ref(), structured: structured.as_ref() };
+                let known = TemplateContext {
+                    view,
+                    captures,
+                    value: value.as_ref(),
+                    structured: structured.as_ref(),
+                };
                 if let Some(left_out) =
-                    self.trace.is_on().then(|| content::left_out(blocks, &known)).flatten()
+                    self.trace.is_on().then(|| content::omitted_blocks(blocks, &known)).flatten()
                 {
                     self.trace.step(|| ("left out".into(), left_out));
                 }
@@ -121,20 +128,20 @@ impl TranslationRun<'_> {
         };
         // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
         if shown.is_empty() && cut.is_none() {
-            let text = if structured.is_some() { TextKind::Json } else { TextKind::Made };
-            shown.extend(answered.into_iter().map(|content| Shown { content, text }));
+            let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
+            shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
         }
         if shown.is_empty() {
             let block =
                 block.unwrap_or_else(|| default_block(view.response, whole_text, structured.as_ref()));
-            let is_structure = matches!(block.block, Block::Text(Text::OfStructure));
-            let text = if is_structure { TextKind::Json } else { TextKind::Made };
-            shown.push(Shown { content: block, text });
+            let is_structure = matches!(block.block, ContentBlock::Text(BlockText::StructuredContent));
+            let text = if is_structure { TextKind::Json } else { TextKind::Rendered };
+            shown.push(RenderedBlock { content: block, text });
         }
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
             Some(limit) => {
-                let (content, of_text) = limit.texts(shown).map_err(Failure::TooLong)?;
+                let (content, of_text) = limit.texts(shown).map_err(TranslationFailure::TooLong)?;
                 let cut = match (cut, of_text) {
                     // A text that was cut before needs no second note on the rest.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
@@ -149,14 +156,14 @@ impl TranslationRun<'_> {
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, view).unwrap_or_else(|(why, note)| {
                 self.note("the template of `note` could not be filled in");
-                self.notes.push(Note::Quoting(why));
+                self.notes.push(LogNote::QuotingReason(why));
                 note
             });
             self.trace.step(|| ("limit".into(), note.clone()));
             meta = Some(cut.meta());
             content.extend((!note.trim().is_empty()).then(|| Content::text(note)));
         }
-        let mut result = ToolResult::new(Outcome::Success, content);
+        let mut result = ToolResult::new(ToolOutcome::Success, content);
         result.structured = structured;
         Ok(match meta {
             Some(meta) => result.with_meta(LIMIT_META_KEY, meta),
@@ -172,7 +179,7 @@ impl TranslationRun<'_> {
         captures: &Captures,
         found: Option<(Extracted, Option<Value>)>,
         wants_value: bool,
-    ) -> Result<(Option<Structured>, Option<Value>), Failure> {
+    ) -> Result<(Option<Structured>, Option<Value>), TranslationFailure> {
         let output = self.translator.output.as_ref();
         let Some((extracted, tree)) = found else {
             return match (output, &rule.structured) {
@@ -192,14 +199,14 @@ impl TranslationRun<'_> {
             let (json, value) = match (source, wants_value) {
                 // The fast path: nothing reads the response as a tree.
                 (Some(json), false) => {
-                    if rule.limit.is_some() || rule.content.looks_into_structure() {
-                        view.admits(&json)?;
+                    if rule.limit.is_some() || rule.content.needs_structure_tree() {
+                        view.check_value_count(&json)?;
                     }
                     (json, None)
                 }
                 (source, _) => {
                     let value = tree.map_or_else(|| extracted.into_value(view), Ok)?;
-                    (source.unwrap_or_else(|| JsonText::of(&value)), wants_value.then_some(value))
+                    (source.unwrap_or_else(|| JsonText::from_value(&value)), wants_value.then_some(value))
                 }
             };
             return Ok((Some(self.translator.wrap.apply(Structured::new(json))), value));
@@ -212,9 +219,9 @@ impl TranslationRun<'_> {
                 let value = jq.apply_to_own(found, jq_names(view, captures)).map_err(|error| {
                     self.note_detail(&error);
                     match error.raised {
-                        Some(raised) => Failure::Raised(raised),
+                        Some(raised) => TranslationFailure::Raised(raised),
                         // The message quotes nothing of the value.
-                        None => why!("`structured` {error}").into(),
+                        None => read_error!("`structured` {error}").into(),
                     }
                 })?;
                 self.trace_filter(jq, &value);
@@ -225,25 +232,22 @@ impl TranslationRun<'_> {
             Some(output) => {
                 let structured = output
                     .enforce(value, source.as_ref(), view.facts.stop)
-                    .map_err(|why| why.under("the result does not meet the output schema"))?;
+                    .map_err(|why| why.in_part("the result does not meet the output schema"))?;
                 self.trace.step(|| {
-                    (
-                        "schema".into(),
-                        format!("met by {}", cut_bytes(structured.json().as_str(), LONGEST_TRACED)),
-                    )
+                    ("schema".into(), format!("met by {}", cut_bytes(structured.json().as_str(), MAX_TRACED)))
                 });
                 structured
             }
-            None => self.translator.wrap.apply(Structured::new(JsonText::of(&value))),
+            None => self.translator.wrap.apply(Structured::new(JsonText::from_value(&value))),
         };
         Ok((Some(structured), kept))
     }
 }
 
 /// Text for a success without content.
-pub fn words_of_nothing(response: &UpstreamResponse) -> String {
+pub fn empty_success_text(response: &UpstreamResponse) -> String {
     match &response.exit {
-        Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.in_words()),
+        Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.describe()),
         None => format!("Done: the upstream answered {} without content.", response.status),
     }
 }
@@ -257,8 +261,8 @@ fn default_block(
 ) -> Content {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
     match whole_text.filter(|text| !text.is_empty()) {
-        None if structured.is_none() => Content::text(words_of_nothing(response)),
-        Some(text) if is_string => Block::Text(Text::Shared(text)).into(),
-        _ => Block::Text(Text::OfStructure).into(),
+        None if structured.is_none() => Content::text(empty_success_text(response)),
+        Some(text) if is_string => ContentBlock::Text(BlockText::Shared(text)).into(),
+        _ => ContentBlock::Text(BlockText::StructuredContent).into(),
     }
 }

@@ -7,23 +7,25 @@ use serde_json::Value;
 use super::{
     charset::Charset,
     content::ContentTemplate,
-    default_error::{self, marked},
+    default_error::{self, with_status_meta},
     error_rule::ErrorRule,
     extract::Extract,
     jq::JqError,
     leak_filter::redacted,
-    matcher::{Matcher, end_in_words},
-    output_schema::{OutputSchema, Wrap},
+    matcher::{Matcher, status_text},
+    output_schema::{OutputSchema, WrapNonObjects},
     pattern::Captures,
-    read_error::Why,
+    read_error::ReadError,
     redaction::Redaction,
-    response_view::{ExpandedBody, LazyExtraction, ResponseView},
+    response_view::{DecompressedBody, LazyExtraction, ResponseView},
     success::SuccessRule,
     template::TemplateError,
-    variables::Sample,
+    variables::SamplingRequest,
     work_budget::WorkBudget,
 };
-use crate::model::{Block, Content, Fault, Text, ToolName, ToolResult, UpstreamResponse, cut_bytes};
+use crate::model::{
+    BlockText, Content, ContentBlock, ErrorType, ToolName, ToolResult, UpstreamResponse, cut_bytes,
+};
 
 /// Compiled rules of one route.
 #[derive(Debug)]
@@ -31,11 +33,11 @@ pub struct Translator {
     /// Tried in order; the first that matches decides. If there are none, the default rules decide.
     pub rules: Vec<Rule>,
     /// Result for a successful response that no rule matches.
-    pub otherwise: Otherwise,
+    pub otherwise: OnNoMatch,
     /// Schema that every success must satisfy.
     pub output: Option<OutputSchema>,
     /// Clients that receive a value that is not an object as `{"result": …}`, if there is no schema.
-    pub wrap: Wrap,
+    pub wrap: WrapNonObjects,
     /// Patterns of secrets, replaced in every tool error.
     pub redaction: Redaction,
     /// Limits of a translation.
@@ -48,7 +50,7 @@ pub struct TranslationLimits {
     /// Limit of the text of a tool error, in bytes.
     pub error_text_bytes: usize,
     /// Limit of a decompressed body, in bytes: the route's `response_limit`.
-    pub reply_bytes: usize,
+    pub response_bytes: usize,
     /// Limit of the values read from a response into one tree, lists and objects included: the route's
     /// `max_values`.
     pub values: usize,
@@ -58,7 +60,7 @@ impl Default for TranslationLimits {
     fn default() -> Self {
         Self {
             error_text_bytes: Self::DEFAULT_ERROR_TEXT_BYTES,
-            reply_bytes: Self::DEFAULT_REPLY_BYTES,
+            response_bytes: Self::DEFAULT_RESPONSE_BYTES,
             values: Self::DEFAULT_VALUES,
         }
     }
@@ -68,7 +70,7 @@ impl TranslationLimits {
     /// 2 KiB: people and models read an error.
     pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
     /// 8 MiB.
-    pub const DEFAULT_REPLY_BYTES: usize = 8 << 20;
+    pub const DEFAULT_RESPONSE_BYTES: usize = 8 << 20;
     /// A table of 100,000 rows and ten columns, with a margin.
     pub const DEFAULT_VALUES: usize = 1_200_000;
 }
@@ -83,19 +85,19 @@ pub struct Rule {
     /// Charset of the response, if its headers are wrong or do not name one.
     pub charset: Option<Charset>,
     /// Effect of the rule.
-    pub action: Action,
+    pub action: RuleAction,
 }
 
 /// Effect of a rule that matches.
 #[derive(Debug)]
-pub enum Action {
+pub enum RuleAction {
     /// Returns a tool error.
     Error(ErrorRule),
     /// Returns a successful result.
     Success(SuccessRule),
 }
 
-impl Action {
+impl RuleAction {
     /// The rule's extractor; `None` selects one by media type.
     pub fn extract(&self) -> Option<&Extract> {
         match self {
@@ -107,7 +109,7 @@ impl Action {
 
 /// Result for a successful response that no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Otherwise {
+pub enum OnNoMatch {
     /// A tool error, so that a change of the upstream is noticed.
     #[default]
     Error,
@@ -123,7 +125,7 @@ pub struct CallInput<'a> {
     /// Arguments of the call, an object.
     pub args: &'a Value,
     /// Input responses of the call: an object, or null if the route has no input requests.
-    pub answers: &'a Value,
+    pub input_responses: &'a Value,
     /// Work budget; cancelled when no client waits for the result.
     pub stop: Option<&'a WorkBudget>,
 }
@@ -131,7 +133,7 @@ pub struct CallInput<'a> {
 impl<'a> CallInput<'a> {
     /// Input of a call without a limit on work.
     pub fn new(tool: &'a ToolName, args: &'a Value) -> Self {
-        Self { tool, args, answers: &Value::Null, stop: None }
+        Self { tool, args, input_responses: &Value::Null, stop: None }
     }
 }
 
@@ -143,45 +145,45 @@ pub struct Translation {
     /// Index of the rule that decided, from 0; `None` for the default rules.
     pub rule: Option<usize>,
     /// Sampling request to the client's model, to be sent first; `result` is only a placeholder then.
-    pub asks: Option<Box<Sample>>,
+    pub asks: Option<Box<SamplingRequest>>,
     /// Notes for the operator. For the log: they may quote the upstream.
-    pub notes: Vec<Note>,
+    pub notes: Vec<LogNote>,
 }
 
 /// A note for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
+pub enum LogNote {
     /// Reason for the result, without quotes of the response or the arguments.
-    Why(String),
+    Reason(String),
     /// Reason for the result, with quotes of the response or the arguments.
-    Quoting(String),
+    QuotingReason(String),
     /// Beginning of the response, which may contain anything.
     Body(String),
     /// Error of a jq filter, which may contain its whole input.
     Filter(String),
 }
 
-impl Note {
+impl LogNote {
     /// Replaces the secrets of the route.
     fn without(self, redaction: &Redaction) -> Self {
         match self {
-            Self::Why(text) => Self::Why(redaction.hide(&text).into_owned()),
-            Self::Quoting(text) => Self::Quoting(redaction.hide(&text).into_owned()),
-            Self::Body(text) => Self::Body(redaction.hide(&text).into_owned()),
-            Self::Filter(text) => Self::Filter(redaction.hide(&text).into_owned()),
+            Self::Reason(text) => Self::Reason(redaction.redact(&text).into_owned()),
+            Self::QuotingReason(text) => Self::QuotingReason(redaction.redact(&text).into_owned()),
+            Self::Body(text) => Self::Body(redaction.redact(&text).into_owned()),
+            Self::Filter(text) => Self::Filter(redaction.redact(&text).into_owned()),
         }
     }
 
     /// Whether it quotes the response or the arguments, so that it may be logged at `debug` only.
     pub fn quotes(&self) -> bool {
-        matches!(self, Self::Quoting(_) | Self::Body(_) | Self::Filter(_))
+        matches!(self, Self::QuotingReason(_) | Self::Body(_) | Self::Filter(_))
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for LogNote {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Why(text) | Self::Quoting(text) => formatter.write_str(text),
+            Self::Reason(text) | Self::QuotingReason(text) => formatter.write_str(text),
             Self::Body(text) => write!(formatter, "the reply begins {text:?}"),
             Self::Filter(text) => write!(formatter, "a filter failed: {text}"),
         }
@@ -199,7 +201,7 @@ pub fn translate(
     trace: &mut Trace,
 ) -> Translation {
     let mut notes = Vec::new();
-    let body = ExpandedBody::new();
+    let body = DecompressedBody::new();
     let view = ResponseView::new(response, &body, facts, translator.limits);
     if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
         trace.step(|| ("expand".into(), expansion));
@@ -216,18 +218,18 @@ pub fn translate(
 }
 
 /// Reason why a response is not a success.
-pub(super) enum Failure {
+pub(super) enum TranslationFailure {
     /// It is not in the form that the rule expects: a sentence.
-    Unreadable(Why),
+    Unreadable(ReadError),
     /// It is longer than the rule's limit and can't be shortened: a sentence for the client.
     TooLong(String),
     /// A filter of the rule called jq's `error(…)` with this value.
     Raised(Value),
     /// The client's model must answer this sampling request first.
-    Asks(Box<Sample>),
+    SamplingRequest(Box<SamplingRequest>),
 }
 
-impl<W: Into<Why>> From<W> for Failure {
+impl<W: Into<ReadError>> From<W> for TranslationFailure {
     fn from(why: W) -> Self {
         Self::Unreadable(why.into())
     }
@@ -237,8 +239,8 @@ impl<W: Into<Why>> From<W> for Failure {
 pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
-    pub(super) notes: &'a mut Vec<Note>,
-    pub(super) asks: Option<Box<Sample>>,
+    pub(super) notes: &'a mut Vec<LogNote>,
+    pub(super) asks: Option<Box<SamplingRequest>>,
 }
 
 impl TranslationRun<'_> {
@@ -249,21 +251,21 @@ impl TranslationRun<'_> {
             let view = match rule.charset {
                 None => view,
                 charset => {
-                    recoded = view.recoded(charset);
+                    recoded = view.with_charset(charset);
                     &recoded
                 }
             };
             let finding = LazyExtraction::new(rule.action.extract(), view);
             // A response that exceeds the limits matches no condition, not even under `not`.
-            let held = self.held(rule, view, &finding);
+            let held = self.match_rule(rule, view, &finding);
             let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
             let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), match_text);
             self.trace.step(|| (format!("rule {}", index + 1), words));
             match held {
                 Ok(captures) => {
                     let result = match &rule.action {
-                        Action::Error(rule) => Ok(self.error(rule, view, &captures, &finding)),
-                        Action::Success(rule) => self.success(rule, view, &captures, finding),
+                        RuleAction::Error(rule) => Ok(self.error(rule, view, &captures, &finding)),
+                        RuleAction::Success(rule) => self.success(rule, view, &captures, finding),
                     };
                     let result = result.unwrap_or_else(|failure| self.failed(view, failure));
                     return (result, Some(index));
@@ -278,46 +280,46 @@ impl TranslationRun<'_> {
                 return (self.unreadable(view, why), Some(index));
             }
         }
-        (self.unruled(view), None)
+        (self.no_match(view), None)
     }
 
-    fn held(
+    fn match_rule(
         &self,
         rule: &Rule,
         view: &ResponseView<'_>,
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let status = view.response.status;
-        let end = || end_in_words(view.response);
+        let end = || status_text(view.response);
         let is_program = view.response.exit.is_some();
         match rule.action {
-            Action::Success(_) if !status.is_success() && !rule.matcher.names_status() => {
+            RuleAction::Success(_) if !status.is_success() && !rule.matcher.has_status_condition() => {
                 return Err(match is_program {
                     true => format!("{}, and a rule without `when: exit` is for 0 only", end()),
                     false => format!("{}, and a rule without `when: status` is for 2xx only", end()),
                 });
             }
-            Action::Error(_) if status.is_server_error() && !rule.matcher.names_failure() => {
+            RuleAction::Error(_) if status.is_server_error() && !rule.matcher.has_failure_condition() => {
                 return Err(match is_program {
                     true => format!("{}, and an error without `when: exit` or `stderr` is for 0 only", end()),
                     false => format!("{}, and a rule without `when: status` is not for 5xx", end()),
                 });
             }
-            Action::Success(_) | Action::Error(_) => {}
+            RuleAction::Success(_) | RuleAction::Error(_) => {}
         }
-        rule.matcher.holds(view, finding)
+        rule.matcher.matches(view, finding)
     }
 
     /// Result for a response that no rule matches.
-    fn unruled(&mut self, view: &ResponseView<'_>) -> ToolResult {
+    fn no_match(&mut self, view: &ResponseView<'_>) -> ToolResult {
         let status = view.response.status;
         if !status.is_success() {
-            let why = format!("no rule decides, and {}: an error by default", end_in_words(view.response));
+            let why = format!("no rule decides, and {}: an error by default", status_text(view.response));
             self.trace.step(|| ("default".into(), why));
             self.note_body(view);
-            return default_error::of_status(view, self.translator);
+            return default_error::error_for_status(view, self.translator);
         }
-        if !self.translator.rules.is_empty() && self.translator.otherwise == Otherwise::Error {
+        if !self.translator.rules.is_empty() && self.translator.otherwise == OnNoMatch::Error {
             self.trace.step(|| ("on_no_match".into(), "no rule holds: an error".into()));
             self.note("no rule of the route holds for a reply with a success status");
             self.note_body(view);
@@ -343,23 +345,26 @@ impl TranslationRun<'_> {
     }
 
     /// Tool error for a response that is not a success.
-    fn failed(&mut self, view: &ResponseView<'_>, failure: Failure) -> ToolResult {
+    fn failed(&mut self, view: &ResponseView<'_>, failure: TranslationFailure) -> ToolResult {
         match failure {
-            Failure::Raised(raised) => self.raised(view, &raised),
-            Failure::Asks(sample) => {
+            TranslationFailure::Raised(raised) => self.raised_error(view, &raised),
+            TranslationFailure::SamplingRequest(sample) => {
                 self.trace.step(|| {
                     ("sample".into(), "asks the client's model, and goes on with its answer".into())
                 });
                 self.asks = Some(sample);
-                ToolResult::error(Fault::Unanswered, "The client's model is asked about the reply first.")
+                ToolResult::error(
+                    ErrorType::InputMissing,
+                    "The client's model is asked about the reply first.",
+                )
             }
-            Failure::TooLong(why) => {
+            TranslationFailure::TooLong(why) => {
                 self.trace.step(|| ("limit".into(), why.clone()));
                 self.note("the result is longer than the rule's limit, and can't be cut to it");
-                self.notes.push(Note::Quoting(why.clone()));
-                marked(ToolResult::error(Fault::Unreadable, why), view.response)
+                self.notes.push(LogNote::QuotingReason(why.clone()));
+                with_status_meta(ToolResult::error(ErrorType::UnparseableResponse, why), view.response)
             }
-            Failure::Unreadable(why) => {
+            TranslationFailure::Unreadable(why) => {
                 let why = self.note_why("the reply could not be read", &why);
                 self.trace.step(|| ("unreadable".into(), why.clone()));
                 self.note_body(view);
@@ -375,19 +380,19 @@ impl TranslationRun<'_> {
             None => "The upstream's reply",
         };
         let text =
-            format!("{what} could not be understood: {}.", redacted(&self.translator.redaction.hide(why)));
-        marked(ToolResult::error(Fault::Unreadable, text), view.response)
+            format!("{what} could not be understood: {}.", redacted(&self.translator.redaction.redact(why)));
+        with_status_meta(ToolResult::error(ErrorType::UnparseableResponse, text), view.response)
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(Note::Why(text.into()));
+        self.notes.push(LogNote::Reason(text.into()));
     }
 
     /// Notes why something failed, with and without quotes of the response; returns the former.
-    pub(super) fn note_why(&mut self, what: &str, why: &Why) -> String {
+    pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
         self.note(format!("{what}: {}", why.plain()));
         let why = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
-        self.notes.push(Note::Quoting(format!("{what}: {why}")));
+        self.notes.push(LogNote::QuotingReason(format!("{what}: {why}")));
         why
     }
 
@@ -395,7 +400,8 @@ impl TranslationRun<'_> {
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         let line = error.line.map(|line| format!(", in its line {line}")).unwrap_or_default();
         self.note(format!("the template of `{key}` could not be filled in{line}"));
-        self.notes.push(Note::Quoting(format!("the template of `{key}` could not be filled in: {error}")));
+        self.notes
+            .push(LogNote::QuotingReason(format!("the template of `{key}` could not be filled in: {error}")));
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
@@ -404,35 +410,35 @@ impl TranslationRun<'_> {
         // A truncated message may end in half a secret.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
         if may_be_told && error.raised.is_none() {
-            self.notes.extend(error.detail.clone().map(Note::Filter));
+            self.notes.extend(error.detail.clone().map(LogNote::Filter));
         }
     }
 
     /// Notes the beginning of an unexpected body.
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
-        const LONGEST_NOTED: usize = 240;
+        const MAX_NOTED: usize = 240;
         // A body that can't be decompressed is not readable.
         let Ok(body) = view.body() else { return };
         let redaction = &self.translator.redaction;
         let begins = if redaction.is_empty() {
-            let start = body.slice(..body.len().min(LONGEST_NOTED * 4));
-            cut_bytes(&String::from_utf8_lossy(&start), LONGEST_NOTED)
+            let start = body.slice(..body.len().min(MAX_NOTED * 4));
+            cut_bytes(&String::from_utf8_lossy(&start), MAX_NOTED)
         } else {
             // Patterns match text, so decode the body first.
-            redaction.capped(&view.lossy_text(), LONGEST_NOTED)
+            redaction.capped(&view.lossy_text(), MAX_NOTED)
         };
         if !body.is_empty() {
-            self.notes.push(Note::Body(begins));
+            self.notes.push(LogNote::Body(begins));
         }
     }
 }
 
 /// Limit of a value in a step, in bytes.
-pub(super) const LONGEST_TRACED: usize = 4000;
+pub(super) const MAX_TRACED: usize = 4000;
 
 /// Step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct TraceStep {
     /// The action: `rule 2`, `default`, `on_no_match`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
     /// `content`, `error`, `unreadable`, `redact`.
     pub what: String,
@@ -444,12 +450,12 @@ pub struct Step {
 /// disabled.
 #[derive(Debug, Default)]
 pub struct Trace {
-    steps: Option<Vec<Step>>,
+    steps: Option<Vec<TraceStep>>,
 }
 
 impl Trace {
     /// Limit of recorded steps; a translation has far fewer.
-    const MOST_STEPS: usize = 1000;
+    const MAX_STEPS: usize = 1000;
 
     /// A trace that records nothing.
     pub fn off() -> Self {
@@ -469,15 +475,15 @@ impl Trace {
     /// Records a step. The closure runs only when the trace is on.
     pub(crate) fn step(&mut self, step: impl FnOnce() -> (String, String)) {
         if let Some(steps) = &mut self.steps
-            && steps.len() < Self::MOST_STEPS
+            && steps.len() < Self::MAX_STEPS
         {
             let (what, found) = step();
-            steps.push(Step { what, found });
+            steps.push(TraceStep { what, found });
         }
     }
 
     /// The steps, in order.
-    pub fn into_steps(self) -> Vec<Step> {
+    pub fn into_steps(self) -> Vec<TraceStep> {
         self.steps.unwrap_or_default()
     }
 }
@@ -494,16 +500,16 @@ fn match_text(captures: &Captures) -> String {
 /// Summary of the blocks of a result.
 pub(super) fn content_summary(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
-        Block::Text(Text::Plain(text) | Text::Error(text)) => {
-            format!("text {:?}", cut_bytes(text, LONGEST_TRACED))
+        ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => {
+            format!("text {:?}", cut_bytes(text, MAX_TRACED))
         }
-        Block::Text(Text::Shared(text)) => format!("text {:?}", cut_bytes(text, LONGEST_TRACED)),
-        Block::Text(Text::OfStructure) => "text: the structure as JSON".to_owned(),
-        Block::Image { mime_type, .. } => format!("image of {mime_type}"),
-        Block::Audio { mime_type, .. } => format!("audio of {mime_type}"),
-        Block::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
-        Block::Resource { uri, .. } => format!("resource {uri}"),
-        Block::AsSent(sent) => cut_bytes(sent.json.as_str(), LONGEST_TRACED),
+        ContentBlock::Text(BlockText::Shared(text)) => format!("text {:?}", cut_bytes(text, MAX_TRACED)),
+        ContentBlock::Text(BlockText::StructuredContent) => "text: the structure as JSON".to_owned(),
+        ContentBlock::Image { mime_type, .. } => format!("image of {mime_type}"),
+        ContentBlock::Audio { mime_type, .. } => format!("audio of {mime_type}"),
+        ContentBlock::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
+        ContentBlock::Resource { uri, .. } => format!("resource {uri}"),
+        ContentBlock::Foreign(sent) => cut_bytes(sent.json.as_str(), MAX_TRACED),
     });
     words.collect::<Vec<_>>().join("\n")
 }

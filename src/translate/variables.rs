@@ -8,10 +8,10 @@ use super::{
     pattern::Captures,
     redaction::Redaction,
     response_view::ResponseView,
-    template::{Budget, Template, TemplateError, from_json},
+    template::{Template, TemplateBudget, TemplateError, from_json},
     work_budget::WorkBudget,
 };
-use crate::model::{Shapes, Structured};
+use crate::model::{Structured, StructuredContentSupport};
 
 /// Variables of the templates of a rule.
 pub const TEMPLATE_NAMES: [&str; 10] = [
@@ -29,7 +29,7 @@ pub const TEMPLATE_NAMES: [&str; 10] = [
 
 /// Data available when a template is rendered.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct TemplateContext<'a> {
     pub(super) view: &'a ResponseView<'a>,
     pub(super) captures: &'a Captures,
     /// The extracted value.
@@ -37,7 +37,7 @@ pub(super) struct Known<'a> {
     pub(super) structured: Option<&'a Structured>,
 }
 
-impl Known<'_> {
+impl TemplateContext<'_> {
     /// Values of these variables; only these are computed.
     pub(super) fn names(&self, asked: &[&str]) -> Vec<(String, Name)> {
         self.names_without(&Redaction::default(), asked)
@@ -49,14 +49,14 @@ impl Known<'_> {
         let view = self.view;
         let shown = |value: &Value| match redaction.is_empty() {
             true => from_json(value),
-            false => from_json(&redaction.hide_in(value.clone())),
+            false => from_json(&redaction.redact_in(value.clone())),
         };
-        let text_shown = |text: &str| Name::from(redaction.hide_long(text).as_ref());
+        let text_shown = |text: &str| Name::from(redaction.redact_long(text).as_ref());
         let mut names: Vec<(String, Name)> = Vec::new();
         for name in asked {
             let made = match *name {
                 "args" => Some(from_json(view.facts.args)),
-                "input_responses" => Some(from_json(view.facts.answers)),
+                "input_responses" => Some(from_json(view.facts.input_responses)),
                 "status" => Some(Name::from(view.response.status.as_u16())),
                 "exit_status" => view.response.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
                 "stderr" => view.response.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
@@ -64,7 +64,9 @@ impl Known<'_> {
                 "text" => view.text().ok().map(text_shown),
                 "json" => view.json().map(shown),
                 "value" => self.value.map(shown),
-                "structured" => self.structured.map(|s| shown(&s.value(Shapes::ObjectsOnly))),
+                "structured" => {
+                    self.structured.map(|s| shown(&s.value(StructuredContentSupport::ObjectsOnly)))
+                }
                 _ => None,
             };
             names.extend(made.map(|made| ((*name).to_owned(), made)));
@@ -78,7 +80,7 @@ impl Known<'_> {
 pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
         args: view.facts.args,
-        answers: view.facts.answers,
+        answers: view.facts.input_responses,
         status: view.response.status.as_u16(),
         exit: view.response.exit.as_deref(),
         headers: view.headers(),
@@ -89,13 +91,13 @@ pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -
 }
 
 /// Sampling request with templates for its texts.
-pub type SampleTemplate = Sample<Template>;
+pub type SamplingRequestTemplate = SamplingRequest<Template>;
 
 /// Sampling request to the client's model; ready to be sent if `T` is a string.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample<T = String> {
+pub struct SamplingRequest<T = String> {
     /// Messages with their roles, in order; never empty.
-    pub messages: Vec<(Speaker, T)>,
+    pub messages: Vec<(SamplingRole, T)>,
     /// System prompt.
     pub system: Option<T>,
     /// Limit of the response, in tokens.
@@ -112,7 +114,7 @@ pub struct Sample<T = String> {
 
 /// Role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaker {
+pub enum SamplingRole {
     /// The user.
     User,
     /// The model.
@@ -122,7 +124,7 @@ pub enum Speaker {
 /// Name of the sampling response among the input responses.
 pub const SAMPLE: &str = "sample";
 
-impl Speaker {
+impl SamplingRole {
     /// Role in MCP.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -132,7 +134,7 @@ impl Speaker {
     }
 }
 
-impl SampleTemplate {
+impl SamplingRequestTemplate {
     /// Default limit of a response, in tokens.
     pub const DEFAULT_MAX_TOKENS: u64 = 1000;
     /// Limit of all messages together, in bytes: a model reads them.
@@ -148,10 +150,10 @@ impl SampleTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] if one of them fails, or the texts together are too long.
-    pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<Sample, TemplateError> {
-        let budget = Budget::of_result().until(stop);
+    pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
+        let budget = TemplateBudget::of_result().until(stop);
         let render = |template: &Template| template.render_within(names, &budget);
-        let said = |(speaker, template): &(Speaker, Template)| Ok((*speaker, render(template)?));
+        let said = |(speaker, template): &(SamplingRole, Template)| Ok((*speaker, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(said).collect::<Result<_, TemplateError>>()?;
         let system = self.system.as_ref().map(render).transpose()?;
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();
@@ -159,7 +161,7 @@ impl SampleTemplate {
             let message = format!("what the model is asked is longer than {} bytes", Self::LIMIT_BYTES);
             return Err(TemplateError { message, line: None });
         }
-        Ok(Sample {
+        Ok(SamplingRequest {
             messages,
             system,
             max_tokens: self.max_tokens,

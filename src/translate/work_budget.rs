@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::read_error::Why;
+use super::read_error::ReadError;
 
 /// Step counter and cancellation flag of a translation. A step is counted between two matches of a pattern,
 /// between two rounds of a filter, and before a check whose cost is known. Only that work may take time that
@@ -33,7 +33,7 @@ impl WorkBudget {
     pub const TEXT_STEPS: u64 = 100_000;
 
     /// Budget that cancels itself after so many steps; its owner then restarts the work elsewhere.
-    pub fn after(steps: u64) -> Self {
+    pub fn with_steps(steps: u64) -> Self {
         Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
     }
 
@@ -44,11 +44,11 @@ impl WorkBudget {
 
     /// Whether it is used up or cancelled. Each call is a step.
     pub(crate) fn is_exhausted(&self) -> bool {
-        !self.allows(1)
+        !self.spend(1)
     }
 
     /// Takes so many steps and returns whether they are allowed. If not, the work must end.
-    pub(crate) fn allows(&self, steps: u64) -> bool {
+    pub(crate) fn spend(&self, steps: u64) -> bool {
         if let Some(steps_left) = &self.0.steps_left {
             // A plain load and store suffice: only the thread that does the work counts.
             match steps_left.load(Ordering::Relaxed).checked_sub(steps) {
@@ -60,13 +60,13 @@ impl WorkBudget {
     }
 
     /// Fails if a search through so many bytes needs more steps than are left.
-    pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), Why> {
-        let may_search = stop.is_none_or(|stop| stop.allows(Self::of_search(bytes)));
+    pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), ReadError> {
+        let may_search = stop.is_none_or(|stop| stop.spend(Self::steps_of_search(bytes)));
         if may_search { Ok(()) } else { Err(STOPPED.into()) }
     }
 
     /// Number of steps of a search through so many bytes.
-    pub(crate) fn of_search(bytes: usize) -> u64 {
+    pub(crate) fn steps_of_search(bytes: usize) -> u64 {
         const STEP_BYTES: u64 = 256;
         1 + bytes as u64 / STEP_BYTES
     }
@@ -77,7 +77,7 @@ impl WorkBudget {
     }
 
     /// Whether a budget with a limit of steps is used up.
-    pub fn has_run_out(&self) -> bool {
+    pub fn is_used_up(&self) -> bool {
         self.0.steps_left.is_some() && self.0.asked.load(Ordering::Relaxed)
     }
 }
@@ -89,16 +89,16 @@ mod tests {
     #[test]
     fn steps_are_counted_where_they_are_limited() {
         let stop = WorkBudget::default();
-        assert!(stop.allows(u64::MAX) && !stop.is_exhausted() && !stop.has_run_out());
+        assert!(stop.spend(u64::MAX) && !stop.is_exhausted() && !stop.is_used_up());
         stop.cancel();
-        assert!(stop.is_exhausted() && !stop.has_run_out());
+        assert!(stop.is_exhausted() && !stop.is_used_up());
 
-        let stop = WorkBudget::after(10);
-        assert!(stop.allows(9) && !stop.is_exhausted() && !stop.has_run_out(), "ten");
-        assert!(stop.is_exhausted() && stop.has_run_out(), "eleven");
+        let stop = WorkBudget::with_steps(10);
+        assert!(stop.spend(9) && !stop.is_exhausted() && !stop.is_used_up(), "ten");
+        assert!(stop.is_exhausted() && stop.is_used_up(), "eleven");
 
-        let stop = WorkBudget::after(10);
-        assert!(!stop.allows(11) && stop.has_run_out());
+        let stop = WorkBudget::with_steps(10);
+        assert!(!stop.spend(11) && stop.is_used_up());
         assert!(stop.is_exhausted(), "nothing is done any more");
     }
 }

@@ -82,7 +82,7 @@ pub(super) struct BufferFull {
 
 impl BufferFull {
     /// Error for a response of this upstream.
-    pub(super) fn of(self, upstream: &UpstreamName) -> UpstreamError {
+    pub(super) fn into_error(self, upstream: &UpstreamName) -> UpstreamError {
         UpstreamError::BufferFull { upstream: upstream.clone(), limit_bytes: self.limit_bytes }
     }
 }
@@ -325,7 +325,7 @@ impl BodyCharge {
     ) -> Result<UpstreamResponse, UpstreamError> {
         let mut account = BodyAccount::new(Some(self), limit_bytes, until);
         let length = charged_length(&response, limit_bytes);
-        account.cover(length).await.map_err(|full| full.of(upstream))?;
+        account.cover(length).await.map_err(|full| full.into_error(upstream))?;
         Ok(UpstreamResponse { body: account.finish(response.body), ..response })
     }
 }
@@ -392,7 +392,7 @@ impl<'a> BodyAccount<'a> {
     /// # Errors
     ///
     /// [`BufferFull`] for a compressed response, which is charged at more than the bytes received.
-    pub(super) async fn finish_reply(
+    pub(super) async fn finish_response(
         mut self,
         response: UpstreamResponse,
     ) -> Result<UpstreamResponse, BufferFull> {
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_memory_waits_in_order_and_not_for_long() {
+    async fn calls_without_memory_queue_in_order_until_a_timeout() {
         let charge = charge(4 * BODY);
         let (first, second) = (read(&charge, BODY).await.unwrap(), read(&charge, BODY).await.unwrap());
         let begun = Instant::now();
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_longer_than_all_there_is_has_it_alone() {
+    async fn a_body_over_the_whole_limit_is_read_alone() {
         let charge = charge(BODY);
         let body = read(&charge, 9 * BODY).await.unwrap();
         assert_eq!(charge.buffer.used_bytes(), BODY);
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_clients_have_not_taken_delays_the_next_body() {
+    async fn unread_responses_delay_the_next_body() {
         let charge = charge(2 * BODY);
         charge.buffer.charge(BODY);
         read(&charge, BODY).await.unwrap_err();

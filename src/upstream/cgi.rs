@@ -8,13 +8,13 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     UpstreamCall, UpstreamError,
-    command::{Finished, Run, run},
-    error::Withheld,
+    command::{CommandRun, FinishedProgram, run},
+    error::QuotedSource,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop},
     program::{Program, ProgramSettings},
 };
 use crate::{
-    model::{Exit, UpstreamResponse},
+    model::{ProgramExit, UpstreamResponse},
     route::{HttpRequest, UpstreamRequest},
 };
 
@@ -30,14 +30,14 @@ pub(super) async fn answer(
     let variables = variables(request, &cgi.program)
         .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;
     let limit_bytes = upstream_call.response_limit_bytes;
-    let running = Run {
+    let running = CommandRun {
         arguments: &[],
         variables: &variables,
         input: &request.body,
         limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
         upstream_call,
     };
-    let Finished { output, exit } = run(cgi, running).await?;
+    let FinishedProgram { output, exit } = run(cgi, running).await?;
     let mut response = response(&output, &exit).map_err(|error| match error {
         ResponseError::HeadTooLong => UpstreamError::HeadTooLong {
             upstream: upstream(),
@@ -144,12 +144,12 @@ fn decoded(path: &str) -> Result<String, VariableError> {
 /// - `Proxy`, which programs read as the address of a proxy (`HTTP_PROXY`)
 /// - names with `_`, which would collide with other headers
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    const LEFT_OUT: [&str; 6] =
+    const OMITTED: [&str; 6] =
         ["authorization", "proxy-authorization", "proxy", "content-length", "content-type", "host"];
     let mut headers = headers.clone();
     remove_hop_by_hop(&mut headers);
     let names =
-        headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str()) && !name.as_str().contains('_'));
+        headers.keys().filter(|name| !OMITTED.contains(&name.as_str()) && !name.as_str().contains('_'));
     let of_name = |name: &HeaderName| {
         let values = headers.get_all(name).iter();
         let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
@@ -205,9 +205,9 @@ impl ResponseError {
 }
 
 /// Parses the output of a program. Header lines may end in LF or CR LF.
-fn response(output: &Bytes, exit: &Exit) -> Result<UpstreamResponse, ResponseError> {
+fn response(output: &Bytes, exit: &ProgramExit) -> Result<UpstreamResponse, ResponseError> {
     if output.is_empty() {
-        return Err(ResponseError::Nothing(exit.end.in_words()));
+        return Err(ResponseError::Nothing(exit.end.describe()));
     }
     let (mut headers, mut rest, mut line) = (HeaderMap::new(), output.clone(), 0);
     let mut status = None;
@@ -257,9 +257,9 @@ fn response(output: &Bytes, exit: &Exit) -> Result<UpstreamResponse, ResponseErr
 
 /// Parses a header line.
 fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), ResponseError> {
-    const LONGEST_QUOTED: usize = 100;
+    const MAX_QUOTED: usize = 100;
     let found = || {
-        let text = &text[..text.len().min(LONGEST_QUOTED)];
+        let text = &text[..text.len().min(MAX_QUOTED)];
         String::from_utf8_lossy(text).trim_end().to_owned()
     };
     if line == 1 && text.starts_with(b"HTTP/") {
@@ -273,10 +273,10 @@ fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), Resp
 }
 
 /// Error with standard error quoted for a log at `debug`, and only its length otherwise.
-fn withheld(error: &ResponseError, exit: &Exit) -> Withheld {
+fn withheld(error: &ResponseError, exit: &ProgramExit) -> QuotedSource {
     match exit.stderr_text().trim_end() {
-        "" => Withheld::new(error.plain(), error.to_string()),
-        stderr => Withheld::new(
+        "" => QuotedSource::new(error.plain(), error.to_string()),
+        stderr => QuotedSource::new(
             format!("{}; {} bytes on standard error", error.plain(), stderr.len()),
             format!("on standard error: {stderr}; {error}"),
         ),
@@ -286,10 +286,10 @@ fn withheld(error: &ResponseError, exit: &Exit) -> Withheld {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::End, route::PathBase};
+    use crate::{model::ProgramEnd, route::PathBase};
 
     fn answer(output: &str) -> Result<UpstreamResponse, ResponseError> {
-        let exit = Exit { end: End::Code(1), stderr: Bytes::new() };
+        let exit = ProgramExit { end: ProgramEnd::Code(1), stderr: Bytes::new() };
         response(&Bytes::copy_from_slice(output.as_bytes()), &exit)
     }
 
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_points_elsewhere_is_a_redirect_that_is_not_followed() {
+    fn a_redirect_to_another_host_is_not_followed() {
         assert_eq!(check("Location: /other\n\n", 302, "").headers["location"], "/other");
         check("Location: http://example.com/\nStatus: 301 Moved\nContent-Type: text/html\n\nx", 301, "x");
     }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn an_invalid_response_is_an_error() {
         let error = |output: &str| answer(output).unwrap_err().to_string();
         assert_eq!(error(""), "it wrote nothing and ended with exit status 1");
         assert!(error("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_told_in_variables() {
+    fn a_request_becomes_variables() {
         let mut asked = request(Method::POST, "/a%20b/c?x=1&y=%20", "body");
         asked.headers.insert("content-type", HeaderValue::from_static("text/plain"));
         asked.headers.append("x-many", HeaderValue::from_static("1"));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_and_what_programs_misread_stay_here() {
+    fn credentials_and_dangerous_headers_are_not_passed() {
         let mut asked = request(Method::GET, "/", "");
         for name in ["authorization", "proxy-authorization", "proxy", "x_y", "connection"] {
             asked.headers.insert(name, HeaderValue::from_static("secret"));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_sets_stands() {
+    fn configured_variables_take_precedence() {
         let environment = vec![("SERVER_NAME".to_owned(), "old.example.com".to_owned())];
         let program = Program { environment, ..Program::new("/a.cgi") };
         let variables = variables(&request(Method::GET, "/", ""), &program).unwrap();

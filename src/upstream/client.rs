@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{route::Scopes, telemetry::Foreign};
+use crate::{route::Scopes, telemetry::Untrusted};
 
 /// Client as limits distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -86,12 +86,12 @@ impl ClientIdentity {
     /// Name for the log, if the client is authenticated.
     pub fn name_in_log(&self) -> Option<impl fmt::Display + '_> {
         // The name may come from another server, such as a token issuer.
-        self.client().map(|client| Foreign(&client.name))
+        self.client().map(|client| Untrusted(&client.name))
     }
 
     /// Identity of an anonymous client. Only the first 64 bits of an IPv6 address count: its owner may change
     /// the rest for every request (RFC 8981).
-    pub fn at(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         const NETWORK: u128 = u128::MAX << 64;
         Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
@@ -194,12 +194,12 @@ mod tests {
 
     #[track_caller]
     fn check(one: &str, other: &str, same: bool) {
-        let at = |text: &str| ClientIdentity::at(text.parse().unwrap());
+        let at = |text: &str| ClientIdentity::from_address(text.parse().unwrap());
         assert_eq!(at(one) == at(other), same);
     }
 
     #[test]
-    fn addresses_of_one_owner_are_one_caller() {
+    fn addresses_of_one_network_are_one_client() {
         check("192.0.2.1", "192.0.2.1", true);
         check("192.0.2.1", "192.0.2.2", false);
         check("192.0.2.1", "::ffff:192.0.2.1", true);
@@ -208,10 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_part_and_who_has_none_is_forgotten() {
+    fn each_client_has_its_share_and_idle_ones_are_dropped() {
         let parts = PerClientLimit::new(1);
-        let (one, other) =
-            (ClientIdentity::at([10, 0, 0, 1].into()), ClientIdentity::at([10, 0, 0, 2].into()));
+        let (one, other) = (
+            ClientIdentity::from_address([10, 0, 0, 1].into()),
+            ClientIdentity::from_address([10, 0, 0, 2].into()),
+        );
         let first = parts.take(&one).unwrap();
         assert_eq!(parts.take(&one).map(drop), Err(1));
         let others = parts.take(&other).unwrap();

@@ -13,12 +13,12 @@ use tracing::debug;
 use super::{
     ProgressEvent, UpstreamCall, UpstreamError,
     buffer::BodyAccount,
-    program::{Group, Program, ProgramSettings},
+    program::{ProcessGroup, Program, ProgramSettings},
 };
 use crate::{
-    model::{End, Exit, UpstreamResponse},
+    model::{ProgramEnd, ProgramExit, UpstreamResponse},
     route::{UpstreamName, UpstreamRequest},
-    telemetry::{CallContext, Quoted},
+    telemetry::{CallContext, UntrustedOutput},
 };
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
@@ -30,9 +30,14 @@ pub(super) async fn answer(
         return Err(UpstreamError::of_another_kind(&command.name));
     };
     let limit_bytes = upstream_call.response_limit_bytes;
-    let running =
-        Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, upstream_call };
-    let Finished { output, exit } = run(command, running).await?;
+    let running = CommandRun {
+        arguments: &request.words,
+        variables: &[],
+        input: &request.stdin,
+        limit_bytes,
+        upstream_call,
+    };
+    let FinishedProgram { output, exit } = run(command, running).await?;
     Ok(UpstreamResponse::of_program(output, exit))
 }
 
@@ -48,14 +53,14 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Output of a program, and its exit status.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(super) struct FinishedProgram {
     pub(super) output: Bytes,
-    pub(super) exit: Exit,
+    pub(super) exit: ProgramExit,
 }
 
 /// One run of a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run<'a> {
+pub(super) struct CommandRun<'a> {
     /// Arguments after those of the configuration.
     pub(super) arguments: &'a [String],
     /// Variables besides those of the configuration.
@@ -70,7 +75,10 @@ pub(super) struct Run<'a> {
 
 /// Runs a program to its end. Dropping the future, or output over the limit, kills it and all processes that
 /// it started.
-pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Finished, UpstreamError> {
+pub(super) async fn run(
+    settings: &ProgramSettings,
+    run: CommandRun<'_>,
+) -> Result<FinishedProgram, UpstreamError> {
     let ProgramSettings { name, program } = settings;
     let broken = |source: io::Error| UpstreamError::CutOff { upstream: name.clone(), source: source.into() };
     let variables = run.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -78,21 +86,21 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
     if !run.input.is_empty() {
         command.stdin(std::process::Stdio::piped());
     }
-    let mut group = Group::start(&mut command)
+    let mut group = ProcessGroup::start(&mut command)
         .map_err(|source| UpstreamError::NotStarted { upstream: name.clone(), source: source.into() })?;
     let child = group.child().ok_or_else(|| broken(io::Error::other("it is gone")))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let missing = || broken(io::Error::other("it has no pipes"));
     let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
     let mut account = run.upstream_call.account(run.limit_bytes);
-    let mut written = Written {
+    let mut written = ProgramOutput {
         program,
         context: &run.upstream_call.context,
         output: BytesMut::new(),
         stderr: Vec::new(),
         is_taken: false,
     };
-    let Written { output, stderr: told, .. } = &mut written;
+    let ProgramOutput { output, stderr: told, .. } = &mut written;
     let status = {
         let streams = async {
             let errors = async { keep_end(stderr, told).await.map_err(broken) };
@@ -124,12 +132,12 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
         }
     };
     group.clear();
-    let Finished { output, exit } = written.finish(status);
-    Ok(Finished { output: account.finish(output), exit })
+    let FinishedProgram { output, exit } = written.finish(status);
+    Ok(FinishedProgram { output: account.finish(output), exit })
 }
 
 /// Output of a program so far. If it is dropped unused, the end of standard error is logged.
-struct Written<'a> {
+struct ProgramOutput<'a> {
     program: &'a Program,
     context: &'a CallContext,
     output: BytesMut,
@@ -137,19 +145,22 @@ struct Written<'a> {
     is_taken: bool,
 }
 
-impl Written<'_> {
-    fn finish(mut self, status: ExitStatus) -> Finished {
+impl ProgramOutput<'_> {
+    fn finish(mut self, status: ExitStatus) -> FinishedProgram {
         self.is_taken = true;
         let output = std::mem::take(&mut self.output).freeze();
-        Finished { output, exit: Exit { end: end_of(status), stderr: last(&self.stderr).to_vec().into() } }
+        FinishedProgram {
+            output,
+            exit: ProgramExit { end: end_of(status), stderr: last(&self.stderr).to_vec().into() },
+        }
     }
 }
 
-impl Drop for Written<'_> {
+impl Drop for ProgramOutput<'_> {
     fn drop(&mut self) {
         if !self.is_taken && !self.stderr.is_empty() {
             let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
-            let stderr = Quoted(stderr.trim_end());
+            let stderr = UntrustedOutput(stderr.trim_end());
             let request_id = self.context.request_id();
             let program = &self.program.called;
             debug!(%program, request_id, %stderr, "command killed before it finished");
@@ -170,7 +181,7 @@ async fn read(
     upstream: &UpstreamName,
     mut from: impl AsyncRead + Unpin,
     output: &mut BytesMut,
-    run: Run<'_>,
+    run: CommandRun<'_>,
     account: &mut BodyAccount<'_>,
 ) -> Result<(), UpstreamError> {
     let broken =
@@ -184,7 +195,7 @@ async fn read(
             let limit_bytes = run.upstream_call.response_limit_bytes;
             return Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes });
         }
-        account.grow(output.len()).await.map_err(|full| full.of(upstream))?;
+        account.grow(output.len()).await.map_err(|full| full.into_error(upstream))?;
         if let Some(meanwhile) = &run.upstream_call.meanwhile {
             meanwhile.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
         }
@@ -216,16 +227,16 @@ fn last(stderr: &[u8]) -> &[u8] {
 }
 
 #[cfg(unix)]
-fn end_of(status: ExitStatus) -> End {
+fn end_of(status: ExitStatus) -> ProgramEnd {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Code(code),
-        (None, Some(number)) => End::Signal(number),
-        (None, None) => End::Code(-1),
+        (Some(code), _) => ProgramEnd::Code(code),
+        (None, Some(number)) => ProgramEnd::Signal(number),
+        (None, None) => ProgramEnd::Code(-1),
     }
 }
 
 #[cfg(not(unix))]
-fn end_of(status: ExitStatus) -> End {
-    End::Code(status.code().unwrap_or(-1))
+fn end_of(status: ExitStatus) -> ProgramEnd {
+    ProgramEnd::Code(status.code().unwrap_or(-1))
 }

@@ -7,15 +7,15 @@ use crate::route::UpstreamName;
 
 /// Source of an error. Clones share it, because coalesced calls fail with the same error.
 #[derive(Debug, Clone)]
-pub struct Cause(Arc<dyn Error + Send + Sync>);
+pub struct ErrorSource(Arc<dyn Error + Send + Sync>);
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Cause {
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
     fn from(error: E) -> Self {
         Self(error.into().into())
     }
 }
 
-impl Deref for Cause {
+impl Deref for ErrorSource {
     type Target = dyn Error + Send + Sync;
 
     fn deref(&self) -> &Self::Target {
@@ -26,13 +26,13 @@ impl Deref for Cause {
 /// Error source that may quote text of the upstream or the client. The quotation is only logged at `debug`.
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
-pub(super) struct Withheld {
+pub(super) struct QuotedSource {
     /// Text without quotations: types, lengths and constant text.
     plain: String,
     words: String,
 }
 
-impl Withheld {
+impl QuotedSource {
     pub(super) fn new(plain: impl Into<String>, words: impl Into<String>) -> Self {
         Self { plain: plain.into(), words: words.into() }
     }
@@ -76,7 +76,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Cause.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
     /// Connection timeout.
     #[error("could not connect to upstream `{upstream}` within {after:?}")]
@@ -93,7 +93,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Cause.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
     /// The connection ended before the response did.
     #[error("upstream `{upstream}` closed the connection before its reply was complete")]
@@ -102,7 +102,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// The error of the connection.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
     /// The response is not valid HTTP, or contradicts itself.
     #[error("upstream `{upstream}` did not answer in valid HTTP")]
@@ -111,7 +111,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// The error of the parser.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
     /// The program's output is not a valid CGI response.
     #[error("upstream `{upstream}` did not answer as a CGI program does")]
@@ -120,7 +120,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Violation of the protocol.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
     /// The response is not MCP, or of an unknown revision.
     #[error("upstream `{upstream}` did not answer in MCP")]
@@ -129,7 +129,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// The violation of the protocol.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
     /// Status line and headers are over a limit.
     #[error(
@@ -207,7 +207,7 @@ pub enum UpstreamError {
         source: Arc<CredentialError>,
     },
     /// Rate limit.
-    #[error("{} asked upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.in_words())]
+    #[error("{} asked upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.describe())]
     TooOften {
         /// The upstream.
         upstream: UpstreamName,
@@ -256,7 +256,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Cause.
         #[source]
-        source: Cause,
+        source: ErrorSource,
     },
 }
 
@@ -266,9 +266,9 @@ pub struct ErrorProperties {
     /// Label in metrics and spans.
     pub label: &'static str,
     /// Stage at which the request failed.
-    pub stage: Stage,
+    pub stage: FailureStage,
     /// Whether the request may be sent again.
-    pub repeat: Repeat,
+    pub repeat: Repeatability,
     /// Limit of glossator that rejected the call, for the log.
     pub rejected_by: Option<&'static str>,
     /// Time until another call may be admitted.
@@ -277,7 +277,7 @@ pub struct ErrorProperties {
 
 /// Stage at which a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum FailureStage {
     /// Rejected by glossator: nothing was sent to the upstream.
     Rejected,
     /// The request is incomplete or can't be encoded.
@@ -296,7 +296,7 @@ pub enum Stage {
 
 /// Whether a failed request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
+pub enum Repeatability {
     /// Yes: the first attempt can't have had an effect.
     Always,
     /// If idempotent: the first attempt may have had an effect.
@@ -337,7 +337,7 @@ impl RateLimitScope {
         }
     }
 
-    fn in_words(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Self::ClientOfRoute => "one caller of one route",
             Self::ClientOfUpstream => "one caller",
@@ -350,8 +350,8 @@ impl RateLimitScope {
 /// Marks the error of a reused connection.
 #[derive(Debug, thiserror::Error)]
 #[error("a connection that had been kept was closed")]
-struct Reused {
-    source: Cause,
+struct ReusedConnection {
+    source: ErrorSource,
 }
 
 impl UpstreamError {
@@ -377,7 +377,7 @@ impl UpstreamError {
         if error.is_user() {
             return Self::Unsendable { upstream, source: error.into() };
         }
-        let source = if is_reused { Reused { source: error.into() }.into() } else { error.into() };
+        let source = if is_reused { ReusedConnection { source: error.into() }.into() } else { error.into() };
         Self::CutOff { upstream, source }
     }
 
@@ -385,7 +385,7 @@ impl UpstreamError {
     pub fn words(&self) -> Option<&str> {
         match self {
             Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
-                source.downcast_ref::<Withheld>().map(Withheld::words)
+                source.downcast_ref::<QuotedSource>().map(QuotedSource::words)
             }
             _ => None,
         }
@@ -393,12 +393,12 @@ impl UpstreamError {
 
     /// Whether a reused connection was closed without a response.
     pub(super) fn is_of_reused_connection(&self) -> bool {
-        matches!(self, Self::CutOff { source, .. } if source.is::<Reused>())
+        matches!(self, Self::CutOff { source, .. } if source.is::<ReusedConnection>())
     }
 
     /// Properties of each error, as one table.
     pub fn facts(&self) -> ErrorProperties {
-        use Repeat::{Always, IfIdempotent, Never};
+        use Repeatability::{Always, IfIdempotent, Never};
         let failed = |label, stage, repeat| ErrorProperties {
             label,
             stage,
@@ -409,23 +409,23 @@ impl UpstreamError {
         let rejected = |label, rejected_by, retry_after| ErrorProperties {
             rejected_by: Some(rejected_by),
             retry_after: Some(retry_after),
-            ..failed(label, Stage::Rejected, Never)
+            ..failed(label, FailureStage::Rejected, Never)
         };
         match self {
             Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => {
-                failed("connection_failed", Stage::NotReached, Always)
+                failed("connection_failed", FailureStage::NotReached, Always)
             }
-            Self::CutOff { .. } => failed("connection_lost", Stage::NoResponse, IfIdempotent),
-            Self::AttemptDeadline { .. } => failed("timeout", Stage::NoResponse, IfIdempotent),
-            Self::Deadline { .. } => failed("timeout", Stage::NoResponse, Never),
+            Self::CutOff { .. } => failed("connection_lost", FailureStage::NoResponse, IfIdempotent),
+            Self::AttemptDeadline { .. } => failed("timeout", FailureStage::NoResponse, IfIdempotent),
+            Self::Deadline { .. } => failed("timeout", FailureStage::NoResponse, Never),
             Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => {
-                failed("malformed_response", Stage::Malformed, Never)
+                failed("malformed_response", FailureStage::Malformed, Never)
             }
             Self::HeadTooLong { .. } | Self::TooLong { .. } => {
-                failed("response_too_large", Stage::TooLong, Never)
+                failed("response_too_large", FailureStage::TooLong, Never)
             }
             Self::BufferFull { .. } => ErrorProperties {
-                stage: Stage::Unread,
+                stage: FailureStage::Unread,
                 ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
             },
             Self::CircuitOpen { of_route: true, rest, .. } => {
@@ -441,9 +441,9 @@ impl UpstreamError {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
             }
             // The credential source decides when to try again.
-            Self::Credential { .. } => failed("credential_unavailable", Stage::Rejected, Never),
-            Self::SlowUpload { .. } => failed("upload_timeout", Stage::Unsendable, Never),
-            Self::Unsendable { .. } => failed("request_not_sent", Stage::Unsendable, Never),
+            Self::Credential { .. } => failed("credential_unavailable", FailureStage::Rejected, Never),
+            Self::SlowUpload { .. } => failed("upload_timeout", FailureStage::Unsendable, Never),
+            Self::Unsendable { .. } => failed("request_not_sent", FailureStage::Unsendable, Never),
         }
     }
 

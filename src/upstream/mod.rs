@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use self::{
     http::{HttpSettings, HttpUpstream},
-    mcp::{McpSettings, McpTransport, McpUpstream},
+    mcp::{McpTransport, McpUpstream, McpUpstreamSettings},
     program::ProgramSettings,
 };
 use crate::{model::UpstreamResponse, route::UpstreamName};
@@ -29,7 +29,7 @@ use crate::{model::UpstreamResponse, route::UpstreamName};
 pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
 pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
-pub use error::{Cause, ErrorProperties, RateLimitScope, Repeat, Stage, UpstreamError};
+pub use error::{ErrorProperties, ErrorSource, FailureStage, RateLimitScope, Repeatability, UpstreamError};
 pub(crate) use shared_task::SharedTask;
 
 /// Client of one legacy server, of any kind. Clones share its connections.
@@ -58,7 +58,7 @@ pub enum UpstreamSettings {
     /// CGI program.
     Cgi(ProgramSettings),
     /// MCP server.
-    Mcp(McpSettings),
+    Mcp(McpUpstreamSettings),
 }
 
 impl Upstream {
@@ -145,7 +145,7 @@ impl UpstreamSettings {
     }
 
     /// Settings of an MCP server.
-    pub fn mcp(&self) -> Option<&McpSettings> {
+    pub fn mcp(&self) -> Option<&McpUpstreamSettings> {
         match self {
             Self::Mcp(settings) => Some(settings),
             Self::Http(_) | Self::Command(_) | Self::Cgi(_) => None,

@@ -99,7 +99,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// If it is dropped before the program has ended, the program is terminated, and killed after
 /// [`GRACE_PERIOD`]. No process and no zombie is left.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     /// `None` once it has ended.
     running: Option<Running>,
 }
@@ -116,7 +116,7 @@ enum Signal {
     Kill,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts a program as leader of a new process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
@@ -155,7 +155,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.signal(Signal::Terminate);

@@ -7,14 +7,14 @@
 use bytes::Bytes;
 use divan::{Bencher, black_box, counter::BytesCount};
 use glossator::{
-    model::{Shapes, ToolName, UpstreamResponse, write_result},
+    model::{StructuredContentSupport, ToolName, UpstreamResponse, write_result},
     translate::{
-        Action, CallInput, ContentTemplate, Field, FieldKind, Fields, Jq, Matcher, Missing, NumberForm,
-        Otherwise, OutputSchema, Path, Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator,
-        Wrap,
+        CallInput, ContentTemplate, Field, FieldKind, FieldPath, Fields, Jq, Matcher, NumberForm, OnMissing,
+        OnNoMatch, OutputSchema, Pattern, Rule, RuleAction, SuccessRule, Trace, TranslationLimits,
+        Translator, WrapNonObjects,
         extract::{
-            Binary, CapturePattern, CapturePatterns, Each, Extract, Extractor, ExtractorKind, Pairs, Records,
-            Regex, Text, Typing,
+            Binary, CapturePattern, CapturePatterns, Extract, Extractor, ExtractorKind, Pairs, Records,
+            Regex, SearchScope, Text, Typing,
         },
         translate,
     },
@@ -69,8 +69,8 @@ fn pairs(bencher: Bencher<'_, '_>, bytes: usize) {
 #[divan::bench(args = SIZES)]
 fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
     let field = |number: usize| Field {
-        from: Path::exact(&format!("key_{number}")),
-        missing: Missing::Omit,
+        from: FieldPath::exact(&format!("key_{number}")),
+        missing: OnMissing::Omit,
         ..Field::new(format!("field_{number}"), FieldKind::Integer(NumberForm::default()).into())
     };
     let fields = Fields::new((0..8).map(field).collect());
@@ -83,7 +83,7 @@ fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
 fn regex_each_line(bencher: Bencher<'_, '_>, bytes: usize) {
     let pattern = Pattern::compile(r"^(?<key>\w+): (?<value>\d+)$").expect("the pattern is fixed");
     let patterns = CapturePatterns(vec![CapturePattern::plain(pattern)]);
-    let regex = Regex { patterns, each: Each::Line, records: Records::default() };
+    let regex = Regex { patterns, each: SearchScope::Line, records: Records::default() };
     let rule = rule(ExtractorKind::Regex(regex), None, None);
     run(bencher, &translator(Some(rule), None), &response("text/plain", pairs_of(bytes)));
 }
@@ -102,7 +102,7 @@ fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &UpstreamRespon
         let translation = translate(translator, facts, black_box(reply), &mut Trace::off());
         assert!(!translation.result.is_error(), "a bench of errors would mean nothing");
         let mut out = Vec::new();
-        write_result(&translation.result, Shapes::Any, &mut out);
+        write_result(&translation.result, StructuredContentSupport::Any, &mut out);
         out
     });
 }
@@ -114,13 +114,14 @@ fn response(media_type: &'static str, body: impl Into<Bytes>) -> UpstreamRespons
 
 fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
     let schema = |schema: Value| schema.as_object().cloned().expect("a schema is an object");
-    let output =
-        output.map(|output| OutputSchema::new(schema(output), Wrap::Always).expect("the schema is fixed"));
+    let output = output.map(|output| {
+        OutputSchema::new(schema(output), WrapNonObjects::Always).expect("the schema is fixed")
+    });
     Translator {
         rules: rule.into_iter().collect(),
-        otherwise: Otherwise::Error,
+        otherwise: OnNoMatch::Error,
         output,
-        wrap: Wrap::Always,
+        wrap: WrapNonObjects::Always,
         redaction: Default::default(),
         limits: TranslationLimits::default(),
     }
@@ -128,9 +129,9 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
 
 fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -> Rule {
     let structured = structured.map(|filter| Jq::compile(filter).expect("the filter is fixed"));
-    let typing = fields.map_or(Typing::AsFound, Typing::Fields);
+    let typing = fields.map_or(Typing::Untyped, Typing::Fields);
     let extract = Some(Extract::One(Box::new(Extractor { source: None, kind, typing })));
-    let action = Action::Success(SuccessRule {
+    let action = RuleAction::Success(SuccessRule {
         extract,
         structured,
         content: ContentTemplate::Default,

@@ -1,5 +1,5 @@
-//! What holds for all input, as functions of bytes: the fuzz targets run them for long, `tests/it/fuzz.rs` for a moment
-//! over the corpus and what mutation makes of it. A law that does not hold panics.
+//! What holds for all input, as functions of bytes: the fuzz targets run them for long, `tests/it/fuzz.rs`
+//! for a moment over the corpus and what mutation makes of it. A law that does not hold panics.
 
 use std::{
     cell::RefCell,
@@ -13,12 +13,12 @@ use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
     authoring::{
-        import::{self, Wishes},
-        infer::{self, Naming, Sample},
+        import::{self, ImportOptions},
+        infer::{self, RouteNaming, Sample},
     },
     config::{self, Sources},
     inbound::cgi,
-    model::{Recording, Schema, Shapes, UpstreamResponse, write_result},
+    model::{Recording, Schema, StructuredContentSupport, UpstreamResponse, write_result},
     route::Route,
     server,
     translate::{CallInput, Trace, translate as translated},
@@ -101,11 +101,11 @@ pub(crate) fn translate(data: &[u8]) {
     let facts = CallInput::new(&case.route.definition.name, &args);
     let result = translated(&case.route.translator, facts, &response, &mut Trace::on()).result;
     let mut written = Vec::new();
-    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).expect("a result is JSON");
     assert!(!result.content.is_empty());
     if let (Some(output), false) = (&case.output, result.is_error()) {
-        assert!(output.admits(&written["structuredContent"]), "{written}");
+        assert!(output.accepts(&written["structuredContent"]), "{written}");
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn recording(data: &[u8]) {
 /// Any sample: the file that is proposed loads.
 pub(crate) fn inferred(data: &[u8]) {
     let Ok(response) = UpstreamResponse::from_recording(&Bytes::copy_from_slice(data)) else { return };
-    let naming = Naming {
+    let naming = RouteNaming {
         name: "sample".into(),
         upstream: "legacy".into(),
         address: "http://127.0.0.1:9".into(),
@@ -135,7 +135,7 @@ pub(crate) fn inferred(data: &[u8]) {
 /// Any document: what is made of it loads.
 pub(crate) fn openapi(data: &[u8]) {
     let Ok(document) = serde_json::from_slice(data) else { return };
-    if let Ok(imported) = import::openapi(document, &Wishes::default())
+    if let Ok(imported) = import::openapi(document, &ImportOptions::default())
         && let Err(problems) = config::load(&Sources::of_text("imported.yaml", &imported.yaml))
     {
         panic!("{problems}\n{}", imported.yaml);
@@ -148,7 +148,8 @@ thread_local! {
 
 /// Any request of a client, on the REST and the MCP face: an answer, which is what it says it is.
 ///
-/// The first line is `METHOD TARGET`, then headers, an empty line, the body. Nobody listens where the routes lead.
+/// The first line is `METHOD TARGET`, then headers, an empty line, the body. Nobody listens where the routes
+/// lead.
 pub(crate) fn http_request(data: &[u8]) {
     let (first, mut rest) = line(data);
     let Some((method, target)) = first.split_once(' ') else { return };

@@ -7,7 +7,7 @@ use std::{
 
 use glossator::{
     policy::RetrySettings,
-    upstream::http::{HealthCheckSettings, HttpUpstream, OutlierDetectionSettings, State},
+    upstream::http::{EndpointState, HealthCheckSettings, HttpUpstream, OutlierDetectionSettings},
 };
 
 use crate::support::{Gate, Scripted, Setup, Step, response, route, soon};
@@ -45,7 +45,7 @@ async fn calls_are_spread_and_an_address_that_is_gone_is_not_noticed() {
 }
 
 #[tokio::test]
-async fn what_is_handed_through_goes_to_an_address_that_is_there_with_its_body() {
+async fn passthrough_fails_over_to_another_endpoint_with_its_body() {
     let there = answering("there").await;
     let mut setup = both(nowhere(), there.address);
     setup.passthrough = true;
@@ -59,7 +59,7 @@ async fn what_is_handed_through_goes_to_an_address_that_is_there_with_its_body()
 }
 
 #[tokio::test]
-async fn a_second_attempt_asks_another_address() {
+async fn a_retry_uses_another_endpoint() {
     let bad = Scripted::answering(response("503 Service Unavailable", "text/plain", "no")).await;
     let good = answering("yes").await;
     let mut setup = both(bad.address, good.address);
@@ -73,14 +73,14 @@ async fn a_second_attempt_asks_another_address() {
     // Few enough for the retry budget, whichever endpoint the first attempts select.
     let mut calls = 0;
     while bad.state().asked.len() < 3 {
-        assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
+        assert_eq!(proxy.call("get_thing", "").await.tool_text(), "yes");
         calls += 1;
     }
     assert_eq!(good.state().asked.len(), calls);
 }
 
 #[tokio::test]
-async fn an_address_that_fails_or_is_silent_is_left_out() {
+async fn a_failing_or_silent_endpoint_is_ejected() {
     for silent in [false, true] {
         let bad =
             Scripted::start(move |_| if silent { vec![Step::Hold(Gate::new())] } else { vec![Step::Close] })
@@ -104,7 +104,7 @@ async fn an_address_that_fails_or_is_silent_is_left_out() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_healthy_is_left_out_until_it_is() {
+async fn an_unhealthy_endpoint_is_not_used_until_it_recovers() {
     let gate = Gate::new();
     let well = gate.clone();
     let ill = Scripted::start(move |asked| {
@@ -127,15 +127,15 @@ async fn an_address_that_is_not_healthy_is_left_out_until_it_is() {
     let upstream = HttpUpstream::new(settings);
     let state = || upstream.addresses()[0].state;
     soon("it is found ill", async {
-        while state() != State::Unhealthy {
+        while state() != EndpointState::Unhealthy {
             tokio::task::yield_now().await
         }
     })
     .await;
-    assert_eq!(upstream.addresses()[1].state, State::Up);
+    assert_eq!(upstream.addresses()[1].state, EndpointState::Up);
     gate.open();
     soon("it is found well", async {
-        while state() != State::Up {
+        while state() != EndpointState::Up {
             tokio::task::yield_now().await
         }
     })

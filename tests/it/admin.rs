@@ -48,7 +48,7 @@ const ROUTES: &str = "upstreams: { old: { url: http://127.0.0.1:1, headers: { X-
                       routes: { a: { description: A., request: GET old/a, rest: GET /a } }\n";
 
 #[tokio::test]
-async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
+async fn probes_may_use_any_host_and_others_only_allowed_ones() {
     let (admin, _) = admin(ROUTES);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(send(&admin, &format!("GET {path}"), &[("host", "10.1.2.3:9901")]).await.0, 200);
@@ -79,7 +79,7 @@ async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
 
 /// A page on another port of this machine is another origin.
 #[tokio::test]
-async fn no_page_but_the_ports_own_may_ask() {
+async fn only_the_ports_own_page_may_send_requests() {
     let (admin, _) = admin(ROUTES);
     let pages = [
         ("origin", "http://localhost:3000"),
@@ -199,7 +199,7 @@ async fn probes_name_one_host() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_where_there_is_one() {
+async fn a_token_is_required_if_configured() {
     let (admin, _) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{ROUTES}"));
     assert_eq!(send(&admin, "GET /healthz", &[HERE]).await.0, 200);
     for wrong in ["", "Bearer sesame", "Basic sesame, open sesame", "Bearer sesame, open sesame!"] {
@@ -211,7 +211,7 @@ async fn a_token_is_asked_for_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn what_is_in_force_is_shown_without_secrets() {
+async fn the_active_configuration_is_shown_without_secrets() {
     let (admin, _) = admin(&format!("server: {{ secret_key: 0123456789abcdef0 }}\n{ROUTES}"));
     let (_, told) = send(&admin, "GET /config", &[HERE]).await;
     let shown: Value = serde_json::from_str(&told).unwrap();
@@ -226,7 +226,7 @@ async fn what_is_in_force_is_shown_without_secrets() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_by_what_came_of_them() {
+async fn calls_are_counted_by_their_outcome() {
     let upstream = Scripted::answering(response("404 Not Found", "text/plain", "no")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: GET old/a, response: [{{ when: {{ status: 404 }}, error: none }}] }} }}\n",
@@ -320,7 +320,7 @@ async fn errors_of_mcp_are_counted_by_method_and_code() {
 }
 
 #[tokio::test]
-async fn what_an_upstream_says_that_no_rule_is_for_rises() {
+async fn unmatched_responses_are_counted() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "temp: 5")).await;
     let routes = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n\
@@ -349,7 +349,7 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
 }
 
 #[tokio::test]
-async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
+async fn an_open_circuit_and_a_rejected_request_are_counted() {
     let (admin, app) = admin(
         "upstreams: { old: { url: 'http://127.0.0.1:1', retry: off, circuit_breaker: { consecutive_failures: 1, open_for: 1h } } }\n\
          routes: { a: { description: A., request: GET old/a } }\n",
@@ -377,7 +377,7 @@ async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
 }
 
 #[tokio::test]
-async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
+async fn a_process_is_not_ready_while_a_required_upstream_is_down() {
     let upstreams = "upstreams:\n  old: { url: 'http://127.0.0.1:1', retry: off, circuit_breaker: { consecutive_failures: 1, open_for: 1h } }\n  \
                      other: { url: 'http://127.0.0.1:1', retry: off, circuit_breaker: { consecutive_failures: 1, open_for: 1h } }\n\
                      routes: { a: { description: A., request: GET old/a }, b: { description: B., request: GET other/b } }\n";
@@ -419,7 +419,7 @@ fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
 
 /// Connection to the admin API of a program.
 async fn operators(program: &mut Program) -> Client {
-    let line: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
+    let line: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
     Client::connect(line["address"].as_str().unwrap().parse().unwrap()).await
 }
 
@@ -447,7 +447,7 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
     soon("its number", async { while standing(&mut operator).await["generation"] != 2 {} }).await;
 
     std::fs::write(&file, config_of(&upstream, &["a"], "rotues: {}\n")).unwrap();
-    program.tells("config reload failed", 1).await;
+    program.wait_for_log("config reload failed", 1).await;
     assert_eq!(tools(&mut client).await, 2);
     soon("the failure", async { while standing(&mut operator).await["failed_since"].is_null() {} }).await;
     assert_eq!(standing(&mut operator).await["generation"], 2);
@@ -465,7 +465,7 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
 }
 
 #[tokio::test]
-async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
+async fn a_restart_only_change_is_pending_until_reverted() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = std::env::temp_dir().join(format!("glossator-it-pending-{}.yaml", std::process::id()));
     let text = config_of(&upstream, &["a"], "").replace("reload_interval: 20ms", "reload_interval: 0s");
@@ -511,7 +511,7 @@ async fn a_mounted_folder_that_is_swapped_is_read_again() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_process_that_is_told_to_stop_is_not_ready_and_finishes_what_it_has() {
+async fn a_stopping_process_is_not_ready_and_finishes_its_requests() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut program = Program::start(&config_of(&upstream, &["a"], ""), &["--listen", "127.0.0.1:0"]).await;
     let mut calling = program.connect().await;
@@ -523,12 +523,12 @@ async fn a_process_that_is_told_to_stop_is_not_ready_and_finishes_what_it_has() 
         .await;
     assert_eq!(operator.send("GET /healthz", &[], "").await.status, 200);
     gate.open();
-    assert_eq!(calling.read(false).await.told(), "done");
+    assert_eq!(calling.read(false).await.tool_text(), "done");
     assert!(program.ended().await.0.success());
 }
 
 #[tokio::test]
-async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
+async fn an_occupied_admin_port_is_an_error_only_if_configured() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let settings = config::AdminSettings {

@@ -9,7 +9,7 @@ use crate::{
     support::{Scripted, response},
 };
 
-async fn told(admin: &glossator::admin::Admin, path: &str) -> Value {
+async fn get_json(admin: &glossator::admin::Admin, path: &str) -> Value {
     let (status, body) = send(admin, &format!("GET {path}"), &[HERE]).await;
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
@@ -26,7 +26,7 @@ async fn call(app: &glossator::server::App, tool: &str, request_id: &str) {
 }
 
 #[tokio::test]
-async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
+async fn the_history_has_all_calls_and_those_of_each_route() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  a: {{ description: A., request: GET old/a }}\n  \
@@ -37,20 +37,20 @@ async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
     admin.sample();
     call(&app, "a", "2").await;
     call(&app, "b", "3").await;
-    let history = told(&admin, "/history").await;
+    let history = get_json(&admin, "/history").await;
     assert_eq!(history["all"]["calls"], json!([1, 2]));
     assert_eq!(history["all"]["errors"], json!([0, 1]));
     assert_eq!(history["all"]["ended"].as_array().unwrap().len(), 2);
     assert_eq!((&history["routes"]["a"]["calls"], &history["routes"]["b"]["errors"]), (&json!(2), &json!(1)));
     assert!(history["routes"]["a"]["p99_ms"].as_f64().unwrap() > 0.0, "{history}");
     assert_eq!(history["routes"]["b"]["errors_by_point"], json!([1]));
-    let of_a = told(&admin, "/history/a").await;
+    let of_a = get_json(&admin, "/history/a").await;
     assert_eq!((&of_a["calls"], &of_a["p50_ms"].as_array().unwrap().len()), (&json!([1, 1]), &2));
     assert_eq!(send(&admin, "GET /history/never", &[HERE]).await.0, 404);
 }
 
 #[tokio::test]
-async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_request_id() {
+async fn the_last_failures_have_rule_and_reason_and_are_found_by_request_id() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "hunter2")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}', gone: {{ url: 'http://127.0.0.1:1', retry: {{ max_attempts: 1 }} }} }}\nroutes:\n  \
@@ -63,7 +63,7 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
     for (tool, request_id) in [("a", "one"), ("b", "two"), ("c", "three"), ("d", "fine")] {
         call(&app, tool, request_id).await;
     }
-    let all = told(&admin, "/failures").await;
+    let all = get_json(&admin, "/failures").await;
     let failures = all["failures"].as_array().unwrap();
     let names: Vec<_> = failures.iter().map(|failure| failure["request_id"].as_str().unwrap()).collect();
     assert_eq!((names, &all["since_start"]), (vec!["three", "two", "one"], &json!(3)));
@@ -77,15 +77,15 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
     assert!(failures[2]["reason"].as_str().unwrap().contains("JSON"), "{all}");
     // Text of the upstream is not shown.
     assert!(!all.to_string().contains("hunter2"), "{all}");
-    let one = told(&admin, "/failures?request_id=two").await;
+    let one = get_json(&admin, "/failures?request_id=two").await;
     assert_eq!((one["failures"].as_array().unwrap().len(), &one["failures"][0]["route"]), (1, &json!("b")));
-    assert_eq!(told(&admin, "/failures?route=a&limit=9").await["failures"].as_array().unwrap().len(), 1);
+    assert_eq!(get_json(&admin, "/failures?route=a&limit=9").await["failures"].as_array().unwrap().len(), 1);
     let (status, why) = send(&admin, "GET /failures?limit=x", &[HERE]).await;
     assert!(status == 400 && why.contains("`limit` takes a number"), "{why}");
 }
 
 #[tokio::test]
-async fn upstreams_are_told_with_what_stands_before_them() {
+async fn upstreams_are_listed_with_their_policies() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let (admin, app) = admin(&format!(
         "upstreams:\n  old: {{ url: 'http://{}', max_in_flight: 7 }}\n  gone: {{ url: 'http://127.0.0.1:1', retry: {{ max_attempts: 1 }}, circuit_breaker: {{ consecutive_failures: 1 }} }}\n  \
@@ -96,7 +96,7 @@ async fn upstreams_are_told_with_what_stands_before_them() {
     ));
     call(&app, "a", "1").await;
     call(&app, "b", "2").await;
-    let upstreams = told(&admin, "/upstreams").await["upstreams"].clone();
+    let upstreams = get_json(&admin, "/upstreams").await["upstreams"].clone();
     let names: Vec<_> = upstreams.as_array().unwrap().iter().map(|upstream| &upstream["name"]).collect();
     assert_eq!(names, ["echo", "gone", "old"]);
     let (echo, gone, old) = (&upstreams[0], &upstreams[1], &upstreams[2]);
@@ -119,11 +119,11 @@ async fn upstreams_are_told_with_what_stands_before_them() {
 }
 
 #[tokio::test]
-async fn the_process_tells_how_it_stands() {
+async fn the_process_reports_its_status() {
     let (admin, _app) = admin(
         "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { description: A., request: GET old/a } }\n",
     );
-    let status = told(&admin, "/status").await;
+    let status = get_json(&admin, "/status").await;
     assert_eq!((&status["ready"], &status["configuration"]["generation"]), (&json!(true), &json!(1)));
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert!(status["started"].as_u64().unwrap() > 1_700_000_000, "{status}");
@@ -183,9 +183,9 @@ routes:
 #[tokio::test]
 async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets() {
     let (admin, _app) = admin(BENCH);
-    let routes = told(&admin, "/playground").await;
+    let routes = get_json(&admin, "/playground").await;
     assert_eq!(routes["routes"][0], json!({ "name": "a", "tests": 2 }));
-    let of_a = told(&admin, "/playground/a").await;
+    let of_a = get_json(&admin, "/playground/a").await;
     assert_eq!(
         of_a["rule"],
         "description: A.\n# What a comment says.\nrequest:\n  path: /a/{city}\n  upstream: old\n  headers: { Authorization: (hidden) }   # kept to itself\nresponse:\n  - when: { status: 404 }\n    error: \"no {{ args.city }}\"\n  - use: plain\n"
@@ -193,9 +193,9 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
     assert_eq!((&of_a["answered_by"], &of_a["tests"][0]["name"]), (&json!("server"), &json!("1")));
     assert_eq!(of_a["tests"][0]["response"]["headers"], json!([["content-type", "text/plain"]]));
     assert_eq!(of_a["tests"][1]["response"]["body_base64"], "/w==");
-    assert_eq!(told(&admin, "/playground/b").await["answered_by"], "program");
+    assert_eq!(get_json(&admin, "/playground/b").await["answered_by"], "program");
     // A rule in one line, or with names of another route, is rewritten.
-    let of_d = told(&admin, "/playground/d").await;
+    let of_d = get_json(&admin, "/playground/d").await;
     assert_eq!(
         of_d["rule"],
         "rest: GET /d\nresponse: { extract: json }\ndescription: C.\nrequest: GET old/c\n"
@@ -204,7 +204,7 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
     assert!(!format!("{of_a}{routes}").contains("s3cr3t"));
     // Unchanged, it can be tried.
     for name in ["a", "b", "d"] {
-        let rule = &told(&admin, &format!("/playground/{name}")).await["rule"];
+        let rule = &get_json(&admin, &format!("/playground/{name}")).await["rule"];
         let told =
             try_out(&admin, &json!({ "route": name, "rule": rule, "response": { "body": "{}" } })).await;
         assert_eq!(told["problems"], json!([]), "{name}: {told}");
@@ -212,9 +212,9 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
 }
 
 #[tokio::test]
-async fn a_rule_is_tried_on_a_reply_step_by_step() {
+async fn a_rule_is_tried_on_a_response_step_by_step() {
     let (admin, app) = admin(BENCH);
-    let rule = told(&admin, "/playground/a").await["rule"].clone();
+    let rule = get_json(&admin, "/playground/a").await["rule"].clone();
     let given = json!({ "status": 404, "body": "gone" });
     let tried = try_out(
         &admin,
@@ -265,7 +265,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
 }
 
 #[tokio::test]
-async fn problems_of_a_draft_have_their_places() {
+async fn problems_of_a_draft_have_their_positions() {
     let (admin, _app) = admin(BENCH);
     let tried =
         try_out(&admin, &json!({ "rule": "response:\n  extract: { json_ponter: /a }\n", "response": {} }))
@@ -303,7 +303,7 @@ async fn problems_of_a_draft_have_their_places() {
 }
 
 #[tokio::test]
-async fn the_playground_takes_so_much_and_from_whom_it_may() {
+async fn the_playground_has_limits_and_checks_access() {
     let (open, _app) = admin(BENCH);
     let attempt = json!({ "rule": "", "response": {} }).to_string();
     assert_eq!(
@@ -356,7 +356,7 @@ async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
 }
 
 #[tokio::test]
-async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself() {
+async fn the_page_is_served_to_allowed_hosts_with_strict_headers() {
     let (locked, _app) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
     let get = async |path: &str, host: &str| {
         let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
@@ -386,7 +386,7 @@ async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself()
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is_not_read_on() {
+async fn a_result_too_long_is_an_error_and_a_slow_rule_is_cancelled() {
     let (admin, _app) = admin(BENCH);
     let long = json!({ "rule": "response: { extract: json }", "response": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
     let tried = try_out(&admin, &long).await;

@@ -7,7 +7,7 @@ use std::sync::{
 
 use glossator::config::{self, Sources};
 
-use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, response};
+use crate::support::{Gate, Loaded, ReceivedRequest, Response, Scripted, Step, response};
 
 /// Starts the program in front of an upstream, with one tool `make_report` that has these keys.
 async fn start(upstream: &Scripted, keys: &str) -> Loaded {
@@ -40,8 +40,8 @@ fn lines(upstream: &Scripted) -> Vec<String> {
 
 /// Script by the number of the request.
 fn in_turn(
-    script: impl Fn(usize, &Asked) -> Vec<Step> + Send + Sync + 'static,
-) -> impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static {
+    script: impl Fn(usize, &ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
+) -> impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static {
     let count = Arc::new(AtomicUsize::new(0));
     move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked)
 }
@@ -66,7 +66,7 @@ async fn accepted_work_is_followed_to_its_end() {
 }
 
 #[tokio::test]
-async fn the_result_may_be_at_another_place() {
+async fn the_result_may_be_at_another_url() {
     let upstream = Scripted::start(in_turn(|turn, _| match turn {
         0 => head("202 Accepted\r\nLocation: /jobs/7"),
         1 => head("303 See Other\r\nLocation: /results/7"),
@@ -81,7 +81,7 @@ async fn the_result_may_be_at_another_place() {
 }
 
 #[tokio::test]
-async fn without_a_job_the_first_reply_is_the_answer() {
+async fn without_an_operation_the_first_response_is_the_result() {
     let upstream = Scripted::start(|_| head("202 Accepted\r\nLocation: /jobs/7")).await;
     let response = call(&start(&upstream, "request: POST old/reports").await, "{}").await;
     assert_eq!((response.status, lines(&upstream).len()), (200, 1));
@@ -101,7 +101,7 @@ async_operation:
 "#;
 
 #[tokio::test]
-async fn a_job_with_a_name_is_asked_by_it() {
+async fn an_operation_with_an_id_is_polled_by_it() {
     let upstream = Scripted::start(in_turn(|turn, _| match turn {
         0 => json(r#"{"id": "a/7"}"#),
         1 => json(r#"{"state": "running"}"#),
@@ -121,7 +121,7 @@ async fn a_job_with_a_name_is_asked_by_it() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_is_a_tool_error_whatever_its_status() {
+async fn a_failed_operation_is_a_tool_error_for_any_status() {
     let upstream = Scripted::start(in_turn(|turn, _| match turn {
         0 => json(r#"{"id": 7}"#),
         _ => json(r#"{"state": "failed", "why": "no paper in 10.0.0.7:631"}"#),
@@ -129,24 +129,24 @@ async fn a_job_that_fails_is_a_tool_error_whatever_its_status() {
     .await;
     let response = call(&start(&upstream, NAMED).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 422, "{}", response.text());
-    let told = response.told();
+    let told = response.tool_text();
     assert!(told.contains("it failed: no paper") && !told.contains("10.0.0.7"), "{told}");
 }
 
 #[tokio::test]
-async fn a_job_at_another_server_is_not_asked_about() {
+async fn an_operation_at_another_host_is_not_polled() {
     let other = Scripted::start(|_| json("{}")).await;
     let location = format!("202 Accepted\r\nLocation: http://{}/jobs/7", other.address);
     let upstream = Scripted::start(move |_| head(&location)).await;
     let response =
         call(&start(&upstream, "request: POST old/reports\nasync_operation: follow_location").await, "{}")
             .await;
-    assert!(response.told().contains("another server"), "{}", response.text());
+    assert!(response.tool_text().contains("another server"), "{}", response.text());
     assert_eq!((response.json()["isError"].as_bool(), other.state().connections), (Some(true), 0));
 }
 
 #[tokio::test]
-async fn a_job_that_outlives_the_deadline_is_told_to_end() {
+async fn an_operation_over_the_timeout_is_cancelled() {
     let upstream = Scripted::start(in_turn(|turn, _| match turn {
         0 => json(r#"{"id": 7}"#),
         _ => json(r#"{"state": "running"}"#),
@@ -155,14 +155,14 @@ async fn a_job_that_outlives_the_deadline_is_told_to_end() {
     let keys = format!("timeout: 300ms\n{}", NAMED.trim());
     let response = call(&start(&upstream, &keys).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 504, "{}", response.text());
-    let told = response.told();
+    let told = response.tool_text();
     assert!(told.contains("has begun the work") && told.contains("told to stop"), "{told}");
-    let ended = |asked: &Asked| asked.line().starts_with("DELETE /api/jobs/7 ");
+    let ended = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /api/jobs/7 ");
     upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_its_job() {
+async fn a_disconnected_client_cancels_its_operation() {
     let upstream = Scripted::start(in_turn(|turn, asked| match turn {
         0 => json(r#"{"id": 7}"#),
         1 => vec![Step::Hold(Gate::new())],
@@ -177,12 +177,12 @@ async fn a_client_that_leaves_ends_its_job() {
         .await;
     upstream.until("the job is asked about", |state| state.asked.len() == 2).await;
     drop(client);
-    let ended = |asked: &Asked| asked.line().starts_with("DELETE /api/jobs/7 ");
+    let ended = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /api/jobs/7 ");
     upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
 }
 
 #[tokio::test]
-async fn a_job_that_can_not_be_asked_about_any_more_is_not_to_be_repeated_blindly() {
+async fn the_error_about_a_lost_operation_warns_against_repeating() {
     let upstream = Scripted::start(in_turn(|turn, _| match turn {
         0 => head("202 Accepted\r\nLocation: /jobs/7\r\nConnection: close"),
         _ => vec![Step::Close],
@@ -191,5 +191,5 @@ async fn a_job_that_can_not_be_asked_about_any_more_is_not_to_be_repeated_blindl
     let keys = "request: POST old/reports\nasync_operation: { poll_interval: 20ms }";
     let response = call(&start(&upstream, keys).await, "{}").await;
     assert_eq!(response.status, 502, "{}", response.text());
-    assert!(response.told().contains("check before repeating"), "{}", response.told());
+    assert!(response.tool_text().contains("check before repeating"), "{}", response.tool_text());
 }

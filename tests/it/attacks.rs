@@ -24,7 +24,7 @@ const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Checks that an ambiguous request is rejected and the connection closed: nothing after it is parsed as a
 /// request, and the upstream receives nothing.
-async fn check_refused(what: &str, head: &str, body: &str) {
+async fn check_rejected(what: &str, head: &str, body: &str) {
     let (proxy, upstream) = handing_through().await;
     for line in ["POST /open HTTP/1.1", "POST /tools/get_thing HTTP/1.1", "POST /mcp HTTP/1.1"] {
         let mut client = proxy.connect().await;
@@ -37,7 +37,7 @@ async fn check_refused(what: &str, head: &str, body: &str) {
 }
 
 #[tokio::test]
-async fn a_request_that_ends_in_two_places_is_refused() {
+async fn a_request_with_two_lengths_is_rejected() {
     let cases = [
         ("two lengths", "Content-Length: 5\r\nContent-Length: 0\r\n", "hello"),
         ("lengths in a list", "Content-Length: 5, 0\r\n", "hello"),
@@ -58,13 +58,13 @@ async fn a_request_that_ends_in_two_places_is_refused() {
         ("a carriage return in a header", "X-A: b\rContent-Length: 5\r\n", ""),
     ];
     for (what, head, body) in cases {
-        check_refused(what, head, body).await;
+        check_rejected(what, head, body).await;
     }
 }
 
 /// RFC 9112, section 6.1: the body may be read by its chunks, but the connection must then be closed.
 #[tokio::test]
-async fn a_length_beside_chunks_counts_for_nothing_and_is_the_last_over_its_connection() {
+async fn a_length_beside_chunks_is_ignored_and_closes_the_connection() {
     let (proxy, upstream) = handing_through().await;
     for head in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -114,7 +114,7 @@ async fn chunks_that_are_none_end_the_connection() {
 
 /// A transfer coding that is not undone must be neither taken for the body nor forwarded.
 #[tokio::test]
-async fn a_body_that_was_coded_on_its_way_is_refused() {
+async fn a_body_with_a_transfer_encoding_is_rejected() {
     let (proxy, upstream) = handing_through().await;
     for line in ["POST /open", "POST /tools/get_thing", "POST /mcp"] {
         let mut client = proxy.connect().await;
@@ -198,11 +198,11 @@ async fn a_line_feed_in_a_body_is_no_line() {
 
 /// Images, scripts and links on other pages send no `Origin`; browsers report their origin in another header.
 #[tokio::test]
-async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
+async fn a_foreign_page_can_not_send_calls() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    setup.routes = vec![route("thing", "GET /things/{which}").at("GET /thing/{which}")];
+    setup.routes = vec![route("thing", "GET /things/{which}").with_endpoint("GET /thing/{which}")];
     let proxy = setup.start().await;
     let elsewhere = "Sec-Fetch-Site: cross-site";
     let image = [elsewhere, "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
@@ -232,7 +232,7 @@ async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_end_keep_nobody_out() {
+async fn unfinished_bodies_do_not_block_other_clients() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door.body_limit_bytes = 200 << 10;
@@ -253,11 +253,11 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
     let said = soon("that there is no room", crowd.join_next()).await.unwrap().unwrap();
     assert_eq!(said.status, 503, "{}", said.text());
     assert_eq!(said.header("retry-after").as_deref(), Some("2"));
-    assert_eq!(soon("a short call", proxy.call("get_thing", "{}")).await.told(), "well");
+    assert_eq!(soon("a short call", proxy.call("get_thing", "{}")).await.tool_text(), "well");
     crowd.shutdown().await;
     let padded = format!("{}{{}}", " ".repeat(150 << 10));
     while soon("room again", proxy.call("get_thing", &padded)).await.status == 503 {}
-    assert_eq!(proxy.call("get_thing", &padded).await.told(), "well");
+    assert_eq!(proxy.call("get_thing", &padded).await.tool_text(), "well");
 }
 
 /// A body stays in memory while a slow server works on it.
@@ -279,7 +279,7 @@ async fn bodies_count_until_their_calls_are_answered() {
         [second, by_mcp]
     };
     let (first, turned_away) = tokio::join!(first, second);
-    assert_eq!(first.told(), "well");
+    assert_eq!(first.tool_text(), "well");
     for said in turned_away {
         assert_eq!((said.status, said.header("retry-after").as_deref()), (503, Some("2")), "{}", said.text());
     }
@@ -287,7 +287,7 @@ async fn bodies_count_until_their_calls_are_answered() {
 
 /// Two million numbers in 4 MB would take 150 MB in memory.
 #[tokio::test]
-async fn arguments_of_many_tiny_values_are_refused() {
+async fn arguments_with_too_many_values_are_rejected() {
     let (proxy, upstream) = handing_through().await;
     let many = format!("[{}1]", "1,".repeat(100_000));
     let said = proxy.call("get_thing", &format!(r#"{{"v": {many}}}"#)).await;
@@ -306,11 +306,11 @@ async fn arguments_of_many_tiny_values_are_refused() {
     assert!(upstream.state().asked.is_empty());
     // Values within a string do not count.
     let text = format!(r#"{{"v": "{}"}}"#, "1,[{".repeat(100_000));
-    assert_eq!(proxy.call("get_thing", &text).await.told(), "well");
+    assert_eq!(proxy.call("get_thing", &text).await.tool_text(), "well");
 }
 
 #[tokio::test]
-async fn who_sits_there_makes_room_for_who_asks() {
+async fn idle_connections_are_evicted_for_new_ones() {
     let (proxy, _upstream) = {
         let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
         let mut setup = Setup::new(upstream.address);
@@ -331,13 +331,13 @@ async fn who_sits_there_makes_room_for_who_asks() {
         crowd.push(client);
     }
     for _ in 0..10 {
-        assert_eq!(soon("a call in a crowd", proxy.call("get_thing", "{}")).await.told(), "well");
+        assert_eq!(soon("a call in a crowd", proxy.call("get_thing", "{}")).await.tool_text(), "well");
     }
     assert!(crowd[0].is_closed().await, "who came first and never asked");
 }
 
 #[tokio::test]
-async fn nobody_who_waits_for_an_answer_makes_room() {
+async fn connections_with_a_request_are_not_evicted() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.max_connections = 8;
@@ -361,7 +361,7 @@ async fn nobody_who_waits_for_an_answer_makes_room() {
     }
     gate.open();
     for mut client in calls {
-        assert_eq!(client.read(false).await.told(), "well");
+        assert_eq!(client.read(false).await.tool_text(), "well");
     }
 }
 
@@ -394,10 +394,10 @@ async fn a_head_that_comes_drop_by_drop_has_an_end() {
 }
 
 #[tokio::test]
-async fn an_argument_stays_in_its_place() {
+async fn an_argument_stays_in_its_position() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.routes = vec![route("thing", "GET /things/{which}/state").at("GET /thing/{which}")];
+    setup.routes = vec![route("thing", "GET /things/{which}/state").with_endpoint("GET /thing/{which}")];
     let proxy = setup.start().await;
     let hostile = [
         "..",
@@ -504,11 +504,15 @@ async fn an_argument_makes_no_element() {
         let mut client = served.connect().await;
         client.send("POST /tools/find", &["Content-Type: application/json"], &arguments).await
     };
-    assert_eq!(call("x' all='1", "</name><admin/>&amp;]]>").await.told(), "well");
+    assert_eq!(call("x' all='1", "</name><admin/>&amp;]]>").await.tool_text(), "well");
     for control in ["a\u{0}b", "a\u{8}b", "\u{1b}[2J", "\u{fffe}"] {
         let refused = call("name", control).await;
         assert_eq!(refused.status, 400, "{}", refused.text());
-        assert!(refused.told().contains("argument `name` has the character U+"), "{}", refused.told());
+        assert!(
+            refused.tool_text().contains("argument `name` has the character U+"),
+            "{}",
+            refused.tool_text()
+        );
     }
     let state = upstream.state();
     let [asked] = &state.asked[..] else { panic!("{:?}", state.asked) };

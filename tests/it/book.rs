@@ -1,8 +1,8 @@
 //! The book in `config/book` and the README: what they show is what happens.
 //!
-//! A `yaml` block with `upstreams:` is a whole file, which loads without a warning and whose `tests` pass. Any
-//! other `yaml` block is the `response` of a route. An `http` block is a response of the upstream, and a `json`
-//! block after both has members of the tool result.
+//! A `yaml` block with `upstreams:` is a whole file, which loads without a warning and whose `tests` pass.
+//! Any other `yaml` block is the `response` of a route. An `http` block is a response of the upstream, and a
+//! `json` block after both has members of the tool result.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use glossator::{
     config::{self, Loaded, Problem, Sources},
-    model::{Shapes, UpstreamResponse, write_result},
+    model::{StructuredContentSupport, UpstreamResponse, write_result},
     translate::{CallInput, Trace, translate},
 };
 use serde_json::{Map, Value};
@@ -92,7 +92,7 @@ fn result_of(loaded: &Loaded, response: &str) -> Value {
     let facts = CallInput::new(&route.definition.name, &args);
     let result = translate(&route.translator, facts, &response, &mut Trace::off()).result;
     let mut written = Vec::new();
-    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     serde_json::from_slice(&written).unwrap()
 }
 
@@ -184,14 +184,15 @@ fn every_command_of_the_book_exists() {
 /// Tutorials: all that they show is done, in the order of the page, in an empty folder.
 ///
 /// - "Save … as `FILE`:" before a block writes the file.
-/// - A `sh` block is run by bash. "Leave it running" before it starts a server instead, which prints its address.
-/// - "prints:" before any other block has the output of the last command, and "first terminal prints:" that of
-///   the last server. A line `…` stands for any lines, and `…` in a line for any text.
+/// - A `sh` block is run by bash. "Leave it running" before it starts a server instead, which prints its
+///   address.
+/// - "prints:" before any other block has the output of the last command, and "first terminal prints:" that
+///   of the last server. A line `…` stands for any lines, and `…` in a line for any text.
 /// - "contains:" after a file's name shows the file.
 /// - "Ctrl-C" ends the last server.
 ///
-/// Addresses on a page are the defaults, and here those that the system chose; the first lines of a server show
-/// which is which. `UPDATE_GOLDEN=1 cargo test --test it book` writes outputs anew.
+/// Addresses on a page are the defaults, and here those that the system chose; the first lines of a server
+/// show which is which. `UPDATE_GOLDEN=1 cargo test --test it book` writes outputs anew.
 mod tutorials {
     use std::{
         io::{BufRead, BufReader},
@@ -316,7 +317,8 @@ mod tutorials {
                 found[1].to_owned()
             };
             if command.contains("glossator") {
-                // The admin API reports its address in the log, in any order with the line on standard output.
+                // The admin API reports its address in the log, in any order with the line on standard
+                // output.
                 let (mut admin, mut main) = (None, None);
                 while admin.is_none() || main.is_none() {
                     let line = server.next();

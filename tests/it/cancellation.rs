@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Client, Gate, Proxy, Response, Scripted, Setup, Step};
 
 #[track_caller]
-fn held_after(words: &'static str) -> impl Fn(&crate::support::Asked) -> Vec<Step> + Send + Sync {
+fn held_after(words: &'static str) -> impl Fn(&crate::support::ReceivedRequest) -> Vec<Step> + Send + Sync {
     move |_| vec![Step::Send(words.into()), Step::Hold(Gate::new())]
 }
 

@@ -41,7 +41,7 @@ async fn a_request_in_variables_is_answered_like_any_other() {
 }
 
 #[tokio::test]
-async fn both_eras_of_mcp_are_spoken() {
+async fn both_lifecycles_of_mcp_work() {
     let upstream = thing().await;
     let config = config(&upstream, "");
     let call = |meta: Value| {
@@ -121,7 +121,7 @@ async fn every_error_is_json_with_its_status() {
 }
 
 #[tokio::test]
-async fn a_configuration_with_problems_is_told_to_the_log_and_not_to_the_client() {
+async fn configuration_problems_are_logged_and_not_sent_to_the_client() {
     let answer = Cgi::new("upstreams: { old: 'http://10.1.2.3' }\nrotues: {}\n", "GET /tools").run().await;
     assert_eq!(answer.response.status, 500);
     assert!(!answer.succeeded);
@@ -132,7 +132,7 @@ async fn a_configuration_with_problems_is_told_to_the_log_and_not_to_the_client(
 }
 
 #[tokio::test]
-async fn what_a_client_sends_is_nothing_that_a_file_may_name() {
+async fn client_controlled_variables_are_not_available_to_the_configuration() {
     let file = "upstreams: { old: 'http://${HTTP_X_UPSTREAM:-127.0.0.1:9}' }\nroutes: { x: { request: GET old/x } }\n";
     let upstream = thing().await;
     let address = upstream.address.to_string();
@@ -145,7 +145,7 @@ async fn what_a_client_sends_is_nothing_that_a_file_may_name() {
 }
 
 #[tokio::test]
-async fn endpoints_are_told_with_the_path_that_the_web_server_has_us_at() {
+async fn published_urls_include_the_script_path() {
     let upstream = thing().await;
     let config = config(&upstream, "");
     let send = |line| Cgi::new(&config, line).with("SCRIPT_NAME", "/cgi-bin/tools");
@@ -159,7 +159,7 @@ async fn endpoints_are_told_with_the_path_that_the_web_server_has_us_at() {
 }
 
 #[tokio::test]
-async fn what_is_handed_through_is_written_as_it_comes() {
+async fn passthrough_responses_are_streamed() {
     let (gate, held) = (Gate::new(), Gate::new());
     let (first, second) = (gate.clone(), held.clone());
     let upstream = Scripted::start(move |_| {
@@ -220,10 +220,10 @@ async fn a_program_that_is_ended_leaves_its_upstream() {
 }
 
 #[tokio::test]
-async fn keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody() {
+async fn keys_are_required_and_variables_do_not_authenticate() {
     const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
     let upstream = thing().await;
-    let clients = format!("clients: {{ robot: {{ api_key_hashes: '{}' }} }}\n", KeyHash::of(KEY));
+    let clients = format!("clients: {{ robot: {{ api_key_hashes: '{}' }} }}\n", KeyHash::from_key(KEY));
     let config = config(&upstream, &clients);
     let send = || Cgi::new(&config, "POST /things/ball");
     let bearer = format!("Bearer {KEY}");

@@ -50,7 +50,7 @@ async fn a_script_sees_the_request_and_nothing_of_ours() {
     );
     let route = "request: { method: POST, path: '/a/{name}?x={name}', headers: { X-Tenant: blue, Proxy: evil, \
         Authorization: secret }, body: { text: 'the body' } }";
-    let told = script.call(route, json!({"name": "b c"})).await.told();
+    let told = script.call(route, json!({"name": "b c"})).await.tool_text();
     let expected = format!(
         "CONTENT_LENGTH=8\nCONTENT_TYPE=text/plain; charset=utf-8\nGATEWAY_INTERFACE=CGI/1.1\nHTTP_HOST=localhost\n\
          HTTP_USER_AGENT=glossator/{version}\nHTTP_X_TENANT=blue\nLC_ALL=C.UTF-8\nPATH=/usr/local/bin:/usr/bin:/bin\n\
@@ -72,12 +72,12 @@ async fn its_status_is_the_truth() {
         "printf 'Status: 404 Gone Fishing\\r\\nContent-Type: text/plain\\r\\n\\r\\nno such page'",
     );
     let response = script.call("request: GET old/x", json!({})).await;
-    assert_eq!((response.status, response.told()), (404, "no such page".into()));
+    assert_eq!((response.status, response.tool_text()), (404, "no such page".into()));
     assert_eq!(response.json()["_meta"]["glossator/upstreamStatus"], 404);
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_cgi_is_a_tool_error() {
+async fn an_invalid_cgi_response_is_a_tool_error() {
     for lines in [
         "echo hello",
         "exit 1",
@@ -86,7 +86,7 @@ async fn what_is_no_answer_of_cgi_is_a_tool_error() {
     ] {
         let response = Script::new("wrong", lines).call("request: GET old/x", json!({})).await;
         assert_eq!(response.status, 502, "{lines}");
-        assert!(response.told().contains("gave a reply that can't be read"), "{}", response.told());
+        assert!(response.tool_text().contains("gave a reply that can't be read"), "{}", response.tool_text());
         assert!(!response.text().contains("hello"));
     }
 }
@@ -95,17 +95,17 @@ async fn what_is_no_answer_of_cgi_is_a_tool_error() {
 async fn its_redirects_are_not_followed_and_its_body_has_a_limit() {
     let script = Script::new("redirect", "echo 'Location: /elsewhere'; echo");
     let response = script.call("request: GET old/x", json!({})).await;
-    assert!(response.told().contains("redirects are not followed"), "{}", response.told());
+    assert!(response.tool_text().contains("redirects are not followed"), "{}", response.tool_text());
     let script = Script::new("endless", "echo 'Content-Type: text/plain'; echo; exec yes");
     let response = script.call("request: GET old/x, response_limit: 10KiB", json!({})).await;
-    assert!(response.told().contains("longer than the limit of 10 KiB"), "{}", response.told());
+    assert!(response.tool_text().contains("longer than the limit of 10 KiB"), "{}", response.tool_text());
 }
 
 #[tokio::test]
 async fn an_argument_stays_in_its_segment() {
     let script = Script::new("segment", "echo 'Content-Type: text/plain'; echo; echo $PATH_INFO");
     let route = "request: 'GET old/a/{name}'";
-    assert_eq!(script.call(route, json!({"name": "b.c"})).await.told(), "/a/b.c\n");
+    assert_eq!(script.call(route, json!({"name": "b.c"})).await.tool_text(), "/a/b.c\n");
     assert_eq!(script.call(route, json!({"name": "../../etc"})).await.status, 400);
 }
 
@@ -123,16 +123,16 @@ async fn the_worked_example_answers() {
         call("find_number", json!({"name": "mo"})).await.json()["structuredContent"]["result"],
         json!([{"name": "Mona", "number": "17-23", "room": 4}, {"name": "Moritz", "number": "17-42", "room": 11}])
     );
-    assert!(call("find_number", json!({"name": "zz"})).await.told().starts_with("Nobody is called zz"));
-    assert_eq!(call("find_number", json!({"name": "1"})).await.told(), "name must be letters");
+    assert!(call("find_number", json!({"name": "zz"})).await.tool_text().starts_with("Nobody is called zz"));
+    assert_eq!(call("find_number", json!({"name": "1"})).await.tool_text(), "name must be letters");
     assert_eq!(
-        call("add_number", json!({"name": "Ola", "number": "1"})).await.told(),
+        call("add_number", json!({"name": "Ola", "number": "1"})).await.tool_text(),
         "phonebook.example.com would add: name=Ola&number=1\n"
     );
 }
 
 #[tokio::test]
-async fn what_it_says_beside_its_answer_is_in_the_log() {
+async fn standard_error_is_logged() {
     let failing = Script::new("failing", "echo 'no database, card 4000123412341234' >&2; exit 3");
     let answering = Script::new("answering", "echo 'Status: 204'; echo; echo 'out of paper' >&2; exit 4");
     let (failing, answering) = (failing.0.display(), answering.0.display());

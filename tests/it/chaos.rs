@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{Client, Fault, Program, Response, Scripted, soon};
+use crate::support::{Client, Disruption, Program, Response, Scripted, soon};
 
 /// Number of clients that call concurrently, each over its own connection.
 const CLIENTS: usize = 16;
@@ -34,26 +34,28 @@ const GOOD_PERCENT: usize = 60;
 const FILES_OF_ITS_OWN: usize = 8;
 
 /// Expected result of a fault: status, and words of the text.
-fn truth(fault: Fault) -> (u16, &'static str) {
+fn truth(fault: Disruption) -> (u16, &'static str) {
     match fault {
-        Fault::None | Fault::Slow | Fault::HalfClosed | Fault::LongerThanSaid => (200, "all is well"),
-        Fault::Silent | Fault::SilentAfterHead => (504, "no complete reply within"),
-        Fault::Endless => (502, "longer than the limit"),
-        Fault::Closed | Fault::CutOff | Fault::Reset => (502, "broke off"),
-        Fault::TwoLengths | Fault::NotHttp => (502, "not valid HTTP"),
-        Fault::Charset => (502, "UTF-8"),
-        Fault::Compression => (502, "gzip"),
-        Fault::Busy => (502, "503"),
-        Fault::Broken => (502, "500"),
+        Disruption::None | Disruption::Slow | Disruption::HalfClosed | Disruption::LongerThanSaid => {
+            (200, "all is well")
+        }
+        Disruption::Silent | Disruption::SilentAfterHead => (504, "no complete reply within"),
+        Disruption::Endless => (502, "longer than the limit"),
+        Disruption::Closed | Disruption::CutOff | Disruption::Reset => (502, "broke off"),
+        Disruption::TwoLengths | Disruption::NotHttp => (502, "not valid HTTP"),
+        Disruption::Charset => (502, "UTF-8"),
+        Disruption::Compression => (502, "gzip"),
+        Disruption::Busy => (502, "503"),
+        Disruption::Broken => (502, "500"),
     }
 }
 
-const RESTING: (u16, &str) = (503, "left alone for a while");
+const CIRCUIT_OPEN: (u16, &str) = (503, "left alone for a while");
 
 fn config(mixed: &Scripted, quiet: &Scripted, bad: &Scripted) -> String {
     let mut routes = String::new();
     for upstream in ["mixed", "quiet", "bad"] {
-        for fault in Fault::ALL {
+        for fault in Disruption::ALL {
             let name = fault.name();
             routes += &format!("  {upstream}_{name}: {{ description: x, request: GET {upstream}/{name} }}\n");
         }
@@ -73,7 +75,7 @@ fn config(mixed: &Scripted, quiet: &Scripted, bad: &Scripted) -> String {
 
 /// Results of calls, by upstream.
 #[derive(Default)]
-struct Told {
+struct ReceivedResult {
     calls: AtomicUsize,
     resting: AtomicUsize,
 }
@@ -85,31 +87,31 @@ fn how_many() -> usize {
 }
 
 #[track_caller]
-fn check(fault: Fault, response: &Response, took: Duration) -> bool {
-    let told = response.told();
+fn check(fault: Disruption, response: &Response, took: Duration) -> bool {
+    let told = response.tool_text();
     let is_told = |(status, words): (u16, &str)| response.status == status && told.contains(words);
     assert!(took < DEADLINE + SLACK, "{fault:?} took {took:?}");
     assert_eq!(response.json()["isError"], response.status != 200, "{fault:?}: {told}");
     assert!(!response.text().contains("evil") && !told.contains("stack trace"), "{fault:?}: {told}");
-    let resting = is_told(RESTING);
+    let resting = is_told(CIRCUIT_OPEN);
     assert!(resting || is_told(truth(fault)), "{fault:?}: {} {told}", response.status);
     resting
 }
 
-async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told>) {
-    let faults = || Fault::ALL[fastrand::usize(1..Fault::ALL.len())];
+async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, ReceivedResult>) {
+    let faults = || Disruption::ALL[fastrand::usize(1..Disruption::ALL.len())];
     for _ in 0..calls {
         // A tenth of the calls goes to the upstream that always fails.
         let upstream = if fastrand::usize(..10) == 0 { "bad" } else { "mixed" };
         let fault = match upstream {
-            "bad" => [Fault::Closed, Fault::Reset, Fault::Busy][fastrand::usize(..3)],
-            _ if fastrand::usize(..100) < GOOD_PERCENT => Fault::None,
+            "bad" => [Disruption::Closed, Disruption::Reset, Disruption::Busy][fastrand::usize(..3)],
+            _ if fastrand::usize(..100) < GOOD_PERCENT => Disruption::None,
             _ => faults(),
         };
         // Attempts have a timeout only where nothing ever arrives. Elsewhere a busy machine could not be
         // distinguished from a silent server.
         let upstream = match fault {
-            Fault::Silent | Fault::SilentAfterHead => "quiet",
+            Disruption::Silent | Disruption::SilentAfterHead => "quiet",
             _ => upstream,
         };
         let begun = Instant::now();
@@ -124,11 +126,12 @@ async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told
 
 #[expect(clippy::print_stdout, reason = "the counts are what the long run is looked at for")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
-    let (mixed, quiet, bad) = (Fault::server().await, Fault::server().await, Fault::server().await);
+async fn under_any_disruption_calls_end_in_time_with_correct_results() {
+    let (mixed, quiet, bad) =
+        (Disruption::server().await, Disruption::server().await, Disruption::server().await);
     let program = Program::start(&config(&mixed, &quiet, &bad), &[]).await;
     let upstreams = ["mixed", "quiet", "bad"];
-    let told = Arc::new(HashMap::from(upstreams.map(|upstream| (upstream, Told::default()))));
+    let told = Arc::new(HashMap::from(upstreams.map(|upstream| (upstream, ReceivedResult::default()))));
     let run = async |calls: usize| {
         let mut clients = tokio::task::JoinSet::new();
         for _ in 0..CLIENTS {

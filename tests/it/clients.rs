@@ -16,7 +16,7 @@ const OLD: &str = "glk_old-old-old-old-old-old-old-old-old";
 /// Configuration with two clients, and three routes: without a scope, with a scope of both, and with one of
 /// the writer.
 fn file(upstream: &Scripted, more: &str) -> String {
-    let hash = |key: &str| KeyHash::of(key).to_string();
+    let hash = |key: &str| KeyHash::from_key(key).to_string();
     format!(
         "upstreams: {{ old: 'http://{}' }}
 clients:
@@ -111,7 +111,7 @@ fn check_challenge(response: &Response, status: u16, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn who_shows_nothing_is_told_how_and_nothing_else() {
+async fn a_request_without_a_credential_gets_only_a_challenge() {
     let (upstream, served) = served("").await;
     let calls = [
         "GET /tools",
@@ -137,7 +137,7 @@ async fn who_shows_nothing_is_told_how_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_in_one_way_and_once() {
+async fn a_key_is_sent_in_one_header_once() {
     let (upstream, served) = served("").await;
     for (headers, status) in [
         (vec![bearer(READER)], 200),
@@ -149,7 +149,7 @@ async fn a_key_is_shown_in_one_way_and_once() {
         (vec![bearer(READER), bearer("nonsense")], 400),
         (vec![format!("X-API-Key: {READER}"), format!("X-API-Key: {WRITER}")], 400),
         (vec![bearer(&READER[..10])], 401),
-        (vec![bearer(&KeyHash::of(READER).to_string())], 401),
+        (vec![bearer(&KeyHash::from_key(READER).to_string())], 401),
         (vec![bearer(OLD)], 401),
         (vec![bearer("")], 401),
         (vec![bearer(&"a".repeat(20_000))], 401),
@@ -171,7 +171,7 @@ async fn a_key_is_shown_in_one_way_and_once() {
 }
 
 #[tokio::test]
-async fn a_caller_sees_and_calls_what_it_may() {
+async fn a_client_sees_and_calls_only_its_tools() {
     let (_upstream, served) = served("").await;
     for (key, tools, prompts, resources) in [
         (READER, vec!["get_thing", "get_time"], vec!["about_thing"], vec!["test:thing"]),
@@ -227,7 +227,7 @@ async fn a_caller_sees_and_calls_what_it_may() {
 
 /// A tool that a client may not call is answered like an unknown one, also for other methods.
 #[tokio::test]
-async fn a_hidden_tool_and_a_missing_one_are_answered_alike() {
+async fn a_hidden_tool_and_a_missing_one_have_the_same_response() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
     let told = async |line: &str, name: &str, headers: &[&str]| {
         let response = send(&served, &line.replace("NAME", name), headers, "").await;
@@ -278,7 +278,7 @@ async fn a_session_is_nobodys_but_its_clients() {
 }
 
 #[tokio::test]
-async fn what_is_handed_through_has_scopes_of_its_own() {
+async fn passthrough_has_its_own_scopes() {
     let (upstream, served) = served("passthrough: { upstream: old, scopes: [write] }").await;
     check_challenge(&send(&served, "GET /old", &[], "").await, 401, &[]);
     check_challenge(&send(&served, "GET /old", &[&bearer(READER)], "").await, 403, &["scope=\"write\""]);
@@ -293,7 +293,7 @@ async fn what_is_handed_through_has_scopes_of_its_own() {
 }
 
 #[tokio::test]
-async fn limits_are_the_callers_and_not_its_addresss() {
+async fn limits_count_by_client_and_not_by_address() {
     let (_upstream, served) = served("").await;
     drop(served);
     let upstream = upstream().await;
@@ -311,7 +311,7 @@ async fn clients_change_with_the_file() {
     let time = async |served: &Loaded, key: &str| send(served, "GET /time", &[&bearer(key)], "").await.status;
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (200, 401));
     let other = file(&upstream, "")
-        .replace(&KeyHash::of(READER).to_string(), &KeyHash::of("glk_another").to_string());
+        .replace(&KeyHash::from_key(READER).to_string(), &KeyHash::from_key("glk_another").to_string());
     served.app.apply(&load(&other.replace("2020", "2999"))).unwrap();
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (401, 200));
     let open =
@@ -323,7 +323,7 @@ async fn clients_change_with_the_file() {
 }
 
 #[tokio::test]
-async fn a_named_page_may_ask_before_it_shows_who_it_is() {
+async fn a_preflight_request_needs_no_credential() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
     for (line, path) in [("OPTIONS /mcp", "/mcp"), ("OPTIONS /thing", "/thing")] {
         let headers = ["Origin: https://app.test", "Access-Control-Request-Method: PUT"];

@@ -81,27 +81,30 @@ async fn words_reach_the_program_as_they_are() {
         r#"input: { additionalProperties: true }, request: { arguments: ["{{ args.a }}", "--b={{ args.b }}", "{{ args.c | upper }}", end] }"#,
     );
     let response = call(&text, json!({"a": nasty, "b": [1, true], "c": "up"})).await;
-    assert_eq!(response.told(), format!("[{nasty}][--b=1][--b=true][UP][end]"));
+    assert_eq!(response.tool_text(), format!("[{nasty}][--b=1][--b=true][UP][end]"));
 }
 
 #[tokio::test]
-async fn a_line_splits_its_words_and_leaves_out_what_is_absent() {
+async fn a_command_line_is_split_into_words_and_absent_ones_omitted() {
     let input = "input: { properties: { a: { type: string }, b: { type: string } } }";
     let text = one(
         "{ command: [printf, '[%s]'] }",
         &format!("{input}, request: 'RUN x one  --a={{a}} {{b}}:{{a}} -{{b}}'"),
     );
-    assert_eq!(call(&text, json!({"a": "x y", "b": "z"})).await.told(), "[one][--a=x y][z:x y][-z]");
-    assert_eq!(call(&text, json!({"b": "z"})).await.told(), "[one][-z]");
+    assert_eq!(call(&text, json!({"a": "x y", "b": "z"})).await.tool_text(), "[one][--a=x y][z:x y][-z]");
+    assert_eq!(call(&text, json!({"b": "z"})).await.tool_text(), "[one][-z]");
 }
 
 #[tokio::test]
 async fn an_argument_is_no_option() {
     let text = one("{ command: [ls] }", "request: 'RUN x {path}'");
     let response = call(&text, json!({"path": "--help"})).await;
-    assert_eq!((response.status, response.told().contains("`path` must not begin with `-`")), (400, true));
+    assert_eq!(
+        (response.status, response.tool_text().contains("`path` must not begin with `-`")),
+        (400, true)
+    );
     let text = one("{ command: [printf, '[%s]', --] }", "request: 'RUN x {path}'");
-    assert_eq!(call(&text, json!({"path": "--help"})).await.told(), "[--][--help]");
+    assert_eq!(call(&text, json!({"path": "--help"})).await.tool_text(), "[--][--help]");
 }
 
 #[tokio::test]
@@ -110,7 +113,7 @@ async fn a_program_reads_what_it_is_given_and_sees_little_else() {
         "{ command: [sh, -c, 'cat; echo; env | sort'], env: { set: { GREETING: hi } }, cwd: /tmp }",
         "request: { stdin: { json: '{{ args }}' } }",
     );
-    let told = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.told();
+    let told = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.tool_text();
     let (read, seen) = told.split_once('\n').unwrap();
     assert!(read.starts_with(r#"{"a":1.5"#) && read.len() > 100_000, "{}", &read[..40]);
     // Variables that the shell itself sets are not glossator's.
@@ -123,23 +126,23 @@ async fn a_program_reads_what_it_is_given_and_sees_little_else() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_program_is_a_tool_error_or_what_a_rule_says() {
+async fn the_exit_of_a_program_is_a_tool_error_or_matched_by_a_rule() {
     let fails = script("echo out; echo 'secret: no such thing' >&2; exit $1");
     let plain = one(&fails, "request: 'RUN x {code}'");
     let response = call(&plain, json!({"code": "3"})).await;
     assert_eq!(response.status, 502);
-    assert!(response.told().contains("ended with exit status 3"), "{}", response.told());
+    assert!(response.tool_text().contains("ended with exit status 3"), "{}", response.tool_text());
     assert!(!response.text().contains("secret"));
     assert_eq!(response.json()["_meta"]["glossator/exit"], 3);
-    assert_eq!(call(&plain, json!({"code": "0"})).await.told(), "out\n");
+    assert_eq!(call(&plain, json!({"code": "0"})).await.tool_text(), "out\n");
 
     let rules = "[{ when: { exit_status: 1 }, content: 'nothing found' }, \
         { when: { exit_status: 2-4, stderr: 'no such (?<what>\\w+)' }, error: '{{ exit_status }}: {{ what }}; {{ stderr }}' }, \
         { when: { exit_status: [5, signal] }, structured: '{exit: $exit_status, stderr: $stderr}' }, { extract: text }]";
     let ruled = one(&fails, &format!("request: 'RUN x {{code}}', response: {rules}"));
-    assert_eq!(call(&ruled, json!({"code": "1"})).await.told(), "nothing found");
+    assert_eq!(call(&ruled, json!({"code": "1"})).await.tool_text(), "nothing found");
     let response = call(&ruled, json!({"code": "2"})).await;
-    assert_eq!((response.status, response.told()), (422, "2: thing; secret: no such thing".into()));
+    assert_eq!((response.status, response.tool_text()), (422, "2: thing; secret: no such thing".into()));
     assert_eq!(
         call(&ruled, json!({"code": "5"})).await.json()["structuredContent"],
         json!({"exit": 5, "stderr": "secret: no such thing\n"})
@@ -149,15 +152,15 @@ async fn the_end_of_a_program_is_a_tool_error_or_what_a_rule_says() {
     let killed = one(&script("kill -KILL $$"), "request: 'RUN x'");
     let response = call(&killed, json!({})).await;
     assert_eq!(response.json()["_meta"]["glossator/exit"], "SIGKILL");
-    assert!(response.told().contains("signal SIGKILL"), "{}", response.told());
+    assert!(response.tool_text().contains("signal SIGKILL"), "{}", response.tool_text());
 }
 
 #[tokio::test]
-async fn a_program_that_can_not_be_started_is_told() {
+async fn a_program_that_cannot_be_started_is_an_error() {
     let text = one("{ command: [/nowhere/at-all], retry: off }", "request: 'RUN x'");
     let response = call(&text, json!({})).await;
     assert_eq!(response.status, 502);
-    assert!(response.told().contains("could not be started"), "{}", response.told());
+    assert!(response.tool_text().contains("could not be started"), "{}", response.tool_text());
     assert!(!response.text().contains("nowhere"));
 }
 
@@ -197,7 +200,7 @@ async fn endless_output_is_ended_at_its_limit_and_endless_errors_are_cut() {
     let lines = format!("echo $$ >> {}; exec yes", left.display());
     let response = call(&one(&script(&lines), "request: 'RUN x', response_limit: 1MiB"), json!({})).await;
     assert_eq!(response.status, 502);
-    assert!(response.told().contains("longer than the limit of 1 MiB"), "{}", response.told());
+    assert!(response.tool_text().contains("longer than the limit of 1 MiB"), "{}", response.tool_text());
     gone(&processes(&left, 1).await).await;
     std::fs::remove_file(left).unwrap();
 
@@ -208,7 +211,7 @@ async fn endless_output_is_ended_at_its_limit_and_endless_errors_are_cut() {
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_behind_ends_with_it() {
+async fn processes_left_by_a_program_are_killed() {
     let left = file("behind");
     // One child process holds the pipe; the other has closed it.
     let lines = format!(
@@ -216,7 +219,7 @@ async fn what_a_program_leaves_behind_ends_with_it() {
         left.display()
     );
     let response = call(&one(&script(&lines), "request: 'RUN x'"), json!({})).await;
-    assert_eq!(response.told(), "done\n");
+    assert_eq!(response.tool_text(), "done\n");
     gone(&processes(&left, 2).await).await;
     std::fs::remove_file(left).unwrap();
 }
@@ -224,11 +227,11 @@ async fn what_a_program_leaves_behind_ends_with_it() {
 #[tokio::test]
 async fn a_program_that_does_not_read_is_no_failure() {
     let text = one("{ command: [echo, hello] }", "request: { stdin: '{{ args.text }}' }");
-    assert_eq!(call(&text, json!({"text": "x".repeat(1 << 20)})).await.told(), "hello\n");
+    assert_eq!(call(&text, json!({"text": "x".repeat(1 << 20)})).await.tool_text(), "hello\n");
 }
 
 #[tokio::test]
-async fn the_log_has_what_clients_do_not_get_for_whoever_asks_for_every_detail() {
+async fn the_debug_log_has_the_details_that_clients_do_not_get() {
     let text = one(
         &script("echo 'why it failed, card 4000123412341234' >&2; exit 7"),
         "request: 'RUN x', redact: ['\\d{16}']",
@@ -272,7 +275,7 @@ async fn the_worked_example_runs_what_is_there() {
     assert!(usage["size_kib"].as_u64().unwrap() >= usage["used_kib"].as_u64().unwrap(), "{usage}");
     let nowhere = call("disk_usage", json!({"path": "/nowhere at all"})).await;
     assert_eq!(
-        (nowhere.status, nowhere.told()),
+        (nowhere.status, nowhere.tool_text()),
         (422, "There is no /nowhere at all. Give a path that exists.".into())
     );
     let text = "One\ntwo\nsix\n-v\n";
@@ -290,13 +293,13 @@ async fn the_worked_example_runs_what_is_there() {
     assert!(
         call("find_lines", json!({"pattern": "[", "text": text}))
             .await
-            .told()
+            .tool_text()
             .contains("not a basic regular expression")
     );
 }
 
 #[tokio::test]
-async fn git_tells_of_a_repository() {
+async fn git_output_becomes_a_result() {
     let folder = std::env::temp_dir().join(format!("glossator-it-git-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let git = |words: &[&str]| {
@@ -324,6 +327,6 @@ async fn git_tells_of_a_repository() {
         json!([{"author": "Ola", "subject": "Go on"}])
     );
     let found = call(&text, json!({"grep": "--output=/tmp/evil"})).await;
-    assert!(found.told().contains("found an empty reply"), "{}", found.text());
+    assert!(found.tool_text().contains("found an empty reply"), "{}", found.text());
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use glossator::config::{self, Sources};
 
-use crate::support::{Asked, Loaded, Response, Scripted, Step, response};
+use crate::support::{Loaded, ReceivedRequest, Response, Scripted, Step, response};
 
 /// The program in front of an upstream with this `auth`.
 async fn before(upstream: &Scripted, auth: &str) -> Loaded {
@@ -63,26 +63,26 @@ fn oauth(server: &Scripted) -> String {
 }
 
 #[tokio::test]
-async fn a_user_or_a_token_is_told_whatever_the_caller_says() {
+async fn the_configured_credential_is_sent_for_every_client() {
     let upstream = Scripted::start(|_| ok()).await;
     for (auth, expected) in [
         ("{ basic: { user: Aladdin, password: open sesame } }", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
         ("{ bearer: a.token }", "Bearer a.token"),
     ] {
         let response = call(&before(&upstream, auth).await, "get_thing").await;
-        assert_eq!(response.told(), "here");
+        assert_eq!(response.tool_text(), "here");
         let asked = upstream.state().asked.pop().unwrap();
         assert_eq!(asked.header("authorization"), [expected]);
     }
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_once_and_replaced_when_it_is_refused() {
+async fn a_token_is_fetched_once_and_replaced_when_it_is_rejected() {
     let least = Arc::new(AtomicUsize::new(1));
     let (upstream, server) = (taking_tokens_from(least.clone()).await, token_server().await);
     let program = before(&upstream, &oauth(&server)).await;
     for _ in 0..3 {
-        assert_eq!(call(&program, "get_thing").await.told(), "here");
+        assert_eq!(call(&program, "get_thing").await.tool_text(), "here");
     }
     let asked = server.state().asked;
     assert_eq!(asked.len(), 1, "{asked:?}");
@@ -93,8 +93,9 @@ async fn a_token_is_asked_for_once_and_replaced_when_it_is_refused() {
     // The token is revoked. Even a request that must not be repeated is sent again: a server that responds
     // 401 has not processed it.
     least.store(2, Ordering::SeqCst);
-    assert_eq!(call(&program, "make_thing").await.told(), "here");
-    let sent: Vec<_> = upstream.state().asked.iter().map(|asked: &Asked| asked.line().to_owned()).collect();
+    assert_eq!(call(&program, "make_thing").await.tool_text(), "here");
+    let sent: Vec<_> =
+        upstream.state().asked.iter().map(|asked: &ReceivedRequest| asked.line().to_owned()).collect();
     assert_eq!(sent[3..], ["POST /thing HTTP/1.1", "POST /thing HTTP/1.1"]);
     assert_eq!(server.state().asked.len(), 2);
 
@@ -114,7 +115,7 @@ async fn nothing_is_sent_while_there_is_no_token() {
     for words in ["try again later", "try again in 1 s", "try again in 1 s", "try again in 1 s"] {
         let response = call(&program, "get_thing").await;
         assert_eq!(response.status, 502);
-        let told = response.told();
+        let told = response.tool_text();
         assert!(told.contains("no credential") && told.contains(words), "{told}");
         assert!(!told.contains("s3cr3t") && !told.contains("127.0.0.1"), "{told}");
     }
@@ -123,25 +124,25 @@ async fn nothing_is_sent_while_there_is_no_token() {
 }
 
 #[tokio::test]
-async fn a_token_file_is_read_again_when_its_token_is_refused_and_closes_the_way_when_it_is_gone() {
+async fn a_token_file_is_read_again_after_a_rejection_and_required() {
     let least = Arc::new(AtomicUsize::new(1));
     let upstream = taking_tokens_from(least.clone()).await;
     let file = std::env::temp_dir().join(format!("glossator-it-token-{}", std::process::id()));
     std::fs::write(&file, "token-1\n").unwrap();
     let program = before(&upstream, &format!("{{ bearer: 'file:{}' }}", file.display())).await;
-    assert_eq!(call(&program, "get_thing").await.told(), "here");
+    assert_eq!(call(&program, "get_thing").await.tool_text(), "here");
     std::fs::write(&file, "token-2\n").unwrap();
     least.store(2, Ordering::SeqCst);
-    assert_eq!(call(&program, "get_thing").await.told(), "here");
+    assert_eq!(call(&program, "get_thing").await.tool_text(), "here");
     std::fs::remove_file(&file).unwrap();
     least.store(3, Ordering::SeqCst);
     let response = call(&program, "get_thing").await;
-    assert!(response.told().contains("no credential"), "{}", response.told());
+    assert!(response.tool_text().contains("no credential"), "{}", response.tool_text());
     assert!(!response.text().contains("glossator-it-token"), "{}", response.text());
 }
 
 #[tokio::test]
-async fn what_is_handed_through_has_the_callers_credential_and_none_of_ours() {
+async fn passthrough_forwards_the_clients_credential_and_none_of_ours() {
     let upstream = Scripted::start(|_| ok()).await;
     let text = format!(
         "upstreams: {{ old: {{ url: 'http://{}', credentials: {{ bearer: a.token }} }} }}\npassthrough: old\n",

@@ -27,7 +27,7 @@ async fn start(limit: &str) -> (Program, Gate, Scripted) {
 }
 
 async fn admin(program: &mut Program) -> Client {
-    let line: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
+    let line: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
     let address = line["fields"]["address"].as_str().or_else(|| line["address"].as_str()).unwrap();
     Client::connect(address.parse().unwrap()).await
 }
@@ -35,7 +35,7 @@ async fn admin(program: &mut Program) -> Client {
 #[tokio::test]
 async fn probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors() {
     let (mut program, gate, _upstream) = start("-n 128").await;
-    program.tells("the limit of open files is lower than the configured limits may need", 1).await;
+    program.wait_for_log("the limit of open files is lower than the configured limits may need", 1).await;
     let begun = Instant::now();
     let mut clients = Vec::new();
     for _ in 0..150 {
@@ -43,12 +43,12 @@ async fn probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors
         client.write(REQUEST).await;
         clients.push(client);
     }
-    program.tells(ACCEPT_FAILED, 1).await;
+    program.wait_for_log(ACCEPT_FAILED, 1).await;
     for path in ["/healthz", "/metrics"] {
         let response = admin(&mut program).await.send(&format!("GET {path}"), &[], "").await;
         assert_eq!(response.status, 200, "{path}");
     }
-    program.tells(ACCEPT_FAILED, 2).await;
+    program.wait_for_log(ACCEPT_FAILED, 2).await;
     gate.open();
     drop(clients);
     // The clients' descriptors are closed one by one, so at first there may be none for the upstream.

@@ -24,7 +24,7 @@ const SEED_LIMIT_BYTES: u64 = 4 << 10;
 const INPUT_LIMIT_BYTES: usize = 64 << 10;
 
 /// Timeout of one input in a debug build on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Tokens with a meaning in the formats.
 const WORDS: [&str; 44] = [
@@ -119,11 +119,11 @@ fn mutated(random: &mut fastrand::Rng, seed: &[u8], other: &[u8]) -> Vec<u8> {
     input
 }
 
-fn holds(law: laws::Law, input: &[u8]) -> Result<(), String> {
+fn check_law(law: laws::Law, input: &[u8]) -> Result<(), String> {
     let begun = Instant::now();
     match catch_unwind(AssertUnwindSafe(|| law(input))) {
         Err(_) => Err("it panics; see above".to_owned()),
-        Ok(()) if begun.elapsed() > PATIENCE => Err(format!("it takes {:?}", begun.elapsed())),
+        Ok(()) if begun.elapsed() > TEST_TIMEOUT => Err(format!("it takes {:?}", begun.elapsed())),
         Ok(()) => Ok(()),
     }
 }
@@ -136,13 +136,13 @@ fn check(name: &str) {
     let (rounds, seed) = (number("GLOSSATOR_FUZZ_ROUNDS", 10), number("GLOSSATOR_FUZZ_SEED", 1));
     let mut random = fastrand::Rng::with_seed(seed);
     for (index, (path, text)) in seeds.iter().enumerate() {
-        if let Err(why) = holds(law, text) {
+        if let Err(why) = check_law(law, text) {
             panic!("{}: {why}", path.display());
         }
         for _ in 0..rounds {
             let (_, other) = &seeds[random.usize(..seeds.len())];
             let input = mutated(&mut random, text, other);
-            if let Err(why) = holds(law, &input) {
+            if let Err(why) = check_law(law, &input) {
                 let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{seed}-{index}"));
                 fs::write(&kept, &input).unwrap();
                 panic!(
@@ -156,12 +156,12 @@ fn check(name: &str) {
 }
 
 #[test]
-fn every_web_server_is_understood_or_told_why_not() {
+fn every_cgi_environment_is_accepted_or_rejected_with_a_reason() {
     check("cgi");
 }
 
 #[test]
-fn every_file_loads_or_is_told_what_is_wrong() {
+fn every_file_loads_or_has_problems() {
     check("configuration");
 }
 
@@ -181,12 +181,12 @@ fn every_import_loads() {
 }
 
 #[test]
-fn every_recording_is_read_or_refused() {
+fn every_recording_is_parsed_or_rejected() {
     check("recording");
 }
 
 #[test]
-fn every_reply_is_translated() {
+fn every_response_is_translated() {
     check("translate");
 }
 

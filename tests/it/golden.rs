@@ -10,13 +10,13 @@ use std::{fs, path::Path};
 use bytes::Bytes;
 use glossator::{
     config::{self, Sources},
-    model::{Arguments, Schema, Shapes, UpstreamResponse, write_result},
+    model::{Arguments, Schema, StructuredContentSupport, UpstreamResponse, write_result},
     translate::{CallInput, Trace, translate},
 };
 use serde_json::{Map, Value};
 
 #[test]
-fn every_reply_gives_the_result_that_stands_beside_it() {
+fn every_response_gives_the_expected_result() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut cases: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -51,13 +51,17 @@ fn result_of(case: &Path) -> String {
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
     let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();
-    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).unwrap();
     // The output schema holds for any case.
     if let Some(schema) = &route.definition.output_schema
         && !result.is_error()
     {
-        assert!(Schema::compile(schema).unwrap().admits(&written["structuredContent"]), "{}", case.display());
+        assert!(
+            Schema::compile(schema).unwrap().accepts(&written["structuredContent"]),
+            "{}",
+            case.display()
+        );
     }
     // The arguments that a limited result suggests for the next call are valid.
     if let Some(next) = written.pointer("/_meta/glossator~1limit/next").and_then(Value::as_object) {

@@ -8,14 +8,14 @@ use std::{fs, path::Path};
 
 use bytes::Bytes;
 use glossator::{
-    authoring::infer::{Naming, Sample, propose},
+    authoring::infer::{RouteNaming, Sample, propose},
     config::{self, Sources},
     model::{Recording, UpstreamResponse},
 };
 use proptest::prelude::*;
 
-fn naming(name: &str) -> Naming {
-    Naming {
+fn naming(name: &str) -> RouteNaming {
+    RouteNaming {
         name: name.to_owned(),
         upstream: "legacy".to_owned(),
         address: "http://127.0.0.1:9000".to_owned(),
@@ -25,7 +25,7 @@ fn naming(name: &str) -> Naming {
 }
 
 #[test]
-fn every_folder_of_samples_gives_the_file_that_stands_beside_them() {
+fn every_folder_of_samples_gives_the_expected_file() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/infer");
     let mut cases: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -60,7 +60,7 @@ fn samples(case: &Path) -> Vec<Sample> {
     files.iter().map(read).collect()
 }
 
-fn a_reply() -> impl Strategy<Value = UpstreamResponse> {
+fn any_response() -> impl Strategy<Value = UpstreamResponse> {
     let types = prop_oneof![
         Just(None),
         prop::sample::select(vec![
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn whatever_the_replies_are_the_proposal_loads(replies in prop::collection::vec(a_reply(), 0..4), name in "\\PC{0,9}") {
+    fn the_proposal_loads_for_any_responses(replies in prop::collection::vec(any_response(), 0..4), name in "\\PC{0,9}") {
         let samples: Vec<_> = replies.into_iter().map(|response| Sample { name: name.clone(), response }).collect();
         let proposal = propose(&samples, &naming("get_report"));
         let loaded = config::load(&Sources::of_text("a.yaml", proposal.yaml.clone()));

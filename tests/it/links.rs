@@ -9,13 +9,13 @@ use std::{
 use regex::Regex;
 
 /// Folders with pages, searched recursively.
-const PLACES: [&str; 4] = ["README.md", "config", "deploy", "src"];
+const FOLDERS: [&str; 4] = ["README.md", "config", "deploy", "src"];
 
 #[test]
 fn every_link_of_every_page_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = BTreeMap::new();
-    for place in PLACES {
+    for place in FOLDERS {
         gather(&root.join(place), &mut pages);
     }
     assert!(pages.len() >= 30, "pages are missing: found {}", pages.len());
@@ -116,7 +116,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_anchor_is_a_heading_in_the_words_of_links() {
+fn an_anchor_is_derived_from_its_heading() {
     let page = prose_of(
         "# `expect`: What, then?\n```\n# no heading\n```\n## A\n## A\n[x](b.md#c) `[y](z)` [z](https://a.test)",
     );

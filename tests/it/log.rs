@@ -21,7 +21,7 @@ fn with<'a>(log: &'a [Value], key: &str, value: &str) -> Vec<&'a Value> {
 }
 
 #[tokio::test]
-async fn a_reply_that_cannot_be_read_leaves_its_reason_and_not_itself() {
+async fn an_unparseable_response_logs_its_reason_and_not_its_body() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "not json, a secret")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     let response = program.connect().await.send("POST /tools/get_thing", &["X-Request-Id: mine"], "").await;
@@ -39,7 +39,7 @@ async fn a_reply_that_cannot_be_read_leaves_its_reason_and_not_itself() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_has_one_line() {
+async fn a_rejected_request_has_one_line() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     let mcp = "Accept: application/json, text/event-stream";
@@ -81,7 +81,7 @@ async fn a_request_that_is_refused_has_one_line() {
 }
 
 #[tokio::test]
-async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every_detail() {
+async fn redacted_text_is_in_the_debug_log() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ERR table orders is locked")).await;
     let rules = "[{ when: { text: '^ERR' }, error: The operation failed. }, { extract: text }]";
     let config = |level: &str| {
@@ -195,7 +195,8 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
             let response = client.send(&format!("POST /tools/{name}"), &[&id], "").await;
             assert_eq!(response.status, 502, "{name}: {}", response.text());
         }
-        let admin: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
+        let admin: Value =
+            serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
         let admin = admin["address"].as_str().unwrap().parse().unwrap();
         let failures = Client::connect(admin).await.send("GET /failures", &[], "").await;
         assert!(failures.text().contains("must be an integer"), "{}", failures.text());
@@ -228,7 +229,7 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
 }
 
 #[tokio::test]
-async fn a_call_has_one_line_that_tells_what_it_took() {
+async fn a_call_has_one_line_with_its_cost() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "{\"a\": 1}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     let mut client = program.connect().await;
@@ -264,12 +265,12 @@ async fn a_call_has_one_line_that_tells_what_it_took() {
 }
 
 #[tokio::test]
-async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
+async fn a_log_line_names_the_client_and_no_credential() {
     const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let clients = format!(
         "clients: {{ robot: {{ api_key_hashes: '{}' }} }}\nlog: {{ level: debug }}\n",
-        KeyHash::of(KEY)
+        KeyHash::from_key(KEY)
     );
     let program = Program::start(&format!("{}{clients}", config(&upstream)), &[]).await;
     let mut client = program.connect().await;
@@ -302,7 +303,7 @@ async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
 }
 
 #[tokio::test]
-async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
+async fn every_log_line_of_a_call_has_its_request_id() {
     let config = "server: { listen: '127.0.0.1:0' }\n\
          upstreams:\n  gone: { url: 'http://127.0.0.1:1', retry: { max_attempts: 2, initial_backoff: 1ms }, circuit_breaker: { consecutive_failures: 2 } }\n  \
          slow: { command: [/bin/sh, -c, 'echo I am stuck >&2; sleep 60'] }\n  \
@@ -336,7 +337,7 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
 }
 
 #[tokio::test]
-async fn what_our_own_limits_reject_has_one_line_that_names_them() {
+async fn a_call_rejected_by_a_limit_has_one_line_that_names_it() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let text = config(&upstream).replace("request:", "rate_limit: 1 per hour, request:");
     let program = Program::start(&text, &[]).await;
@@ -441,7 +442,7 @@ async fn a_response_that_finds_no_memory_has_one_line() {
 }
 
 #[tokio::test]
-async fn what_is_handed_through_has_a_line_with_its_path_status_length_and_time() {
+async fn passthrough_has_a_line_with_path_status_length_and_time() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let program = Program::start(&format!("{}passthrough: old\n", config(&upstream)), &[]).await;
     let mut client = program.connect().await;
@@ -479,7 +480,7 @@ async fn all_of_standard_error_is_json_where_the_log_is() {
 
 /// Log lines about a request to another server, before the client of the call is known.
 #[tokio::test]
-async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_for() {
+async fn log_lines_about_jwks_have_the_request_id() {
     let login = Login::new();
     let jwks = Scripted::answering(response("200 OK", "application/json", &login.jwks())).await;
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;

@@ -22,6 +22,7 @@ mod credentials;
 #[cfg(unix)]
 mod descriptors;
 mod layers;
+mod names;
 mod fuzz;
 mod golden;
 mod infer;

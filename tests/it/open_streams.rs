@@ -52,7 +52,7 @@ routes: {{ wait: {{ description: x, request: GET old/wait }} }}
 }
 
 fn client(name: &str, key: &str, scopes: &str) -> String {
-    format!("  {name}: {{ api_key_hashes: '{}', scopes: [{scopes}] }}\n", KeyHash::of(key))
+    format!("  {name}: {{ api_key_hashes: '{}', scopes: [{scopes}] }}\n", KeyHash::from_key(key))
 }
 
 /// All kinds of open streams, with one credential.
@@ -77,7 +77,7 @@ async fn get(served: &Loaded, shown: &str, path: &str, headers: &str) -> Client 
 }
 
 impl Open {
-    async fn by(served: &Loaded, shown: &str) -> Self {
+    async fn with_credential(served: &Loaded, shown: &str) -> Self {
         let params = json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let begun: Response =
@@ -98,13 +98,13 @@ impl Open {
     }
 
     /// Waits until those that receive change notifications have received this many.
-    async fn hear_of_tools(&mut self, times: usize) {
-        const TOLD: &str = "notifications/tools/list_changed";
+    async fn await_tools_changed(&mut self, times: usize) {
+        const NOTIFICATION: &str = "notifications/tools/list_changed";
         for stream in [&mut self.of_session, &mut self.subscription] {
-            let mut text = stream.read_until(TOLD).await;
-            while text.matches(TOLD).count() < times {
+            let mut text = stream.read_until(NOTIFICATION).await;
+            while text.matches(NOTIFICATION).count() < times {
                 soon("another change", stream.read_more_than(text.len())).await;
-                text = stream.read_until(TOLD).await;
+                text = stream.read_until(NOTIFICATION).await;
             }
         }
     }
@@ -121,13 +121,14 @@ impl Open {
 }
 
 #[tokio::test]
-async fn what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself() {
+async fn open_streams_end_with_their_key_and_calls_complete() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     let clients = |ada: &str, bob: &str| load(&upstream, &format!("clients:\n{ada}{bob}"));
     let (ada, bob) = (client("ada", ADA, "use"), client("bob", BOB, "use"));
     let mut served = Loaded::start(&clients(&ada, &bob)).await;
-    let (mut of_ada, mut of_bob) = (Open::by(&served, ADA).await, Open::by(&served, BOB).await);
+    let (mut of_ada, mut of_bob) =
+        (Open::with_credential(&served, ADA).await, Open::with_credential(&served, BOB).await);
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
     let mut calling = send(&served, ADA, NEWEST, call, "").await;
     upstream
@@ -136,8 +137,8 @@ async fn what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself() {
     // A change of another client does not affect them.
     let other = client("other", "glk_other-other-other-other-other", "use");
     served.app.apply(&clients(&format!("{ada}{other}"), &bob)).unwrap();
-    of_ada.hear_of_tools(1).await;
-    of_bob.hear_of_tools(1).await;
+    of_ada.await_tools_changed(1).await;
+    of_bob.await_tools_changed(1).await;
     // Ada's client is removed.
     served.app.apply(&clients(&other, &bob)).unwrap();
     of_ada.have_ended().await;
@@ -145,22 +146,22 @@ async fn what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself() {
     let result = soon("the result", calling.read(false)).await;
     assert!(result.text().contains("done"), "{}", result.text());
     // Bob's scopes change.
-    of_bob.hear_of_tools(2).await;
+    of_bob.await_tools_changed(2).await;
     served.app.apply(&clients(&other, &client("bob", BOB, "use, more"))).unwrap();
     of_bob.have_ended().await;
 }
 
 #[tokio::test]
-async fn what_was_open_to_everybody_ends_when_it_is_locked() {
+async fn public_streams_end_when_authentication_is_enabled() {
     let upstream = upstream(&Gate::new()).await;
     let mut served = Loaded::start(&load(&upstream, "")).await;
-    let open = Open::by(&served, "whoever").await;
+    let open = Open::with_credential(&served, "whoever").await;
     served.app.apply(&load(&upstream, &format!("clients:\n{}", client("ada", ADA, "use")))).unwrap();
     open.have_ended().await;
 }
 
 #[tokio::test]
-async fn what_a_token_has_opened_ends_with_it() {
+async fn streams_of_a_token_end_when_it_expires() {
     let (upstream, login) = (upstream(&Gate::new()).await, Login::new());
     let tokens = format!("{{ issuer: {ISSUER}, clock_skew: 0s, jwks: {:?} }}", login.jwks());
     let auth = format!("server: {{ auth: {{ resource: {RESOURCE}, jwt: {tokens} }} }}");
@@ -169,18 +170,18 @@ async fn what_a_token_has_opened_ends_with_it() {
         let exp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() + rest;
         login.by_edwards(&claims(json!({ "exp": exp, "scope": "use" })))
     };
-    let mut long = Open::by(&served, &token(300.0)).await;
+    let mut long = Open::with_credential(&served, &token(300.0)).await;
     // The certificate must last until all streams are open, which depends on the machine.
     let mut rest = 0.1;
     let short = loop {
         let (served, token) = (Arc::clone(&served), token(rest));
-        match tokio::spawn(async move { Open::by(&served, &token).await }).await {
+        match tokio::spawn(async move { Open::with_credential(&served, &token).await }).await {
             Ok(open) => break open,
             Err(late) if rest > 9.0 => panic!("{late}"),
             Err(_) => rest *= 3.0,
         }
     };
     short.have_ended().await;
-    served.gateway.changes().tell(glossator::pipeline::Change::Tools);
-    long.hear_of_tools(1).await;
+    served.gateway.changes().publish(glossator::pipeline::ChangeEvent::Tools);
+    long.await_tools_changed(1).await;
 }

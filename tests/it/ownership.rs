@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     mcp::{NEWEST, streams::message},
-    support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, response, soon},
+    support::{Client, Gate, Loaded, ReceivedRequest, Response, Scripted, Step, response, soon},
 };
 
 const OWNER: &str = "glk_owner-owner-owner-owner-owner-owner";
@@ -36,7 +36,7 @@ const ROUTES: &str = r#"
 /// Upstream whose `GET /wait` waits at the gate.
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
-    Scripted::start(move |asked: &Asked| {
+    Scripted::start(move |asked: &ReceivedRequest| {
         let send = |body: &str| Step::Send(response("200 OK", "application/json", body));
         match asked.line().split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", _] => vec![send(r#"{"id": 7}"#)],
@@ -58,8 +58,8 @@ clients:
 defaults: {{ scopes: [use] }}
 routes:{ROUTES}",
         upstream.address,
-        KeyHash::of(OWNER),
-        KeyHash::of(OTHER),
+        KeyHash::from_key(OWNER),
+        KeyHash::from_key(OTHER),
     );
     let loaded = config::load(&Sources::of_text("a.yaml", file));
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
@@ -137,7 +137,7 @@ async fn begun(served: &Loaded, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_task_is_there_for_nobody_but_its_client() {
+async fn a_task_is_visible_only_to_its_client() {
     let (upstream, served) = served(&Gate::new()).await;
     let answer = json!({ "planner": { "action": "accept", "content": { "name": "Eve" } } });
     for (tool, status) in [("make_report", "working"), ("make_plan", "input_required")] {
@@ -161,7 +161,7 @@ async fn a_task_is_there_for_nobody_but_its_client() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_by_whom_it_was_asked() {
+async fn an_input_request_accepts_responses_only_of_its_client() {
     let (upstream, served) = served(&Gate::new()).await;
     let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
     let first = about(&served, OWNER, "tools/call", "delete_page", call.clone()).await["result"].clone();
@@ -198,7 +198,7 @@ async fn questioned(served: &Loaded, session: &str) -> Questioned {
 }
 
 #[tokio::test]
-async fn a_question_on_a_stream_is_answered_by_whom_it_was_asked() {
+async fn a_request_on_a_stream_accepts_responses_only_of_its_client() {
     let (upstream, served) = served(&Gate::new()).await;
     let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
     let Questioned { mut waiting, answer, .. } = questioned(&served, &own).await;
@@ -213,7 +213,7 @@ async fn a_question_on_a_stream_is_answered_by_whom_it_was_asked() {
 }
 
 #[tokio::test]
-async fn a_stream_is_given_back_to_nobody_but_its_client() {
+async fn a_stream_is_resumed_only_by_its_client() {
     let gate = Gate::new();
     let (upstream, served) = served(&gate).await;
     let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
@@ -245,7 +245,7 @@ async fn a_stream_is_given_back_to_nobody_but_its_client() {
 }
 
 #[tokio::test]
-async fn a_subscription_is_of_its_session_and_of_what_its_client_may_read() {
+async fn a_subscription_belongs_to_its_session_and_its_clients_scopes() {
     let (_upstream, served) = served(&Gate::new()).await;
     let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
     let about = |method: &str, uri: &str| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "uri": uri } });
@@ -277,7 +277,7 @@ async fn a_subscription_is_of_its_session_and_of_what_its_client_may_read() {
 }
 
 #[tokio::test]
-async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
+async fn only_replicas_can_forward_an_identity() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     let (one, two) = (replica(&upstream).await, replica(&upstream).await);
@@ -315,7 +315,7 @@ async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
 }
 
 #[tokio::test]
-async fn what_a_replica_says_of_a_caller_holds_for_one_request() {
+async fn a_forwarded_identity_is_valid_for_one_request() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     // An attacker in front of the first replica records what it receives.

@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use glossator::{
     config::{self, Code, Problem, Sources},
-    model::{Fault, Shapes, UpstreamResponse, write_result},
+    model::{ErrorType, StructuredContentSupport, UpstreamResponse, write_result},
     translate::{self, CallInput, Trace, translate},
 };
 use serde_json::{Map, Value};
@@ -52,7 +52,7 @@ fn every_page_shows_what_happens() {
 }
 
 #[test]
-fn the_page_says_how_much_a_jq_filter_may_do() {
+fn the_page_states_the_limits_of_jq_filters() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/README.md");
     let page = fs::read_to_string(page).unwrap();
     for said in [
@@ -72,7 +72,7 @@ fn the_page_has_every_error_type_and_no_other() {
     let (_, table) = page.split_once("| `error_type` | cause |\n|---|---|\n").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with("| `"));
     let documented: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
-    assert_eq!(documented, Fault::NAMES);
+    assert_eq!(documented, ErrorType::NAMES);
 }
 
 /// Whether a page shows whole files rather than rules. Their results are tested with the feature.
@@ -288,6 +288,6 @@ fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
     let facts = CallInput::new(&route.definition.name, &args);
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
     let mut written = Vec::new();
-    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     serde_json::from_slice(&written).unwrap()
 }

@@ -11,7 +11,7 @@ async fn before(upstream: &Scripted) -> Proxy {
 }
 
 #[tokio::test]
-async fn a_request_crosses_unchanged_and_says_who_asked() {
+async fn a_request_is_proxied_unchanged_with_forwarded_headers() {
     let upstream = Scripted::answering("HTTP/1.1 418 Teapot\r\nX-Old: a\r\nX-Old: b\r\nConnection: x-hop\r\nX-Hop: 1\r\nX-Request-Id: theirs\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nhot").await;
     let proxy = before(&upstream).await;
     let headers = [
@@ -54,7 +54,7 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
 }
 
 #[tokio::test]
-async fn a_client_can_not_have_our_word_on_who_asks_removed() {
+async fn a_client_cannot_remove_our_forwarded_headers() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let proxy = before(&upstream).await;
     proxy.send("GET /a", &["Connection: x-forwarded-for, x-forwarded-host, via, cookie"], "").await;
@@ -106,7 +106,7 @@ async fn a_client_does_not_lie_about_itself() {
 }
 
 #[tokio::test]
-async fn a_path_that_goes_up_is_refused() {
+async fn a_path_with_parent_segments_is_rejected() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let proxy = before(&upstream).await;
     for path in [
@@ -166,7 +166,7 @@ async fn a_body_larger_than_our_own_limits_crosses() {
 }
 
 #[tokio::test]
-async fn our_own_paths_are_not_handed_through() {
+async fn our_own_paths_are_not_proxied() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let proxy = before(&upstream).await;
     for path in ["/health", "/tools", "/status", "/mcp", "/mcp/", "/message/"] {
@@ -184,7 +184,7 @@ async fn our_own_paths_are_not_handed_through() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_handed_through_is_refused_cleanly() {
+async fn requests_that_cannot_be_proxied_are_rejected_cleanly() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let proxy = before(&upstream).await;
     let websocket = proxy.send("GET /socket", &["Connection: Upgrade", "Upgrade: websocket"], "").await;
@@ -210,7 +210,7 @@ async fn an_upstream_that_is_gone_is_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_not_passed_for_a_whole_one() {
+async fn a_truncated_stream_is_not_completed() {
     let upstream = Scripted::start(|_| {
         vec![
             Step::Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n".into()),
@@ -276,7 +276,7 @@ async fn a_body_that_pauses_for_too_long_is_broken_off() {
 }
 
 #[tokio::test]
-async fn calls_and_what_is_handed_through_share_the_upstreams_places() {
+async fn calls_and_passthrough_share_the_concurrency_slots() {
     let gate = Gate::new();
     let held = gate.clone();
     let upstream = Scripted::start(move |_| {

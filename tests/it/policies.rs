@@ -25,7 +25,7 @@ async fn call(served: &Loaded, tool: &str, headers: &[&str]) -> Response {
 }
 
 #[tokio::test]
-async fn who_calls_too_often_is_told_when_to_come_again() {
+async fn a_rate_limited_client_gets_retry_after() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = "
         upstreams: { old: OLD }
@@ -33,15 +33,15 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
           a: { description: A., request: GET old/a, rate_limit: { rate: 1 per hour } }
           b: { description: B., request: GET old/b }";
     let mut served = serve(&upstream, text).await;
-    assert_eq!(call(&served, "a", &[]).await.told(), "ok");
+    assert_eq!(call(&served, "a", &[]).await.tool_text(), "ok");
     let refused = call(&served, "a", &[]).await;
     assert_eq!(refused.status, 429, "{}", refused.text());
     assert_eq!(refused.header("retry-after").as_deref(), Some("3600"));
     let told = "This tool is called too often. All its clients together may call it once per hour. Nothing was sent; \
                 try again in 3600 s.";
-    assert_eq!(refused.told(), told);
+    assert_eq!(refused.tool_text(), told);
     assert_eq!(refused.json()["_meta"]["glossator/retryAfter"], 3600);
-    assert_eq!(call(&served, "b", &[]).await.told(), "ok", "another route has nothing to do with it");
+    assert_eq!(call(&served, "b", &[]).await.tool_text(), "ok", "another route has nothing to do with it");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "a" } });
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
     let mcp = served.connect().await.send("POST /mcp", &headers, &body.to_string()).await;
@@ -81,16 +81,16 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     }
     let rejected = call(&served, "bad", &[]).await;
     assert_eq!((rejected.status, rejected.header("retry-after").as_deref()), (503, Some("3600")));
-    assert!(rejected.told().contains("the tool is left alone for a while"), "{}", rejected.told());
+    assert!(rejected.tool_text().contains("the tool is left alone for a while"), "{}", rejected.tool_text());
     for _ in 0..5 {
         assert_eq!(call(&served, "worse", &[]).await.status, 502, "its circuit breaker is off");
     }
     assert_eq!(call(&served, "again", &[]).await.status, 502);
     assert_eq!(call(&served, "again", &[]).await.status, 503, "both attempts of the first call count");
-    assert_eq!(call(&served, "good", &[]).await.told(), "ok");
+    assert_eq!(call(&served, "good", &[]).await.tool_text(), "ok");
     assert_eq!(upstream.state().asked.len(), 3 + 5 + 2 + 1);
     let snapshot = served.gateway.snapshot();
-    let state = |route: &str| snapshot.policies.routes[route].breaker().as_word();
+    let state = |route: &str| snapshot.policies.routes[route].circuit_breaker().as_word();
     assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
     let counts = snapshot.policies.routes["bad"].counts();
     assert_eq!((counts.opened.get(), counts.rested.get()), (1, 1));
@@ -133,7 +133,7 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
     let snapshot = served.gateway.snapshot();
     let state = || snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_word();
     assert_eq!(state(), "open");
-    assert_eq!(snapshot.policies.routes["a"].breaker().as_word(), "closed");
+    assert_eq!(snapshot.policies.routes["a"].circuit_breaker().as_word(), "closed");
     well.store(true, Ordering::Relaxed);
     soon("the circuit is closed", async {
         while state() != "closed" {
@@ -141,11 +141,11 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
         }
     })
     .await;
-    assert_eq!(call(&served, "b", &[]).await.told(), "ok");
+    assert_eq!(call(&served, "b", &[]).await.tool_text(), "ok");
 }
 
 #[tokio::test]
-async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
+async fn clients_are_distinguished_by_a_trusted_proxys_header() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = "
         server: { trusted_proxies: [127.0.0.1] }
@@ -159,7 +159,11 @@ async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
     assert_eq!(call(&served, "a", &other).await.status, 200);
     let refused = call(&served, "b", &one).await;
     assert_eq!(refused.status, 429);
-    assert!(refused.told().contains("One client may call its tools once per hour."), "{}", refused.told());
+    assert!(
+        refused.tool_text().contains("One client may call its tools once per hour."),
+        "{}",
+        refused.tool_text()
+    );
     let distrusting = serve(&upstream, &text.replace("server: { trusted_proxies: [127.0.0.1] }", "")).await;
     assert_eq!(call(&distrusting, "a", &one).await.status, 200);
     assert_eq!(call(&distrusting, "a", &other).await.status, 429, "anybody can write that header");
@@ -183,7 +187,7 @@ async fn the_rate_of_an_upstream_counts_what_is_passed_through() {
 }
 
 #[tokio::test]
-async fn a_caller_that_waits_for_less_says_so() {
+async fn a_client_may_set_a_shorter_timeout() {
     let gate = Gate::new();
     let held = gate.clone();
     let upstream = Scripted::start(move |_| vec![Step::Hold(held.clone())]).await;
@@ -191,10 +195,13 @@ async fn a_caller_that_waits_for_less_says_so() {
     let served = serve(&upstream, text).await;
     let late = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
     assert_eq!(late.status, 504);
-    assert_eq!(late.told(), "The service gave no complete reply within 50 ms. Try again, or ask for less.");
+    assert_eq!(
+        late.tool_text(),
+        "The service gave no complete reply within 50 ms. Try again, or ask for less."
+    );
     upstream.until("the request is dropped", |state| state.left == 1).await;
     let wrong = call(&served, "a", &["X-Request-Timeout: soon"]).await;
-    assert_eq!((wrong.status, wrong.told().contains("such as `2.5`")), (400, true));
+    assert_eq!((wrong.status, wrong.tool_text().contains("such as `2.5`")), (400, true));
 }
 
 async fn in_city(served: &Loaded, city: &str) -> Response {
@@ -203,7 +210,7 @@ async fn in_city(served: &Loaded, city: &str) -> Response {
 }
 
 #[tokio::test]
-async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
+async fn a_cached_response_is_reused_with_its_age_and_translated_again() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "temp: 5")).await;
     let text = "
         upstreams: { old: OLD }
@@ -215,15 +222,15 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
             response: { extract: pairs, content: 'first: {{ text }}' }";
     let mut served = serve(&upstream, text).await;
     let first = in_city(&served, "Oslo").await;
-    assert_eq!((first.told().as_str(), first.header("age")), ("first: temp: 5", None));
+    assert_eq!((first.tool_text().as_str(), first.header("age")), ("first: temp: 5", None));
     let second = in_city(&served, "Oslo").await;
-    assert_eq!((second.told().as_str(), second.header("age").is_some()), ("first: temp: 5", true));
+    assert_eq!((second.tool_text().as_str(), second.header("age").is_some()), ("first: temp: 5", true));
     assert!(second.json()["_meta"]["glossator/age"].is_u64(), "{}", second.text());
     in_city(&served, "Bergen").await;
     assert_eq!(upstream.state().asked.len(), 2);
     served.app.apply(&load(&upstream, &text.replace("first:", "second:"))).unwrap();
     let again = in_city(&served, "Oslo").await;
-    assert_eq!(again.told(), "second: temp: 5", "the reply is kept, not the result");
+    assert_eq!(again.tool_text(), "second: temp: 5", "the reply is kept, not the result");
     assert_eq!(upstream.state().asked.len(), 2);
     let snapshot = served.gateway.snapshot();
     assert_eq!(
@@ -236,7 +243,7 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
 }
 
 #[tokio::test]
-async fn what_the_rules_take_for_an_error_is_not_kept() {
+async fn responses_that_rules_treat_as_errors_are_not_cached() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ERR restarting")).await;
     let text = "
         upstreams: { old: OLD }
@@ -248,13 +255,13 @@ async fn what_the_rules_take_for_an_error_is_not_kept() {
             response: [{ when: { text: ^ERR }, error: it restarts }, { extract: text }]";
     let served = serve(&upstream, text).await;
     for _ in 0..2 {
-        assert_eq!(call(&served, "a", &[]).await.told(), "it restarts");
+        assert_eq!(call(&served, "a", &[]).await.tool_text(), "it restarts");
     }
     assert_eq!(upstream.state().asked.len(), 2);
 }
 
 #[tokio::test]
-async fn nobody_gets_what_another_caller_may_see() {
+async fn cached_responses_are_separate_per_authorized_client() {
     let upstream = Scripted::start(|asked| {
         let who = asked.header("authorization").concat();
         vec![Step::Send(response("200 OK", "text/plain", &format!("for {who}")))]
@@ -268,14 +275,14 @@ async fn nobody_gets_what_another_caller_may_see() {
     for _ in 0..2 {
         for who in ["one", "other"] {
             let header = format!("Authorization: {who}");
-            assert_eq!(call(&served, "a", &[&header]).await.told(), format!("for {who}"));
+            assert_eq!(call(&served, "a", &[&header]).await.tool_text(), format!("for {who}"));
         }
     }
     assert_eq!(upstream.state().asked.len(), 2);
 }
 
 #[tokio::test]
-async fn an_old_reply_is_asked_about_by_its_tag() {
+async fn a_stale_response_is_revalidated_by_its_etag() {
     let upstream = Scripted::start(|asked| {
         vec![Step::Send(match asked.header("if-none-match").first() {
             Some(&"\"7\"") => b"HTTP/1.1 304 Not Modified\r\nETag: \"7\"\r\n\r\n".to_vec(),
@@ -288,7 +295,7 @@ async fn an_old_reply_is_asked_about_by_its_tag() {
         "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, cache: upstream } }";
     let served = serve(&upstream, text).await;
     for _ in 0..3 {
-        assert_eq!(call(&served, "a", &[]).await.told(), "ok");
+        assert_eq!(call(&served, "a", &[]).await.tool_text(), "ok");
     }
     let state = upstream.state();
     let conditions: Vec<_> = state.asked.iter().map(|asked| asked.header("if-none-match").len()).collect();
@@ -316,12 +323,12 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
     .await;
     drop(first);
     gate.open();
-    assert_eq!(second.read(false).await.told(), "done");
+    assert_eq!(second.read(false).await.tool_text(), "done");
     assert_eq!((upstream.state().asked.len(), upstream.state().left), (1, 0));
 }
 
 #[tokio::test]
-async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
+async fn a_coalesced_call_that_times_out_does_not_claim_that_nothing_was_sent() {
     for policy in ["coalesce: true", "cache: 1m"] {
         let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
         let text = format!(
@@ -341,10 +348,14 @@ async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
         let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
         let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
         assert_eq!((second.status, counts.joined.get()), (504, 1), "{policy}: {}", second.text());
-        assert!(!second.told().contains("nothing was sent"), "{policy}: {}", second.told());
-        assert!(second.told().contains("gave no complete reply within 50 ms"), "{policy}: {}", second.told());
+        assert!(!second.tool_text().contains("nothing was sent"), "{policy}: {}", second.tool_text());
+        assert!(
+            second.tool_text().contains("gave no complete reply within 50 ms"),
+            "{policy}: {}",
+            second.tool_text()
+        );
         gate.open();
-        assert_eq!(first.read(false).await.told(), "done");
+        assert_eq!(first.read(false).await.tool_text(), "done");
     }
 }
 
@@ -357,14 +368,14 @@ async fn a_request_that_hangs_is_sent_once_more() {
     .await;
     let text = "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, hedge: 50ms } }";
     let served = serve(&upstream, text).await;
-    assert_eq!(call(&served, "a", &[]).await.told(), "quick");
+    assert_eq!(call(&served, "a", &[]).await.tool_text(), "quick");
     upstream.until("the other one is dropped", |state| state.left == 1).await;
     let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
 }
 
 #[tokio::test]
-async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
+async fn a_stale_response_replaces_a_failure_if_configured() {
     let failing = Arc::new(AtomicBool::new(false));
     let fails = failing.clone();
     let upstream = Scripted::start(move |_| {
@@ -381,13 +392,13 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
           b: { description: B., request: GET old/b, cache: 1ms }";
     let served = serve(&upstream, text).await;
     for tool in ["a", "b"] {
-        assert_eq!(call(&served, tool, &[]).await.told(), "well");
+        assert_eq!(call(&served, tool, &[]).await.tool_text(), "well");
     }
     failing.store(true, Ordering::SeqCst);
     let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     soon("the kept reply is old", async {
         while counts.old.get() == 0 {
-            assert_eq!(call(&served, "a", &[]).await.told(), "well");
+            assert_eq!(call(&served, "a", &[]).await.tool_text(), "well");
         }
     })
     .await;
@@ -395,7 +406,7 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
 }
 
 #[tokio::test]
-async fn one_caller_does_not_take_every_place() {
+async fn a_client_cannot_use_every_slot() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let text = format!(
         "server: {{ trusted_proxies: [127.0.0.1] }}
@@ -416,7 +427,7 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
     let others = async {
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = get("/thing", "10.0.0.1").await;
-        assert!(second.told().contains("one client may have 1 in flight"), "{}", second.text());
+        assert!(second.tool_text().contains("one client may have 1 in flight"), "{}", second.text());
         let through = get("/elsewhere", "10.0.0.1").await;
         for said in [second, through] {
             assert_eq!((said.status, said.header("retry-after").as_deref()), (429, Some("2")));
@@ -428,6 +439,6 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
         let (another, ()) = tokio::join!(get("/elsewhere", "10.0.0.9"), opening);
         assert_eq!(another.status, 200);
     };
-    assert_eq!(tokio::join!(first, others).0.told(), "done");
-    assert_eq!(get("/thing", "10.0.0.1").await.told(), "done", "its place is free again");
+    assert_eq!(tokio::join!(first, others).0.tool_text(), "done");
+    assert_eq!(get("/thing", "10.0.0.1").await.tool_text(), "done", "its place is free again");
 }

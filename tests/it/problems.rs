@@ -39,7 +39,7 @@ fn said(case: &Path) -> String {
 }
 
 #[test]
-fn every_mistake_is_told_in_its_words() {
+fn every_mistake_has_its_message() {
     #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
     let update = std::env::var("UPDATE_GOLDEN").is_ok();
     let mut cases: Vec<_> = fs::read_dir(CASES).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -45,7 +45,7 @@ async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
     let response = client.send("POST /tools/new_tool", &["Content-Type: application/json"], &long).await;
     assert_eq!(response.status, 413, "what comes in is judged by the new settings, too");
     gate.open();
-    assert_eq!(calling.read(false).await.told(), "done");
+    assert_eq!(calling.read(false).await.tool_text(), "done");
 }
 
 #[tokio::test]
@@ -53,17 +53,17 @@ async fn an_upstream_that_stays_the_same_keeps_its_connections() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut served = Loaded::start(&load(&config(&upstream, &["a"], ""))).await;
     let mut client = served.connect().await;
-    assert_eq!(client.send("POST /tools/a", &[], "").await.told(), "ok");
+    assert_eq!(client.send("POST /tools/a", &[], "").await.tool_text(), "ok");
     served.app.apply(&load(&config(&upstream, &["b"], ""))).unwrap();
-    assert_eq!(client.send("POST /tools/b", &[], "").await.told(), "ok");
+    assert_eq!(client.send("POST /tools/b", &[], "").await.tool_text(), "ok");
     assert_eq!(upstream.state().connections, 1);
     served.app.apply(&load(&config(&upstream, &["b"], "defaults: { max_in_flight: 7 }"))).unwrap();
-    assert_eq!(client.send("POST /tools/b", &[], "").await.told(), "ok");
+    assert_eq!(client.send("POST /tools/b", &[], "").await.tool_text(), "ok");
     assert_eq!(upstream.state().connections, 2);
 }
 
 #[tokio::test]
-async fn what_is_made_of_the_same_certificates_is_the_same() {
+async fn tls_settings_with_equal_certificates_are_equal() {
     let certified = || rcgen::generate_simple_self_signed(["old.test".to_owned()]).unwrap().cert.pem();
     let (one, other) = (certified(), certified());
     let file = |ca: &str, more: &str| {
@@ -83,7 +83,7 @@ async fn what_is_made_of_the_same_certificates_is_the_same() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
+async fn sighup_activates_a_valid_file_and_reports_an_invalid_one() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = std::env::temp_dir().join(format!("glossator-it-reload-{}.yaml", std::process::id()));
     let listen = "server: { listen: '127.0.0.1:0' }";
@@ -94,7 +94,7 @@ async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
 
     std::fs::write(&file, config(&upstream, &["a", "b"], "server: { listn: x }")).unwrap();
     program.signal("HUP");
-    let told = program.tells("config reload failed", 1).await;
+    let told = program.wait_for_log("config reload failed", 1).await;
     let line: Value = serde_json::from_str(&told).unwrap();
     let report = line["report"].as_str().unwrap();
     assert_eq!((&line["level"], &line["problems"]), (&"ERROR".into(), &1.into()));
@@ -107,12 +107,12 @@ async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
     )
     .unwrap();
     program.signal("HUP");
-    let told = program.tells("take effect only after a restart", 1).await;
+    let told = program.wait_for_log("take effect only after a restart", 1).await;
     assert!(told.contains("server.listen, log.level"), "{told}");
     soon("the new table", async { while tools(&mut client).await != ["b"] {} }).await;
     std::fs::remove_file(&file).unwrap();
     program.signal("HUP");
-    let told = program.tells("config reload failed", 2).await;
+    let told = program.wait_for_log("config reload failed", 2).await;
     assert!(told.contains("the configuration is not there"), "{told}");
     assert_eq!(tools(&mut client).await, ["b"]);
     assert!(program.is_running());

@@ -22,7 +22,7 @@ async fn head_of(route: &str, arguments: &str) -> String {
     let served = Loaded::start(&loaded).await;
     let json = ["Content-Type: application/json"];
     let response = served.connect().await.send("POST /tools/a", &json, arguments).await;
-    assert_eq!(response.told(), "ok", "{route}: {}", response.text());
+    assert_eq!(response.tool_text(), "ok", "{route}: {}", response.text());
     let state = upstream.state();
     state.asked[0].head.clone()
 }
@@ -42,7 +42,7 @@ async fn a_written_path_and_query_go_out_as_they_are() {
 }
 
 #[tokio::test]
-async fn an_argument_stays_in_its_parameter_whatever_stands_between_parameters() {
+async fn an_argument_stays_in_its_parameter_for_any_separator() {
     let route = "request: 'GET old/gitweb?p={repo};a=log'";
     let sent = requested(route, r#"{"repo":"a.git;a=blob&x=+"}"#).await;
     assert_eq!(sent, "GET /gitweb?p=a.git%3Ba%3Dblob%26x%3D%2B;a=log");
@@ -73,7 +73,7 @@ async fn an_argument_that_is_an_empty_text_is_sent_and_an_empty_template_is_not(
 }
 
 #[tokio::test]
-async fn a_header_of_an_optional_argument_is_left_out_where_the_argument_is() {
+async fn a_header_is_omitted_with_its_optional_argument() {
     let input = "input: { properties: { tenant: { type: [string, array, 'null'] } } }";
     let headers = r#"headers: { X-Tenant: "{{ args.tenant | default(omit) }}", X-Fixed: a }"#;
     let route = format!("{input}, request: {{ path: /s, {headers} }}");

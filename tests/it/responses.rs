@@ -44,19 +44,19 @@ async fn check(bytes: &[u8], then_closes: bool, expected: Becomes) {
     let upstream = server(steps).await;
     let proxy = setup(&upstream).start().await;
     let response = proxy.call("first", "").await;
-    let told = response.told();
+    let told = response.tool_text();
     match expected {
         Text(text) | TextAlone(text) => assert_eq!((response.status, told.as_str()), (200, text), "{shown}"),
         Error(words) => assert!(response.status == 502 && told.contains(words), "{shown}: {told}"),
     }
-    assert_eq!(proxy.call("second", "").await.told(), "second", "{shown}");
+    assert_eq!(proxy.call("second", "").await.tool_text(), "second", "{shown}");
     let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
     let used_again = matches!(expected, Text(_));
     assert_eq!(connections, [0, usize::from(!used_again)], "{shown}");
 }
 
 #[tokio::test]
-async fn what_old_servers_write_is_understood() {
+async fn responses_of_old_servers_are_parsed() {
     for (bytes, expected) in [
         ("HTTP/1.1 200 OK\nContent-Type: text/plain\nContent-Length: 2\n\nok", Text("ok")),
         ("HTTP/1.1 200\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok", Text("ok")),
@@ -93,7 +93,7 @@ async fn what_old_servers_write_is_understood() {
 }
 
 #[tokio::test]
-async fn what_says_in_two_ways_where_it_ends_is_refused() {
+async fn a_response_with_two_lengths_is_rejected() {
     for bytes in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
         "HTTP/1.1 200 OK\r\nContent-Length: 2, 3\r\n\r\nok!",
@@ -121,7 +121,7 @@ async fn what_says_in_two_ways_where_it_ends_is_refused() {
 }
 
 #[tokio::test]
-async fn what_ends_too_early_is_no_result() {
+async fn a_truncated_response_is_no_result() {
     for bytes in [
         "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok",
@@ -135,7 +135,7 @@ async fn what_ends_too_early_is_no_result() {
 }
 
 #[tokio::test]
-async fn what_follows_a_reply_is_not_taken_for_the_next() {
+async fn bytes_after_a_response_are_not_the_next_response() {
     let evil = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nevil";
     for (first, expected) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok"),
@@ -148,12 +148,12 @@ async fn what_follows_a_reply_is_not_taken_for_the_next() {
         let proxy = setup(&upstream).start().await;
         let response = proxy.call("first", "").await;
         assert!(
-            response.told().contains(expected) && !response.text().contains("evil"),
+            response.tool_text().contains(expected) && !response.text().contains("evil"),
             "{}",
             response.text()
         );
         for _ in 0..3 {
-            assert_eq!(proxy.call("second", "").await.told(), "second", "{first}");
+            assert_eq!(proxy.call("second", "").await.tool_text(), "second", "{first}");
         }
         assert_ne!(upstream.state().asked[1].connection, 0, "{first}");
     }
@@ -172,7 +172,7 @@ async fn a_body_of_a_204_that_comes_late_is_not_taken_for_the_next_response() {
         assert_eq!(proxy.call("first", "").await.status, 200, "{head}");
         let second = proxy.call("second", "").await;
         gate.open();
-        assert_eq!(second.told(), "second", "{head}");
+        assert_eq!(second.tool_text(), "second", "{head}");
         let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
         assert_eq!(connections, [0, 1], "{head}");
     }
@@ -186,18 +186,18 @@ async fn a_204_without_a_body_leaves_its_connection_for_the_next_call() {
 }
 
 #[tokio::test]
-async fn interim_replies_without_end_meet_the_deadline() {
+async fn endless_interim_responses_time_out() {
     let upstream = server(vec![Step::Endlessly(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec())]).await;
     let mut setup = setup(&upstream);
     setup.routes[0].timeout = Duration::from_millis(200);
     let proxy = setup.start().await;
     let response = proxy.call("first", "").await;
-    assert!(response.status == 504 && response.told().contains("within 200 ms"), "{}", response.text());
+    assert!(response.status == 504 && response.tool_text().contains("within 200 ms"), "{}", response.text());
     upstream.until("the connection is closed", |state| state.left == 1).await;
 }
 
 #[tokio::test]
-async fn what_is_handed_through_says_once_where_it_ends() {
+async fn a_proxied_response_has_one_length() {
     let cases: [(&str, u16, &str); 4] = [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", 200, "ok"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok", 200, "ok"),
@@ -234,7 +234,7 @@ async fn arguments_make_no_other_request() {
     setup.routes = vec![route("thing", "GET /things/{which}")];
     let proxy = setup.start().await;
     let hostile = r#"{"which":"a HTTP/1.1\r\nX-Evil: 1\r\n\r\nGET /evil"}"#;
-    assert_eq!(proxy.call("thing", hostile).await.told(), "ok");
+    assert_eq!(proxy.call("thing", hostile).await.tool_text(), "ok");
     let state = upstream.state();
     assert_eq!(state.asked.len(), 1);
     assert_eq!(

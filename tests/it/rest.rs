@@ -5,7 +5,7 @@ use std::time::Duration;
 use glossator::{
     inbound::filter::FilterSettings,
     model::ErrorFormat,
-    route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
+    route::{Envelope, ErrorStatus, JsonTemplate, RequestBodyTemplate},
     translate::{Pattern, Redaction, SecretPattern},
 };
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
         vec![crate::support::Step::Send(response("200 OK", "application/json", &body))]
     })
     .await;
-    let mut echo = route("echo", "POST /echo").at(endpoint).taking(schema);
-    http_of(&mut echo).body = Some(BodyTemplate::Json(JsonTemplate::AllArguments));
+    let mut echo = route("echo", "POST /echo").with_endpoint(endpoint).taking(schema);
+    http_of(&mut echo).body = Some(RequestBodyTemplate::Json(JsonTemplate::AllArguments));
     let mut setup = Setup::new(upstream.address);
     setup.routes = vec![echo];
     (setup.start().await, upstream)
@@ -60,12 +60,12 @@ async fn a_get_endpoint_takes_arguments_from_path_and_query_with_their_types() {
     check_structured(&response, expected);
     let wrong = proxy.get("/weather/oslo?days=five").await;
     assert_eq!(wrong.status, 400);
-    assert_eq!(wrong.told(), "argument `days` must be an integer; found `five`");
+    assert_eq!(wrong.tool_text(), "argument `days` must be an integer; found `five`");
     check_error(&proxy.get("/weather/oslo?city=bergen").await, 400, "`city` is given more than once");
 }
 
 #[tokio::test]
-async fn a_large_reply_is_translated_aside_and_comes_whole() {
+async fn a_large_response_is_translated_in_the_pool_and_complete() {
     let body = format!("{{\"items\": [{}1.0]}}", "1.0, ".repeat(60_000));
     let proxy = answering("200 OK", "application/json", &body).await.start().await;
     let response = proxy.send("POST /tools/get_thing", &[], "").await;
@@ -103,7 +103,7 @@ async fn a_post_takes_arguments_from_a_json_body() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_object_is_told_apart() {
+async fn a_body_that_is_no_json_object_has_its_own_error() {
     let (proxy, upstream) = echo("POST /weather", json!({ "type": "object" })).await;
     check_error(&proxy.call("echo", "[1]").await, 400, "found an array");
     check_error(&proxy.call("echo", "{\"a\":").await, 400, "Invalid JSON body");
@@ -114,7 +114,7 @@ async fn a_body_that_is_no_json_object_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_however_it_comes() {
+async fn a_body_over_the_limit_is_rejected_in_any_encoding() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door = FilterSettings { body_limit_bytes: 100, ..FilterSettings::default() };
@@ -167,7 +167,7 @@ async fn the_plain_envelope_is_the_value_alone() {
 }
 
 #[tokio::test]
-async fn the_status_tells_the_truth_unless_it_must_not() {
+async fn the_status_matches_the_error_unless_configured() {
     for (theirs, ours) in
         [("404 Not Found", 404), ("429 Slow Down", 429), ("500 Oops", 502), ("302 Found", 502)]
     {
@@ -189,9 +189,9 @@ async fn a_500_keeps_its_body_to_itself() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_apart_from_what_is_asked_wrongly() {
+async fn missing_paths_and_wrong_methods_have_different_errors() {
     let mut setup = answering("200 OK", "text/plain", "ok").await;
-    setup.routes = vec![route("get_thing", "GET /thing").at("GET /thing")];
+    setup.routes = vec![route("get_thing", "GET /thing").with_endpoint("GET /thing")];
     let proxy = setup.start().await;
     check_error(&proxy.call("get_thin", "{}").await, 404, "unknown tool `get_thin`");
     check_error(&proxy.get("/nothing").await, 404, "`GET /tools` lists all tools");
@@ -207,9 +207,9 @@ async fn what_is_not_there_is_told_apart_from_what_is_asked_wrongly() {
 }
 
 #[tokio::test]
-async fn the_manifest_says_where_each_tool_is() {
+async fn the_manifest_has_the_url_of_each_tool() {
     let mut setup = answering("200 OK", "text/plain", "ok").await;
-    setup.routes = vec![route("b", "GET /b/{id}").at("GET /b/{id}"), route("a", "GET /a")];
+    setup.routes = vec![route("b", "GET /b/{id}").with_endpoint("GET /b/{id}"), route("a", "GET /a")];
     let proxy = setup.start().await;
     let tools = proxy.get("/tools").await.json();
     let place = |index: usize| {
@@ -234,25 +234,25 @@ async fn a_client_may_have_the_manifest_as_mcp_lists_tools() {
 }
 
 #[tokio::test]
-async fn a_route_may_take_the_place_of_the_status() {
+async fn a_route_may_replace_the_status_endpoint() {
     let of = async |endpoint: &str| {
         let mut setup = answering("200 OK", "text/plain", "theirs").await;
-        setup.routes = vec![route("get_thing", "GET /thing").at(endpoint)];
+        setup.routes = vec![route("get_thing", "GET /thing").with_endpoint(endpoint)];
         setup.start().await
     };
     let get = of("GET /status").await;
-    assert_eq!(get.get("/status").await.told(), "theirs");
+    assert_eq!(get.get("/status").await.tool_text(), "theirs");
     assert_eq!(get.send("HEAD /status", &[], "").await.status, 200);
     check_error(&get.send("POST /status", &[], "").await, 405, "GET, HEAD is");
     let post = of("POST /status").await;
-    assert_eq!(post.send("POST /status", &[], "").await.told(), "theirs");
+    assert_eq!(post.send("POST /status", &[], "").await.tool_text(), "theirs");
     assert_eq!(post.get("/status").await.json()["name"], "glossator");
     check_error(&post.send("PUT /status", &[], "").await, 405, "POST, GET, HEAD is");
     let mut setup = answering("200 OK", "text/plain", "theirs").await;
-    setup.routes = vec![route("get_thing", "GET /{city}").at("GET /{city}")];
+    setup.routes = vec![route("get_thing", "GET /{city}").with_endpoint("GET /{city}")];
     let any = setup.start().await;
     assert_eq!(any.get("/status").await.json()["name"], "glossator");
-    assert_eq!(any.get("/oslo").await.told(), "theirs");
+    assert_eq!(any.get("/oslo").await.tool_text(), "theirs");
 }
 
 /// Checks that every `$ref` in a document resolves.
@@ -282,8 +282,8 @@ async fn openapi_describes_every_operation_and_its_errors() {
             "near": { "type": "object" }
         },
         "required": ["city", "day"] });
-    let read = route("forecast", "GET /{city}").at("GET /weather/{city}").taking(schema.clone());
-    let mut plain = route("functions.Add", "POST /add").at("POST /weather/{city}").taking(schema);
+    let read = route("forecast", "GET /{city}").with_endpoint("GET /weather/{city}").taking(schema.clone());
+    let mut plain = route("functions.Add", "POST /add").with_endpoint("POST /weather/{city}").taking(schema);
     plain.envelope = Envelope::Plain;
     let mut late = route("late", "GET /late");
     late.error_status = ErrorStatus::Always200;
@@ -334,7 +334,7 @@ async fn openapi_describes_every_operation_and_its_errors() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_and_probes_are_not() {
+async fn foreign_hosts_are_rejected_and_probes_are_not() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
@@ -364,7 +364,7 @@ async fn a_request_keeps_the_id_that_it_came_with() {
 }
 
 #[tokio::test]
-async fn every_error_is_json_text_where_the_route_says_so() {
+async fn every_error_is_json_text_if_configured() {
     let mut setup = answering("404 Not Found", "text/plain", "no \"such\" thing").await;
     let schema = json!({ "type": "object", "properties": { "day": { "type": "integer" } } });
     let read = |name: &str| {
@@ -382,7 +382,7 @@ async fn every_error_is_json_text_where_the_route_says_so() {
     ] {
         let response = proxy.call("mcp", arguments).await;
         assert_eq!((response.status, response.json()["isError"].clone()), (status, json!(true)));
-        assert_eq!(response.told(), json!({ "error": message }).to_string());
+        assert_eq!(response.tool_text(), json!({ "error": message }).to_string());
         // The envelope contains the same JSON, and not as a string.
         let response = proxy.call("plain", arguments).await;
         assert_eq!((response.status, response.json()), (status, json!({ "error": message })));
@@ -412,7 +412,7 @@ async fn the_text_of_every_error_has_the_limit_of_its_route() {
 }
 
 #[tokio::test]
-async fn an_argument_that_does_not_fit_is_quoted_without_what_the_route_keeps_to_itself() {
+async fn an_invalid_argument_is_quoted_without_secrets() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     let mut route = route("pay", "GET /{card}").taking(json!({
@@ -428,7 +428,7 @@ async fn an_argument_that_does_not_fit_is_quoted_without_what_the_route_keeps_to
 }
 
 #[tokio::test]
-async fn an_upstream_that_says_when_to_come_again_is_passed_on() {
+async fn retry_after_of_an_upstream_is_forwarded() {
     for status in ["429 Too Many Requests", "503 Service Unavailable"] {
         let head = format!("HTTP/1.1 {status}\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n");
         let upstream = Scripted::answering(head).await;

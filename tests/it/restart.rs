@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glossator::server::Drained;
+use glossator::server::ShutdownOutcome;
 use serde_json::json;
 
 #[cfg(unix)]
@@ -35,7 +35,7 @@ fn setup(upstream: &Scripted) -> Setup {
 const SLOW: &str = "POST /tools/get_slow HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[tokio::test]
-async fn who_connects_while_requests_are_in_flight_is_served() {
+async fn connections_during_in_flight_requests_are_served() {
     let (upstream, gate) = slow_and_quick().await;
     let mut setup = setup(&upstream);
     setup.server.shutdown_timeout = Duration::from_secs(3600);
@@ -47,19 +47,19 @@ async fn who_connects_while_requests_are_in_flight_is_served() {
     for _ in 0..50 {
         let mut client = proxy.connect().await;
         let response = client.send("POST /tools/get_thing", &[], "").await;
-        assert_eq!((response.status, response.told().as_str()), (200, "done"));
+        assert_eq!((response.status, response.tool_text().as_str()), (200, "done"));
     }
     let mut client = proxy.connect().await;
     let response = client.send("POST /tools/get_thing", &[], "").await;
     assert_eq!(response.header("connection").as_deref(), Some("close"));
     assert!(client.is_closed().await);
     gate.open();
-    assert_eq!(slow.read(false).await.told(), "done");
-    assert_eq!(proxy.ended().await, Drained::All);
+    assert_eq!(slow.read(false).await.tool_text(), "done");
+    assert_eq!(proxy.ended().await, ShutdownOutcome::All);
 }
 
 #[tokio::test]
-async fn who_waits_for_a_slot_when_the_end_begins_is_served() {
+async fn calls_queued_for_a_slot_at_shutdown_are_served() {
     let (upstream, gate) = slow_and_quick().await;
     let mut setup = setup(&upstream);
     setup.server.max_connections = 1;
@@ -79,13 +79,13 @@ async fn who_waits_for_a_slot_when_the_end_begins_is_served() {
         tokio::task::yield_now().await;
     }
     gate.open();
-    assert_eq!(slow.read(false).await.told(), "done");
-    assert_eq!(waiting.read(false).await.told(), "done");
-    assert_eq!(proxy.ended().await, Drained::All);
+    assert_eq!(slow.read(false).await.tool_text(), "done");
+    assert_eq!(waiting.read(false).await.tool_text(), "done");
+    assert_eq!(proxy.ended().await, ShutdownOutcome::All);
 }
 
 #[tokio::test]
-async fn those_that_wait_for_a_slot_do_not_hold_the_end_up() {
+async fn queued_calls_do_not_delay_the_shutdown() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
     setup.server.max_connections = 1;
@@ -101,11 +101,11 @@ async fn those_that_wait_for_a_slot_do_not_hold_the_end_up() {
     }
     proxy.stop();
     assert_eq!(slow.read(false).await.status, 503);
-    assert_eq!(proxy.ended().await, Drained::CutOff { connections: 1 });
+    assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 1 });
 }
 
 #[tokio::test]
-async fn a_call_that_outlasts_the_drain_gets_an_error_by_every_way_in() {
+async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
     setup.passthrough = true;
@@ -148,7 +148,7 @@ async fn a_call_that_outlasts_the_drain_gets_an_error_by_every_way_in() {
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32603)), "{answer}");
         assert!(client.is_closed().await);
     }
-    assert_eq!(proxy.ended().await, Drained::CutOff { connections: 4 });
+    assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 4 });
     upstream.until("the upstream is left", |state| state.left == 4).await;
 }
 
@@ -162,7 +162,7 @@ async fn after_the_delay_it_ends() {
     assert_eq!(idle.send("GET /health", &[], "").await.status, 200);
     proxy.stop();
     assert!(idle.is_closed().await);
-    assert_eq!(proxy.ended().await, Drained::All);
+    assert_eq!(proxy.ended().await, ShutdownOutcome::All);
 }
 
 #[cfg(unix)]
@@ -176,11 +176,11 @@ fn config(upstream: &Scripted, server: &str) -> String {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
+async fn during_the_delay_it_serves_and_is_not_ready() {
     let (upstream, _) = slow_and_quick().await;
     let config = config(&upstream, "shutdown_delay: 1h, listen: '127.0.0.1:0'");
     let mut program = Program::start(&format!("{config}admin: {{ listen: '127.0.0.1:0' }}\n"), &[]).await;
-    let line = program.tells("admin API listening", 1).await;
+    let line = program.wait_for_log("admin API listening", 1).await;
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     let operators = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
     let operators: std::net::SocketAddr = operators.unwrap().parse().unwrap();
@@ -189,12 +189,12 @@ async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
     assert_eq!(Client::connect(operators).await.send("GET /readyz", &[], "").await.status, 200);
     assert_eq!(health(&["--address", &operators.to_string()], None), (Some(0), "ready\n".to_owned()));
     program.terminate();
-    program.tells("graceful shutdown started", 1).await;
+    program.wait_for_log("graceful shutdown started", 1).await;
     assert_eq!(Client::connect(operators).await.send("GET /readyz", &[], "").await.status, 503);
     let mut anew = program.connect().await;
     for client in [&mut before, &mut anew] {
         let response = client.send("POST /tools/get_thing", &[], "").await;
-        assert_eq!((response.status, response.told().as_str()), (200, "done"));
+        assert_eq!((response.status, response.tool_text().as_str()), (200, "done"));
         assert_eq!(response.header("connection").as_deref(), Some("close"), "the next one goes elsewhere");
         assert!(client.is_closed().await);
     }
@@ -218,7 +218,7 @@ fn health(arguments: &[&str], listen: Option<&str>) -> (Option<i32>, String) {
 /// As `systemctl restart` with a `.socket` unit: the socket outlives the process.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_socket_that_systemd_keeps_is_never_closed_to_clients() {
+async fn a_socket_of_systemd_stays_open_across_restarts() {
     let (upstream, gate) = slow_and_quick().await;
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -231,18 +231,18 @@ async fn a_socket_that_systemd_keeps_is_never_closed_to_clients() {
     first.terminate();
     let quick = async || {
         let mut client = Client::connect(address).await;
-        client.send("POST /tools/get_thing", &[], "").await.told()
+        client.send("POST /tools/get_thing", &[], "").await.tool_text()
     };
     for _ in 0..50 {
         assert_eq!(quick().await, "done");
     }
     gate.open();
-    assert_eq!(slow.read(false).await.told(), "done");
+    assert_eq!(slow.read(false).await.tool_text(), "done");
     assert!(first.ended().await.0.success());
     let mut between = Client::connect(address).await;
     between.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let second = Program::start_on(&socket, &config).await;
-    assert_eq!(between.read(false).await.told(), "done");
+    assert_eq!(between.read(false).await.tool_text(), "done");
     assert_eq!(quick().await, "done");
     drop(second);
 }

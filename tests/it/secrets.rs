@@ -19,7 +19,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::support::{Asked, Client, Program, Scripted, Step, response};
+use crate::support::{Client, Program, ReceivedRequest, Scripted, Step, response};
 
 /// Marker that every secret contains.
 const CANARY: &str = "cAnArY";
@@ -49,7 +49,7 @@ fn look_through(what: &str, said: &str) {
 }
 
 /// Response of an upstream, by the end of the path. Each echoes the whole request.
-fn echo(asked: &Asked) -> Vec<Step> {
+fn echo(asked: &ReceivedRequest) -> Vec<Step> {
     let path = asked.line().split(' ').nth(1).unwrap();
     let quoted = Value::from(asked.head.as_str()).to_string();
     let credential = asked.header("authorization").join("; ");
@@ -282,7 +282,7 @@ impl Drop for Hunt {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_client_and_no_log_is_told_a_secret() {
+async fn no_client_and_no_log_gets_a_secret() {
     let hunt = Hunt::prepare().await;
     let mut program = Program::start_with(&hunt.file(), &[], &hunt.variables).await;
     for upstream in &hunt.upstreams {
@@ -312,13 +312,13 @@ async fn no_client_and_no_log_is_told_a_secret() {
         assert!(response.status >= 400, "{tool}: {}", response.text());
         look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
     }
-    program.tells("command failed", 2).await;
-    program.tells("standard error of the MCP program", 3).await;
+    program.wait_for_log("command failed", 2).await;
+    program.wait_for_log("standard error of the MCP program", 3).await;
     for page in ["/tools", "/openapi.json", "/health", "/status", "/nothing"] {
         let response = program.connect().await.send(&format!("GET {page}"), &[], "").await;
         look_through(page, &(response.head.clone() + response.text()));
     }
-    let told: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
+    let told: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
     let operators: SocketAddr = told["address"].as_str().unwrap().parse().unwrap();
     let shows = format!("Authorization: Bearer {}", secret("admin"));
     let send = |line: &'static str| {
@@ -341,7 +341,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
         .replace("certificate: '", "certificat: '");
     std::fs::write(hunt.file(), broken).unwrap();
     program.signal("HUP");
-    program.tells("config reload failed", 1).await;
+    program.wait_for_log("config reload failed", 1).await;
     let reloaded = send("POST /reload").await;
     assert_eq!(reloaded.status, 422);
     look_through("a reload", &(reloaded.head.clone() + reloaded.text()));
@@ -352,7 +352,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_command_tells_a_secret() {
+async fn no_command_prints_a_secret() {
     let hunt = Hunt::prepare().await;
     let (good, recording) = (hunt.file(), hunt.folder.join("response.http"));
     std::fs::write(&recording, "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno such thing")

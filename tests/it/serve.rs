@@ -7,7 +7,7 @@ use std::{
 
 use glossator::{
     config::ListenerSettings,
-    server::{self, Drained, HttpHandler},
+    server::{self, HttpHandler, ShutdownOutcome},
 };
 use tokio::sync::oneshot;
 
@@ -27,9 +27,9 @@ async fn a_request_in_flight_is_finished_before_the_end() {
     assert!(idle.is_closed().await && unused.is_closed().await, "nothing is in flight there");
     gate.open();
     let response = client.read(false).await;
-    assert_eq!((response.status, response.told().as_str()), (200, "done"));
+    assert_eq!((response.status, response.tool_text().as_str()), (200, "done"));
     assert_eq!(response.header("connection").as_deref(), Some("close"));
-    assert_eq!(proxy.ended().await, Drained::All);
+    assert_eq!(proxy.ended().await, ShutdownOutcome::All);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +54,7 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     let serving = server::serve(listener, settings, handler, async { has_begun.await.unwrap() });
     let mut client = Client::connect(address).await;
     client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert_eq!(soon("the end of the server", serving).await, Drained::CutOff { connections: 1 });
+    assert_eq!(soon("the end of the server", serving).await, ShutdownOutcome::CutOff { connections: 1 });
 }
 
 #[cfg(unix)]
@@ -73,7 +73,7 @@ async fn the_second_signal_ends_the_program_at_once() {
     program.terminate();
     // As `timeout` does, which signals the process and then its group.
     program.terminate();
-    program.tells("graceful shutdown started", 1).await;
+    program.wait_for_log("graceful shutdown started", 1).await;
     assert!(program.is_running(), "the call in flight was not waited for");
     soon("the second signal counts", async {
         while program.is_running() {
@@ -193,14 +193,14 @@ async fn an_idle_connection_is_kept_for_longer_than_headers_may_take() {
 }
 
 #[tokio::test]
-async fn one_connection_more_than_the_limit_waits_while_all_others_are_asked_for_something() {
+async fn a_connection_over_the_limit_waits_while_all_others_are_active() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.max_connections = 1;
     let proxy = setup.start().await;
     let first = async {
         let mut first = proxy.connect().await;
-        assert_eq!(first.send("POST /tools/get_thing", &[], "").await.told(), "ok");
+        assert_eq!(first.send("POST /tools/get_thing", &[], "").await.tool_text(), "ok");
     };
     let second = async {
         upstream.until("the first is asked", |state| state.asked.len() == 1).await;
@@ -218,7 +218,7 @@ async fn a_connection_serves_one_request_after_another() {
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = proxy.connect().await;
     for _ in 0..3 {
-        assert_eq!(client.send("POST /tools/get_thing", &[], "").await.told(), "ok");
+        assert_eq!(client.send("POST /tools/get_thing", &[], "").await.tool_text(), "ok");
     }
     client
         .write(

@@ -163,7 +163,7 @@ async fn through(replicas: [&Loaded; 2], tool: &str) -> usize {
 }
 
 #[tokio::test]
-async fn limits_hold_over_all_replicas_and_without_the_store_do_as_they_say() {
+async fn limits_apply_across_replicas_and_follow_on_store_failure() {
     let Some(mut store) = Store::start().await else { return };
     let (upstream, _) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
@@ -186,12 +186,12 @@ async fn limits_hold_over_all_replicas_and_without_the_store_do_as_they_say() {
 }
 
 #[tokio::test]
-async fn a_reply_that_one_has_kept_all_give() {
+async fn a_response_cached_by_one_replica_is_served_by_all() {
     let Some(mut store) = Store::start().await else { return };
     let (upstream, asked) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
     assert_eq!(call(&one, "kept").await, 200);
-    let key = || one.gateway.shared().unwrap().counts().asked();
+    let key = || one.gateway.shared().unwrap().counts().attempted();
     soon("it is written", async {
         while key() < 2 {
             yield_now().await;
@@ -202,7 +202,7 @@ async fn a_reply_that_one_has_kept_all_give() {
     let other = store.replica(&upstream, LIMITED).await;
     let mut client = other.connect().await;
     let given = client.send("POST /tools/kept", &["Content-Type: application/json"], "{}").await;
-    assert_eq!((given.told().as_str(), given.header("age").is_some()), ("reply 0", true));
+    assert_eq!((given.tool_text().as_str(), given.header("age").is_some()), ("reply 0", true));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     store.kill();
     until_up(&other, false).await;
@@ -211,7 +211,7 @@ async fn a_reply_that_one_has_kept_all_give() {
 }
 
 #[tokio::test]
-async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() {
+async fn a_change_is_notified_by_every_replica_with_shared_subscriptions() {
     let Some(mut store) = Store::start().await else { return };
     let version = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&version);
@@ -311,12 +311,12 @@ async fn a_session_that_is_ended_is_taken_by_no_replica() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_writes_there_is_taken_for_nothing() {
+async fn entries_of_other_writers_in_the_store_are_ignored() {
     let Some(store) = Store::start().await else { return };
     let (upstream, asked) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
     assert_eq!((call(&one, "kept").await, call(&one, "limited").await), (200, 200));
-    let counted = || one.gateway.shared().unwrap().counts().asked();
+    let counted = || one.gateway.shared().unwrap().counts().attempted();
     soon("it is written", async {
         while counted() < 3 {
             yield_now().await;

@@ -35,7 +35,7 @@ async fn call(address: &Loaded, tool: &str) -> Response {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_nobody_waits_for_any_more_gives_its_place_back() {
+async fn cancelled_work_frees_its_worker() {
     let upstream = Scripted::start(|asked| {
         let numbers = || (0..100_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
         vec![Step::Send(match asked.line() {
@@ -82,7 +82,7 @@ DEFINITIONS
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done_aside() {
+async fn a_check_over_its_budget_is_an_error_and_a_long_one_runs_in_the_pool() {
     let unique = |last: &str| {
         let items: Vec<String> = (0..6_000).map(|number| format!("1.{number:020}")).collect();
         format!(r#"{{"n":[{},{last}]}}"#, items.join(","))
@@ -151,7 +151,7 @@ routes:
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_takes_much_to_make_is_made_aside_and_one_that_takes_too_much_is_an_error() {
+async fn a_long_rendering_runs_in_the_pool_and_one_over_its_budget_is_an_error() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = MADE.replace("UPSTREAM", &upstream.address.to_string());
     let proxy = Loaded::start(&config::load(&Sources::of_text("routes.yaml", &file)).unwrap()).await;

@@ -90,7 +90,7 @@ fn check(span: &Span, expected: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn a_rest_call_is_a_part_of_its_callers_trace_and_the_upstream_a_part_of_ours() {
+async fn a_rest_call_continues_its_clients_trace_and_the_upstream_ours() {
     let (upstream, collector) =
         (Scripted::answering(response("503 No", "text/plain", "no")).await, collector().await);
     let (program, file) =
@@ -153,7 +153,7 @@ async fn a_rest_call_is_a_part_of_its_callers_trace_and_the_upstream_a_part_of_o
 }
 
 #[tokio::test]
-async fn a_call_of_either_era_of_mcp_has_a_span_of_its_own_that_meta_places() {
+async fn an_mcp_call_has_its_own_span_with_the_parent_from_meta() {
     let (upstream, collector) =
         (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let (program, file) = start(&upstream, "", &to(&collector)).await;
@@ -216,7 +216,7 @@ async fn a_call_of_either_era_of_mcp_has_a_span_of_its_own_that_meta_places() {
 }
 
 #[tokio::test]
-async fn who_decided_that_a_trace_is_not_told_of_is_believed_and_the_upstream_hears_of_it() {
+async fn the_clients_sampling_decision_is_respected_and_propagated() {
     let (upstream, collector) =
         (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let (program, file) = start(&upstream, "", &to(&collector)).await;
@@ -236,7 +236,7 @@ async fn who_decided_that_a_trace_is_not_told_of_is_believed_and_the_upstream_he
 }
 
 #[tokio::test]
-async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
+async fn queued_telemetry_is_exported_at_shutdown() {
     let (upstream, collector) =
         (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let telemetry = format!(
@@ -281,7 +281,7 @@ async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
 
 /// With all its retries, the shutdown would take much longer.
 #[tokio::test]
-async fn what_was_not_taken_is_sent_once_more_when_the_process_ends() {
+async fn a_failed_export_is_retried_at_shutdown() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let collector = Scripted::answering(response("503 No", "text/plain", "")).await;
     let (program, file) = start(&upstream, "", &to(&collector)).await;
@@ -295,7 +295,7 @@ async fn what_was_not_taken_is_sent_once_more_when_the_process_ends() {
 }
 
 #[tokio::test]
-async fn meters_are_sent_by_the_names_that_everybody_knows() {
+async fn metrics_are_exported_with_their_standard_names() {
     let (upstream, collector) =
         (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let variables = [
@@ -369,10 +369,10 @@ async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
     for _ in 0..20 {
         assert_eq!(client.send("GET /ask/1", &[], "").await.status, 200);
     }
-    let line = program.tells("telemetry export failed", 1).await;
+    let line = program.wait_for_log("telemetry export failed", 1).await;
     assert!(line.contains("\"signal\":\"traces\""), "{line}");
     let operators: serde_json::Value =
-        serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
+        serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
     let address = operators["address"].as_str().unwrap().parse().unwrap();
     let mut operator = crate::support::Client::connect(address).await;
     soon("it is counted", async {

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use glossator::{
     config::{self, Sources},
-    server::Drained,
+    server::ShutdownOutcome,
 };
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -159,12 +159,12 @@ async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
     });
     let (runtime, _sender) = asked.await.unwrap();
     served.stop();
-    assert_eq!(served.ended().await, Drained::All);
+    assert_eq!(served.ended().await, ShutdownOutcome::All);
     runtime.shutdown_background();
 }
 
 #[tokio::test]
-async fn who_has_no_certificate_is_turned_away_where_one_is_asked_for() {
+async fn a_client_without_a_required_certificate_is_rejected() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (certified, client, stranger) = (certified(), certified(), certified());
     let more = format!(", client_ca: {:?}", client.cert.pem());
@@ -180,7 +180,7 @@ async fn who_has_no_certificate_is_turned_away_where_one_is_asked_for() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_or_says_nothing_is_left() {
+async fn connections_without_a_handshake_are_closed() {
     let certified = certified();
     let server = format!("header_timeout: 50ms, keepalive_timeout: 50ms, {}", section(&certified, ""));
     let served = Loaded::start(&load("127.0.0.1:1".parse().unwrap(), &server)).await;
@@ -225,7 +225,7 @@ async fn failed_handshakes_are_logged_together() {
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_for_those_who_come_from_then_on() {
+async fn a_renewed_certificate_is_used_for_new_connections() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (before, after) = (certified(), certified());
     let mut served = Loaded::start(&load(upstream.address, &section(&before, ""))).await;
@@ -259,11 +259,11 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("crt", after.cert.pem());
-    let told = program.tells("config reload failed", 1).await;
+    let told = program.wait_for_log("config reload failed", 1).await;
     assert!(told.contains("does not go with the certificate") && !told.contains("BEGIN"), "{told}");
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("key", after.signing_key.serialize_pem());
-    program.tells("config reloaded", 1).await;
+    program.wait_for_log("config reloaded", 1).await;
     soon("the new certificate", async { while shake(program.address, &after, &[], None).await.is_err() {} })
         .await;
     std::fs::remove_dir_all(folder).unwrap();
@@ -357,7 +357,7 @@ async fn a_client_that_does_not_read_its_answer_loses_it() {
 }
 
 #[tokio::test]
-async fn who_reads_slowly_keeps_its_answer() {
+async fn a_slow_reader_gets_its_whole_response() {
     let (upstream, certified) = (endless().await, certified());
     let server = format!("write_timeout: 2s, {}", section(&certified, ""));
     let served = Loaded::start(&load(upstream.address, &server)).await;
@@ -418,7 +418,7 @@ routes:
 }
 
 /// Sends a request over a connection that stays open, and returns the status.
-async fn asked(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
+async fn get_status(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = vec![0; 64 << 10];
@@ -427,7 +427,7 @@ async fn asked(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it() {
+async fn a_connection_ends_with_its_certificate_or_its_trusted_cas() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (own, lasting, other) = (certified(), certified(), certified());
     let end = SystemTime::now() + Duration::from_secs(4);
@@ -443,7 +443,7 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
 ",
             section(own, &more),
             upstream.address,
-            glossator::auth::KeyHash::of("glk_backup-backup-backup-backup"),
+            glossator::auth::KeyHash::from_key("glk_backup-backup-backup-backup"),
         );
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
     };
@@ -452,7 +452,10 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
     let mut of_short = shake(served.address, &own, &["http/1.1"], Some(&short)).await.unwrap();
     const GOOD: &str = "HTTP/1.1 200 OK";
     const BAD: &str = "HTTP/1.1 401 Unauthorized";
-    assert_eq!([asked(&mut of_lasting, "/old").await, asked(&mut of_short, "/old").await], [GOOD, GOOD]);
+    assert_eq!(
+        [get_status(&mut of_lasting, "/old").await, get_status(&mut of_short, "/old").await],
+        [GOOD, GOOD]
+    );
     // A stream that it has opened ends with it.
     let mut stream = shake(served.address, &own, &["http/1.1"], Some(&short)).await.unwrap();
     let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": { "notifications": {} } });
@@ -461,11 +464,14 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
     let _ = soon("the end of the stream", stream.read_to_string(&mut told)).await;
     assert!(told.contains("acknowledged") && told.contains("\"result\""), "{told}");
     assert!(SystemTime::now() >= end - Duration::from_secs(1));
-    assert_eq!([asked(&mut of_lasting, "/old").await, asked(&mut of_short, "/old").await], [GOOD, BAD]);
+    assert_eq!(
+        [get_status(&mut of_lasting, "/old").await, get_status(&mut of_short, "/old").await],
+        [GOOD, BAD]
+    );
     // Another server certificate, and another CA beside the client's: it stays connected.
     served.app.apply(&loaded(&[&other, &lasting], &certified())).unwrap();
-    assert_eq!(asked(&mut of_lasting, "/old").await, GOOD);
+    assert_eq!(get_status(&mut of_lasting, "/old").await, GOOD);
     // The client's CA is removed.
     served.app.apply(&loaded(&[&other], &own)).unwrap();
-    assert_eq!(asked(&mut of_lasting, "/old").await, BAD);
+    assert_eq!(get_status(&mut of_lasting, "/old").await, BAD);
 }

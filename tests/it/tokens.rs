@@ -142,7 +142,12 @@ async fn a_good_token_is_taken_and_goes_no_further() {
     for token in older.into_iter().chain([by_newer_name]) {
         for _ in 0..2 {
             let response = get(&served, &token).await;
-            assert_eq!((response.status, response.told().as_str()), (200, "well"), "{}", response.text());
+            assert_eq!(
+                (response.status, response.tool_text().as_str()),
+                (200, "well"),
+                "{}",
+                response.text()
+            );
         }
     }
     let reader = login.by_edwards(&claims(json!({})));
@@ -157,7 +162,7 @@ async fn a_good_token_is_taken_and_goes_no_further() {
 }
 
 #[tokio::test]
-async fn what_is_tried_in_the_place_of_a_token_is_not_taken() {
+async fn invalid_tokens_are_rejected() {
     let (login, other) = (Login::new(), Login::new());
     let (upstream, served) = served(&login).await;
     let good = claims(json!({}));
@@ -231,7 +236,7 @@ async fn what_is_tried_in_the_place_of_a_token_is_not_taken() {
 }
 
 #[tokio::test]
-async fn clients_are_told_where_tokens_are_given() {
+async fn clients_learn_the_authorization_servers() {
     let login = Login::new();
     let (_upstream, served) = served(&login).await;
     let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
@@ -258,7 +263,7 @@ async fn clients_are_told_where_tokens_are_given() {
 }
 
 #[tokio::test]
-async fn keys_come_from_a_server_and_stay_when_it_goes() {
+async fn jwks_are_fetched_and_kept_while_the_server_is_down() {
     let login = Login::new();
     let jwks = login.jwks();
     let server = Scripted::start(move |asked| {
@@ -288,7 +293,7 @@ async fn keys_come_from_a_server_and_stay_when_it_goes() {
 }
 
 #[tokio::test]
-async fn a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named() {
+async fn a_token_is_verified_with_its_declared_rsa_algorithm() {
     let [n, d, p, q, dp, dq, q_inverse] = RSA.map(|part| URL_SAFE_NO_PAD.decode(part).unwrap());
     let public = rsa::PublicKeyComponents { n: n.clone(), e: vec![1, 0, 1] };
     let components = rsa::KeyPairComponents { public_key: public, d, p, q, dP: dp, dQ: dq, qInv: q_inverse };
@@ -333,7 +338,7 @@ async fn a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn keys_in_a_file_are_those_that_stand_there_now() {
+async fn keys_in_a_file_are_reloaded() {
     let folder = std::env::temp_dir().join(format!("glossator-it-tokens-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (before, after) = (Login::new(), Login::new());
@@ -354,6 +359,6 @@ async fn keys_in_a_file_are_those_that_stand_there_now() {
     soon("the new keys", async { while status(&new).await != 200 {} }).await;
     assert_eq!(status(&old).await, 401, "it was found good a moment ago, and its key is gone");
     std::fs::write(&keys, "no keys").unwrap();
-    program.tells("config reload failed", 1).await;
+    program.wait_for_log("config reload failed", 1).await;
     std::fs::remove_dir_all(folder).unwrap();
 }

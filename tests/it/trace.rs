@@ -9,7 +9,7 @@ const HEADER: &str = "00-11111111111111111111111111111111-1111111111111111-01";
 const META: &str = "00-22222222222222222222222222222222-2222222222222222-01";
 
 /// Trace context that the upstream receives for a client with these headers and `_meta`.
-async fn told(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec<String>, Vec<String>) {
+async fn trace_headers(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec<String>, Vec<String>) {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let file = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  ask:\n    description: Asks.\n    {keys}\n",
@@ -36,23 +36,26 @@ async fn told(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec<String>,
 }
 
 #[tokio::test]
-async fn it_is_taken_from_meta_or_else_from_the_headers() {
+async fn the_trace_context_is_read_from_meta_or_else_from_the_headers() {
     let header = format!("traceparent: {HEADER}");
     let request = "request: GET old/x";
     let one = |parent: &str, state: &[&str]| {
         (vec![parent.to_owned()], state.iter().map(|state| (*state).to_owned()).collect::<Vec<_>>())
     };
-    assert_eq!(told(request, &[&header, "tracestate: b=2"], None).await, one(HEADER, &["b=2"]));
-    assert_eq!(told(request, &[&header, "tracestate: b=2"], Some(META)).await, one(META, &["a=1"]));
-    assert_eq!(told(request, &[&header], Some("nonsense")).await, one(HEADER, &[]));
-    assert_eq!(told(request, &["traceparent: 00-0-0-0", "baggage: user=me"], None).await, (vec![], vec![]));
+    assert_eq!(trace_headers(request, &[&header, "tracestate: b=2"], None).await, one(HEADER, &["b=2"]));
+    assert_eq!(trace_headers(request, &[&header, "tracestate: b=2"], Some(META)).await, one(META, &["a=1"]));
+    assert_eq!(trace_headers(request, &[&header], Some("nonsense")).await, one(HEADER, &[]));
+    assert_eq!(
+        trace_headers(request, &["traceparent: 00-0-0-0", "baggage: user=me"], None).await,
+        (vec![], vec![])
+    );
 }
 
 #[tokio::test]
 async fn a_route_keeps_its_own_or_sends_none() {
     let header = format!("traceparent: {HEADER}");
     let own = "request: { path: /x, headers: { traceparent: mine } }";
-    assert_eq!(told(own, &[&header], Some(META)).await, (vec!["mine".to_owned()], vec![]));
+    assert_eq!(trace_headers(own, &[&header], Some(META)).await, (vec!["mine".to_owned()], vec![]));
     let none = "request: GET old/x\n    propagate_trace_context: false";
-    assert_eq!(told(none, &[&header], Some(META)).await, (vec![], vec![]));
+    assert_eq!(trace_headers(none, &[&header], Some(META)).await, (vec![], vec![]));
 }

@@ -14,7 +14,7 @@ fn check_error(response: &Response, status: u16, words: &str) {
     assert_eq!(response.status, status, "{}", response.text());
     assert_eq!(response.json()["isError"], true);
     assert!(response.json().get("structuredContent").is_none());
-    let told = response.told();
+    let told = response.tool_text();
     assert!(told.contains(words), "{told}");
     for unsafe_word in ["127.0.0.1", "/thing", "old", "hyper", "os error", "tcp"] {
         assert!(!told.contains(unsafe_word), "`{unsafe_word}` in {told}");
@@ -35,7 +35,7 @@ fn send(text: &str) -> Step {
 }
 
 #[tokio::test]
-async fn what_an_upstream_says_becomes_a_result() {
+async fn an_upstream_response_becomes_a_result() {
     let upstream = Scripted::answering(response("200 OK", "application/json", r#"{"b": 1.0, "a": 2}"#)).await;
     let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
     assert_eq!(response.status, 200, "{}", response.text());
@@ -81,11 +81,11 @@ async fn a_body_cut_off_is_a_break_and_no_result() {
 async fn a_body_without_length_ends_with_the_connection() {
     let response =
         answer_of(vec![send("HTTP/1.0 200 OK\nContent-Type: text/plain\n\nhello"), Step::Close]).await;
-    assert_eq!(response.told(), "hello");
+    assert_eq!(response.tool_text(), "hello");
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_told_apart() {
+async fn other_protocols_are_distinguished_from_http() {
     for words in ["SSH-2.0-OpenSSH_9.2\r\n\r\n", "\u{0}\u{1}\u{2}\u{3}binary\r\n\r\n", "HTTP/1.1 abc\r\n\r\n"]
     {
         check_error(&answer_of(vec![send(words), Step::Close]).await, 502, "not valid HTTP");
@@ -158,7 +158,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
 }
 
 #[tokio::test]
-async fn who_finds_no_place_is_told_to_come_back() {
+async fn a_call_without_a_slot_gets_retry_after() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     setup.policy = PolicySettings {
@@ -176,7 +176,7 @@ async fn who_finds_no_place_is_told_to_come_back() {
         second
     };
     let (first, second) = tokio::join!(first, second);
-    assert_eq!(first.told(), "done");
+    assert_eq!(first.tool_text(), "done");
     check_error(&second, 503, "busy");
     assert_eq!(second.header("retry-after").as_deref(), Some("2"));
     assert_eq!(upstream.state().asked.len(), 1, "nothing was sent");
@@ -184,7 +184,7 @@ async fn who_finds_no_place_is_told_to_come_back() {
 
 /// A model must not be sent to check for an effect if nothing was sent.
 #[tokio::test]
-async fn what_was_never_sent_has_taken_no_effect() {
+async fn a_call_that_was_never_sent_says_so() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     let mut make = crate::support::route("make_thing", "POST /thing");
@@ -205,7 +205,7 @@ async fn what_was_never_sent_has_taken_no_effect() {
         second
     };
     let (first, second) = tokio::join!(first, second);
-    assert_eq!(first.told(), "done");
+    assert_eq!(first.tool_text(), "done");
     check_error(&second, 504, "nothing was sent");
     assert!(!second.text().contains("effect"), "{}", second.text());
     assert_eq!(upstream.state().asked.len(), 1);
@@ -226,14 +226,14 @@ async fn connections_are_used_again_and_a_dead_one_is_replaced() {
     let proxy = setup.start().await;
     for which in ["a", "b", "last", "d", "last", "f"] {
         let response = proxy.call("get_thing", &format!(r#"{{"which":"{which}"}}"#)).await;
-        assert_eq!(response.told(), "ok");
+        assert_eq!(response.tool_text(), "ok");
     }
     let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
     assert_eq!(connections, [0, 0, 0, 1, 1, 2]);
 }
 
 #[tokio::test]
-async fn an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours() {
+async fn an_upstream_gets_the_configured_headers_only() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.upstream.address = format!("http://{}/base/", upstream.address).parse().unwrap();
@@ -258,7 +258,7 @@ async fn an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours() {
 }
 
 #[tokio::test]
-async fn a_route_may_ask_for_compression_and_the_reply_is_expanded() {
+async fn a_route_may_request_compression_and_the_response_is_decompressed() {
     let mut compressed =
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: br\r\nContent-Length: 10\r\n\r\n"
             .to_vec();
@@ -267,7 +267,7 @@ async fn a_route_may_ask_for_compression_and_the_reply_is_expanded() {
     let mut setup = Setup::new(upstream.address);
     setup.upstream.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("br"));
     let response = setup.start().await.call("get_thing", "").await;
-    assert_eq!(response.told(), "hello\n");
+    assert_eq!(response.tool_text(), "hello\n");
     assert_eq!(upstream.state().asked[0].header("accept-encoding"), ["br"]);
 }
 
@@ -301,7 +301,7 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
         setup.routes = vec![crate::support::route("get_thing", request)];
         let response = setup.start().await.call("get_thing", "").await;
         match expected {
-            Some(text) => assert_eq!(response.told(), text),
+            Some(text) => assert_eq!(response.tool_text(), text),
             None => {
                 assert_eq!((response.status, &response.json()["isError"]), (502, &json!(true)), "{request}")
             }
@@ -312,7 +312,7 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
 
 /// A retry, the circuit breaker and their texts, over real sockets. Waits are tested under a paused clock.
 #[tokio::test]
-async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() {
+async fn a_transient_failure_is_retried_and_a_lasting_one_opens_the_circuit() {
     let upstream = Scripted::start(|asked| match (asked.line().starts_with("GET"), asked.connection) {
         (true, 0) => vec![Step::Close],
         (true, 1) => {
@@ -327,7 +327,7 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
     setup.policy.circuit_breaker.consecutive_failures = Some(3);
     let proxy = setup.start().await;
     let response = proxy.call("get_thing", "").await;
-    assert_eq!((response.status, response.told().as_str()), (200, "here"), "{}", response.text());
+    assert_eq!((response.status, response.tool_text().as_str()), (200, "here"), "{}", response.text());
     assert_eq!(upstream.state().asked.len(), 3);
     // A request that may have had its effect is sent once.
     for _ in 0..3 {
@@ -350,20 +350,20 @@ async fn closing_on_the_second() -> Scripted {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_is_closed_is_no_failure_where_asking_twice_does_no_harm() {
+async fn a_closed_idle_connection_is_retried_for_idempotent_requests() {
     let upstream = closing_on_the_second().await;
     let mut setup = Setup::new(upstream.address);
     setup.policy.retry.max_attempts = 1;
     setup.routes.push(crate::support::route("make_thing", "POST /thing"));
     let proxy = setup.start().await;
     for _ in 0..5 {
-        assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
+        assert_eq!(proxy.call("get_thing", "").await.tool_text(), "yes");
     }
     let before = upstream.state().asked.len();
     // The connection is reused, and a request with an effect may have had it.
     check_error(&proxy.call("make_thing", "").await, 502, "broke off before its reply was complete");
     assert_eq!(upstream.state().asked.len(), before + 1);
-    assert_eq!(proxy.call("make_thing", "").await.told(), "yes");
+    assert_eq!(proxy.call("make_thing", "").await.tool_text(), "yes");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use glossator::{
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Asked, Gate, Loaded, Scripted, Step, response, soon};
+use crate::support::{Gate, Loaded, ReceivedRequest, Scripted, Step, response, soon};
 
 const LIMIT: usize = 1 << 20;
 
@@ -23,7 +23,7 @@ const LONG: usize = 400 << 10;
 /// Upstream that sends the first part of `/held`, and the rest when the gate is open.
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
-    Scripted::start(move |asked: &Asked| {
+    Scripted::start(move |asked: &ReceivedRequest| {
         let body = "a".repeat(LONG);
         let whole = response("200 OK", "text/plain", &body);
         match asked.line().split(' ').nth(1).unwrap() {
@@ -170,7 +170,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
 }
 
 #[tokio::test]
-async fn a_call_that_finds_no_memory_is_told_to_come_back() {
+async fn a_call_without_memory_gets_retry_after() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     let (served, buffer, _script) = served(&upstream).await;
@@ -179,7 +179,7 @@ async fn a_call_that_finds_no_memory_is_told_to_come_back() {
     until("the memory is taken", || buffer.used_bytes() >= LIMIT).await;
     let response = served.connect().await.send("GET /rejected", &[], "").await;
     assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
-    assert!(response.told().contains("too many long responses"), "{}", response.text());
+    assert!(response.tool_text().contains("too many long responses"), "{}", response.text());
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "rejected" } });
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
     let response = served.connect().await.send("POST /mcp", &headers, &call.to_string()).await;
@@ -195,7 +195,7 @@ async fn a_call_that_finds_no_memory_is_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn what_clients_do_not_take_is_charged_too() {
+async fn unread_responses_are_charged_too() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     gate.open();

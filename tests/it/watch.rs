@@ -7,11 +7,11 @@ use std::sync::{
 
 use glossator::{
     config::{self, Sources},
-    pipeline::{Change, Gateway, Heard, Listener, WATCHED_LIMIT, WatchError},
+    pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, WATCHED_LIMIT, WatchError},
     server,
 };
 
-use crate::support::{Asked, Scripted, Step, soon};
+use crate::support::{ReceivedRequest, Scripted, Step, soon};
 
 /// Version of the resource at the upstream.
 type Version = Arc<AtomicUsize>;
@@ -23,11 +23,12 @@ struct Watched {
 }
 
 impl Watched {
-    async fn start(answer: impl Fn(&Asked, usize) -> String + Send + Sync + 'static) -> Self {
+    async fn start(answer: impl Fn(&ReceivedRequest, usize) -> String + Send + Sync + 'static) -> Self {
         let version = Version::default();
         let now = Arc::clone(&version);
-        let script =
-            move |asked: &Asked| vec![Step::Send(answer(asked, now.load(Ordering::SeqCst)).into_bytes())];
+        let script = move |asked: &ReceivedRequest| {
+            vec![Step::Send(answer(asked, now.load(Ordering::SeqCst)).into_bytes())]
+        };
         let upstream = Scripted::start(script).await;
         Self { gateway: gateway(&upstream.address.to_string()), upstream, version }
     }
@@ -37,15 +38,15 @@ impl Watched {
     }
 
     /// Waits until the upstream was polled this many times more.
-    async fn asked_again(&self, times: usize) {
+    async fn await_polls(&self, times: usize) {
         let before = self.upstream.state().asked.len();
         self.upstream.until("another look", |state| state.asked.len() >= before + times).await;
     }
 
     /// Checks that there are no further changes.
-    async fn nothing_more(&self, listener: &mut Listener) {
-        self.gateway.changes().tell(Change::Prompts);
-        assert_eq!(listener.next().await, Some(Heard::Change(Change::Prompts)));
+    async fn nothing_more(&self, listener: &mut ChangeReceiver) {
+        self.gateway.changes().publish(ChangeEvent::Prompts);
+        assert_eq!(listener.next().await, Some(ReceivedChange::Change(ChangeEvent::Prompts)));
     }
 }
 
@@ -68,12 +69,12 @@ fn ok(headers: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{headers}content-length: {length}\r\n\r\n{body}")
 }
 
-fn news() -> Option<Heard> {
-    Some(Heard::Change(Change::Resource("news:all".into())))
+fn news() -> Option<ReceivedChange> {
+    Some(ReceivedChange::Change(ChangeEvent::Resource("news:all".into())))
 }
 
 #[tokio::test]
-async fn whoever_wants_to_know_is_told_when_the_contents_are_others() {
+async fn subscribers_are_notified_when_contents_change() {
     // The response has a new `Date` each time, which does not count as a change.
     let count = AtomicUsize::new(0);
     let watched = Watched::start(move |_, version| {
@@ -85,7 +86,7 @@ async fn whoever_wants_to_know_is_told_when_the_contents_are_others() {
     let one = watched.gateway.watch("news:all").unwrap();
     let other = watched.gateway.watch("news:all").unwrap();
     assert_eq!((watched.gateway.watched(), one.uri()), (1, other.uri()));
-    watched.asked_again(3).await;
+    watched.await_polls(3).await;
     watched.nothing_more(&mut listener).await;
     watched.change();
     assert_eq!(soon("the change", listener.next()).await, news());
@@ -99,7 +100,7 @@ async fn whoever_wants_to_know_is_told_when_the_contents_are_others() {
 }
 
 #[tokio::test]
-async fn an_upstream_with_validators_is_asked_for_what_is_new() {
+async fn an_upstream_with_validators_gets_conditional_requests() {
     let watched = Watched::start(|asked, version| {
         let etag = format!("\"v{version}\"");
         if asked.header("if-none-match") == [etag.as_str()] {
@@ -112,10 +113,10 @@ async fn an_upstream_with_validators_is_asked_for_what_is_new() {
     .await;
     let mut listener = watched.gateway.changes().listen();
     let _watching = watched.gateway.watch("news:all").unwrap();
-    watched.asked_again(3).await;
+    watched.await_polls(3).await;
     watched.change();
     assert_eq!(soon("the change", listener.next()).await, news());
-    watched.asked_again(2).await;
+    watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
     let asked = watched.upstream.state().asked;
     assert_eq!(asked[0].header("if-none-match"), Vec::<&str>::new());
@@ -134,19 +135,19 @@ async fn a_failure_is_no_change_and_a_resource_that_is_gone_is_one() {
     let mut listener = watched.gateway.changes().listen();
     let _watching = watched.gateway.watch("news:all").unwrap();
     for _ in 0..2 {
-        watched.asked_again(2).await;
+        watched.await_polls(2).await;
         watched.change();
     }
-    watched.asked_again(2).await;
+    watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
     watched.change();
     assert_eq!(soon("the end of it", listener.next()).await, news());
-    watched.asked_again(2).await;
+    watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
 }
 
 #[tokio::test]
-async fn only_so_many_are_watched_and_only_what_says_so() {
+async fn polled_resources_are_limited_and_opt_in() {
     // The upstream is unreachable, which does not matter here.
     let gateway = gateway("127.0.0.1:1");
     assert_eq!(gateway.watch("news:none").unwrap_err(), WatchError::Unknown);

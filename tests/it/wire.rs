@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use glossator::upstream::http::{ClientTls, ClientTlsOptions, Identity, Protocol, Trust};
+use glossator::upstream::http::{CertificateAndKey, ClientTls, ClientTlsOptions, HttpVersion, Trust};
 use http::{Request, Response, Version, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -97,7 +97,7 @@ async fn tls_server(
 }
 
 fn trusting(certified: &CertifiedKey<KeyPair>) -> ClientTlsOptions {
-    ClientTlsOptions { trust: Trust::Roots(certified.cert.pem().into_bytes()), ..ClientTlsOptions::default() }
+    ClientTlsOptions { trust: Trust::Cas(certified.cert.pem().into_bytes()), ..ClientTlsOptions::default() }
 }
 
 fn setup(address: SocketAddr, tls: ClientTlsOptions) -> Setup {
@@ -110,19 +110,19 @@ fn setup(address: SocketAddr, tls: ClientTlsOptions) -> Setup {
 #[track_caller]
 fn check_unreachable(response: &crate::support::Response) {
     assert_eq!(response.status, 502, "{}", response.text());
-    assert!(response.told().contains("can't be reached"), "{}", response.told());
+    assert!(response.tool_text().contains("can't be reached"), "{}", response.tool_text());
 }
 
 #[tokio::test]
 async fn an_upstream_behind_tls_is_reached_in_the_protocol_that_is_agreed_on() {
     let certified = certificate("localhost");
     for (offered, protocol, version) in [
-        (&["h2", "http/1.1"][..], Protocol::Auto, "2"),
-        (&["http/1.1"], Protocol::Auto, "1.1"),
-        (&[], Protocol::Auto, "1.1"),
-        (&["h2", "http/1.1"], Protocol::Http1, "1.1"),
-        (&["h2"], Protocol::Http2, "2"),
-        (&[], Protocol::Http10, "1.0"),
+        (&["h2", "http/1.1"][..], HttpVersion::Auto, "2"),
+        (&["http/1.1"], HttpVersion::Auto, "1.1"),
+        (&[], HttpVersion::Auto, "1.1"),
+        (&["h2", "http/1.1"], HttpVersion::Http1, "1.1"),
+        (&["h2"], HttpVersion::Http2, "2"),
+        (&[], HttpVersion::Http10, "1.0"),
     ] {
         let address = tls_server(&certified, offered, None).await;
         let mut setup = setup(address, trusting(&certified));
@@ -139,7 +139,7 @@ async fn an_upstream_behind_tls_is_reached_in_the_protocol_that_is_agreed_on() {
 }
 
 #[tokio::test]
-async fn nobody_is_taken_for_somebody_else() {
+async fn responses_are_not_mixed_up_between_clients() {
     let (certified, other) = (certificate("localhost"), certificate("localhost"));
     let address = tls_server(&certified, &[], None).await;
     check_unreachable(&setup(address, trusting(&other)).start().await.call("get_thing", "").await);
@@ -165,13 +165,13 @@ async fn a_certificate_that_signs_itself_is_known_by_its_fingerprint() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_who_calls_is_told() {
+async fn a_server_gets_the_configured_credential() {
     let (certified, client) = (certificate("localhost"), certificate("client.test"));
     let address = tls_server(&certified, &[], Some(&client)).await;
     check_unreachable_or_cut_off(
         &setup(address, trusting(&certified)).start().await.call("get_thing", "").await,
     );
-    let identity = Identity {
+    let identity = CertificateAndKey {
         certificates: client.cert.pem().into_bytes(),
         key: client.signing_key.serialize_pem().into_bytes(),
     };
@@ -210,19 +210,19 @@ async fn http_2_is_spoken_without_tls_where_it_is_known_to_be_understood() {
         }
     });
     let mut setup = Setup::new(address);
-    setup.upstream.protocol = Protocol::Http2;
+    setup.upstream.protocol = HttpVersion::Http2;
     let response = setup.start().await.call("get_thing", "").await;
     assert_eq!(response.json()["structuredContent"]["version"], "2", "{}", response.text());
 }
 
 #[tokio::test]
-async fn old_servers_are_asked_in_http_1_0() {
+async fn old_servers_are_called_with_http_1_0() {
     let upstream = Scripted::answering(
         "HTTP/1.0 200\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nold news".to_owned(),
     )
     .await;
     let mut setup = Setup::new(upstream.address);
-    setup.upstream.protocol = Protocol::Http10;
+    setup.upstream.protocol = HttpVersion::Http10;
     let proxy = setup.start().await;
     proxy.call("get_thing", "").await;
     let asked = upstream.until("the request came", |state| !state.asked.is_empty()).await.asked[0].clone();

@@ -23,7 +23,7 @@ pub const ROUTE_LIMIT: usize = 500;
 
 /// Options of an import.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
+pub struct ImportOptions {
     /// Name of the document, for a comment in the file.
     pub source: String,
     /// URL of the API, in place of the document's first server.
@@ -34,18 +34,18 @@ pub struct Wishes {
 
 /// Imported configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportResult {
     /// Configuration file.
     pub yaml: String,
     /// Number of routes.
     pub routes: usize,
     /// Differences from the document.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<ImportRemark>,
 }
 
 /// Difference between the document and its import.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
+pub struct ImportRemark {
     /// Part of the document: `GET /pets`.
     pub about: String,
     /// Change and its reason.
@@ -90,7 +90,7 @@ pub enum ImportError {
 /// # Errors
 ///
 /// [`ImportError`].
-pub fn openapi(document: Value, wishes: &Wishes) -> Result<Imported, ImportError> {
+pub fn openapi(document: Value, wishes: &ImportOptions) -> Result<ImportResult, ImportError> {
     let document = Document::new(document)?;
     let mut remarks = Vec::new();
     let operations = Operation::all(&document, &wishes.tags, &mut remarks);
@@ -160,23 +160,23 @@ fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
 }
 
 /// Limit of the name of an upstream.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_LENGTH: usize = 40;
 
 /// Writes the configuration file, and verifies that it loads.
 fn file(
     document: &Document,
     operations: Vec<Operation>,
-    wishes: &Wishes,
-    mut remarks: Vec<Remark>,
-) -> Result<Imported, ImportError> {
+    wishes: &ImportOptions,
+    mut remarks: Vec<ImportRemark>,
+) -> Result<ImportResult, ImportError> {
     let upstream = upstream_name(document);
     let url = wishes.url.clone().map_or_else(|| server(document), Ok)?;
-    let head = head(document, &upstream, &url, &wishes.source);
+    let head = file_header(document, &upstream, &url, &wishes.source);
     let written = |operation: &Operation, with_output: bool| {
         let route = operation.route(&upstream, with_output);
         format!("  {}:{}\n", yaml::text(&operation.name), yaml::block(&route, 2))
     };
-    if let Err(why) = tried(&format!("{head}passthrough: {upstream}\n")) {
+    if let Err(why) = load_error(&format!("{head}passthrough: {upstream}\n")) {
         return Err(ImportError::Server { url, why });
     }
     let texts: Vec<String> = operations.iter().map(|operation| written(operation, true)).collect();
@@ -185,18 +185,18 @@ fn file(
         let texts: String = routes.iter().map(|(_, text)| text.as_str()).collect();
         format!("{head}routes:\n{texts}")
     };
-    if !routes.is_empty() && tried(&whole(&routes)).is_err() {
+    if !routes.is_empty() && load_error(&whole(&routes)).is_err() {
         routes.retain_mut(|(operation, text)| {
-            let alone = |text: &str| tried(&format!("{head}routes:\n{text}"));
+            let alone = |text: &str| load_error(&format!("{head}routes:\n{text}"));
             let Err(why) = alone(text) else { return true };
             let about = operation.about.clone();
             let plain = written(operation, false);
             if operation.has_output() && alone(&plain).is_ok() {
-                remarks.push(Remark { about, what: format!("without an output schema: {why}") });
+                remarks.push(ImportRemark { about, what: format!("without an output schema: {why}") });
                 *text = plain;
                 return true;
             }
-            remarks.push(Remark { about, what: format!("left out: {why}") });
+            remarks.push(ImportRemark { about, what: format!("left out: {why}") });
             false
         });
     }
@@ -204,22 +204,22 @@ fn file(
         return Err(ImportError::Nothing);
     }
     // Two routes that are valid alone may conflict; the later one is dropped.
-    while let Err(why) = tried(&whole(&routes)) {
+    while let Err(why) = load_error(&whole(&routes)) {
         let Some((operation, _)) = routes.pop() else { return Err(ImportError::Nothing) };
-        remarks.push(Remark { about: operation.about, what: format!("left out: {why}") });
+        remarks.push(ImportRemark { about: operation.about, what: format!("left out: {why}") });
     }
-    Ok(Imported { yaml: whole(&routes), routes: routes.len(), remarks })
+    Ok(ImportResult { yaml: whole(&routes), routes: routes.len(), remarks })
 }
 
 /// Loads a file, and returns its first error.
-fn tried(yaml: &str) -> Result<(), String> {
+fn load_error(yaml: &str) -> Result<(), String> {
     let loaded = config::load(&Sources::of_text("imported.yaml", yaml));
     let Err(problems) = loaded else { return Ok(()) };
     let first = problems.as_slice().iter().find(|problem| problem.is_error());
     Err(first.map_or_else(|| "it does not load".to_owned(), |problem| problem.message.clone()))
 }
 
-fn head(document: &Document, upstream: &str, url: &str, source: &str) -> String {
+fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> String {
     let mut head = String::new();
     let title = shortened(document.info("title").unwrap_or("an API"), 80);
     let version = shortened(document.info("version").unwrap_or_default(), 30);
@@ -305,7 +305,7 @@ fn upstream_name(document: &Document) -> String {
     let title = document.info("title").unwrap_or_default().to_ascii_lowercase();
     let words: Vec<&str> =
         title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let name: String = words.join("_").chars().take(LONGEST_NAME).collect();
+    let name: String = words.join("_").chars().take(MAX_NAME_LENGTH).collect();
     let name = name.trim_matches('_');
     if name.is_empty() { "api".to_owned() } else { name.to_owned() }
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Document, Remark, items, members,
-    schema::{LONGEST_DESCRIPTION, Use, schema, shortened},
+    Document, ImportRemark, items, members,
+    schema::{MAX_DESCRIPTION_LENGTH, SchemaUse, schema, shortened},
 };
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// Limit of a tool name; every client accepts this length.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 /// Limits of title and description, in characters.
-const LONGEST_TITLE: usize = 120;
-const LONGEST_ROUTE_DESCRIPTION: usize = 1000;
+const MAX_TITLE_LENGTH: usize = 120;
+const MAX_ROUTE_DESCRIPTION_LENGTH: usize = 1000;
 
 /// Operation that can become a route.
 pub(super) struct Operation {
@@ -26,20 +26,20 @@ pub(super) struct Operation {
     method: String,
     title: Option<String>,
     description: String,
-    parts: Parts,
+    parts: RequestParts,
     output: Option<Value>,
 }
 
 impl Operation {
     /// The operations of a document that have one of these tags, or all if there are none. Operations that
     /// can't become routes are listed in `remarks`.
-    pub(super) fn all(document: &Document, tags: &[String], remarks: &mut Vec<Remark>) -> Vec<Self> {
+    pub(super) fn all(document: &Document, tags: &[String], remarks: &mut Vec<ImportRemark>) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
         for (path, written) in members(document.get("paths")) {
             let item = match document.resolved(written) {
                 Ok(item) => item,
                 Err(why) => {
-                    remarks.push(Remark { about: path.clone(), what: format!("left out: {why}") });
+                    remarks.push(ImportRemark { about: path.clone(), what: format!("left out: {why}") });
                     continue;
                 }
             };
@@ -55,11 +55,12 @@ impl Operation {
                         operation.name = free_name(&operation.name, &names);
                         names.insert(operation.name.clone());
                         let left_out = std::mem::take(&mut operation.parts.left_out);
-                        remarks
-                            .extend(left_out.into_iter().map(|what| Remark { about: about.clone(), what }));
+                        remarks.extend(
+                            left_out.into_iter().map(|what| ImportRemark { about: about.clone(), what }),
+                        );
                         operations.push(operation);
                     }
-                    Err(why) => remarks.push(Remark { about, what: format!("left out: {why}") }),
+                    Err(why) => remarks.push(ImportRemark { about, what: format!("left out: {why}") }),
                 }
             }
         }
@@ -86,13 +87,13 @@ impl Operation {
         let about = format!("{} {path}", method.to_ascii_uppercase());
         let mut description = text("description")
             .or_else(|| text("summary"))
-            .map_or_else(|| format!("{about}."), |text| shortened(text, LONGEST_ROUTE_DESCRIPTION));
+            .map_or_else(|| format!("{about}."), |text| shortened(text, MAX_ROUTE_DESCRIPTION_LENGTH));
         if operation.get("deprecated") == Some(&Value::Bool(true)) {
             description.insert_str(0, "Deprecated. ");
         }
         Ok(Self {
             name: name_of(text("operationId"), method, path),
-            title: text("summary").map(|text| shortened(text, LONGEST_TITLE)),
+            title: text("summary").map(|text| shortened(text, MAX_TITLE_LENGTH)),
             description,
             method: method.to_ascii_uppercase(),
             output,
@@ -103,7 +104,7 @@ impl Operation {
 
     /// The route as configuration.
     pub(super) fn route(&self, upstream: &str, with_output: bool) -> Value {
-        let Parts { path, query, headers, body, properties, required, left_out: _ } = &self.parts;
+        let RequestParts { path, query, headers, body, properties, required, left_out: _ } = &self.parts;
         let (method, title) = (&self.method, self.title.as_ref());
         let annotations = match method.as_str() {
             "GET" => json!({ "readOnlyHint": true }),
@@ -167,7 +168,7 @@ fn success(document: &Document, operation: &Value) -> Success {
     let contents: Vec<(&String, &Value)> = members(response.get("content")).collect();
     let Some((_, described)) = contents.iter().find(|(name, _)| is_json(essence(name))) else { return none };
     let as_json = contents.iter().any(|(name, _)| !is_json(essence(name)));
-    let copied = described.get("schema").and_then(|written| schema(document, written, Use::Output));
+    let copied = described.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
     // A schema without a type has no information.
     Success { output: copied.filter(|schema| schema.get("type").is_some()), as_json }
 }
@@ -180,7 +181,7 @@ fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
             .map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' })
             .collect();
         let words: Vec<&str> = text.split('_').filter(|word| !word.is_empty()).collect();
-        words.join("_").chars().take(LONGEST_NAME).collect()
+        words.join("_").chars().take(MAX_NAME_LENGTH).collect()
     };
     let name = id.map(plain).unwrap_or_default();
     if name.is_empty() { plain(&format!("{method}_{path}")) } else { name }
@@ -191,7 +192,7 @@ fn free_name(name: &str, taken: &BTreeSet<String>) -> String {
     let mut free = name.to_owned();
     let mut count = 2;
     while taken.contains(&free) {
-        let begins: String = name.chars().take(LONGEST_NAME - 4).collect();
+        let begins: String = name.chars().take(MAX_NAME_LENGTH - 4).collect();
         free = format!("{begins}_{count}");
         count += 1;
     }
@@ -200,7 +201,7 @@ fn free_name(name: &str, taken: &BTreeSet<String>) -> String {
 
 /// Parts of a request in configuration syntax, and the arguments that they use.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct RequestParts {
     pub(super) path: String,
     pub(super) query: Map<String, Value>,
     pub(super) headers: Map<String, Value>,
@@ -231,8 +232,8 @@ fn parts(
     path: &str,
     shared: Option<&Value>,
     operation: &Value,
-) -> Result<Parts, String> {
-    let mut parts = Parts { path: path.to_owned(), ..Parts::default() };
+) -> Result<RequestParts, String> {
+    let mut parts = RequestParts { path: path.to_owned(), ..RequestParts::default() };
     let mut seen = BTreeSet::new();
     // Parameters of the operation come first, because they override those of the path with the same name.
     for written in items(operation.get("parameters")).chain(items(shared)) {
@@ -250,7 +251,7 @@ fn parts(
     Ok(parts)
 }
 
-impl Parts {
+impl RequestParts {
     fn parameter(
         &mut self,
         document: &Document,
@@ -270,7 +271,7 @@ impl Parts {
             ("cookie", ..) => Some("it is a cookie"),
             _ => Some("it is written in a style that templates do not have"),
         };
-        let copied = schema_written.map(|written| schema(document, written, Use::Input));
+        let copied = schema_written.map(|written| schema(document, written, SchemaUse::Input));
         let why = match copied {
             Some(None) => why.or(Some("its schema refers to what is not there")),
             _ => why,
@@ -287,7 +288,7 @@ impl Parts {
             (parameter.get("description").and_then(Value::as_str), copied.as_object_mut())
             && !text.trim().is_empty()
         {
-            object.insert("description".into(), shortened(text, LONGEST_DESCRIPTION).into());
+            object.insert("description".into(), shortened(text, MAX_DESCRIPTION_LENGTH).into());
         }
         let is_list = copied.get("type").and_then(Value::as_str) == Some("array");
         let argument = self.argument(name, copied, is_needed);
@@ -334,7 +335,7 @@ impl Parts {
         };
         let media_type = essence(media_type);
         let written = described.get("schema").cloned().unwrap_or_else(|| json!({}));
-        let copied = schema(document, &written, Use::Input)
+        let copied = schema(document, &written, SchemaUse::Input)
             .ok_or("the schema of its body refers to what is not there")?;
         if is_json(media_type) && !matches!(media_type, "application/json" | "*/*") {
             self.headers.insert("Content-Type".into(), media_type.into());

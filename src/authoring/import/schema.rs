@@ -12,11 +12,11 @@ const DEPTHS: [usize; 4] = [12, 6, 3, 1];
 /// Limit of the subschemas of a schema, itself included: models read all of it.
 const SIZE_LIMIT: usize = 500;
 /// Limit of a description, in characters.
-pub(super) const LONGEST_DESCRIPTION: usize = 400;
+pub(super) const MAX_DESCRIPTION_LENGTH: usize = 400;
 
 /// Purpose of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum SchemaUse {
     /// Argument: all keywords help a model.
     Input,
     /// Result: it is enforced, so only its structure is kept. Documents are seldom right about the rest.
@@ -24,26 +24,27 @@ pub(super) enum Use {
 }
 
 /// Converts a schema for clients. `None` if it is too large, or has a dangling reference.
-pub(super) fn schema(document: &Document, written: &Value, of: Use) -> Option<Value> {
+pub(super) fn schema(document: &Document, written: &Value, of: SchemaUse) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
-        let mut copy = Copy { document, of, most_deep: *depth, left: SIZE_LIMIT, open: Vec::new() };
+        let mut copy =
+            SchemaConverter { document, of, most_deep: *depth, left: SIZE_LIMIT, open: Vec::new() };
         copy.schema(written, 0)
     })
 }
 
-struct Copy<'d> {
+struct SchemaConverter<'d> {
     document: &'d Document,
-    of: Use,
+    of: SchemaUse,
     most_deep: usize,
     left: usize,
     /// References that lead to the current position.
     open: Vec<&'d str>,
 }
 
-impl<'d> Copy<'d> {
+impl<'d> SchemaConverter<'d> {
     fn schema(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         let mut copied = self.part(written, depth)?;
-        only_required_that_is_there(&mut copied);
+        drop_dangling_required(&mut copied);
         Some(copied)
     }
 
@@ -68,11 +69,11 @@ impl<'d> Copy<'d> {
             return Some(json!({}));
         }
         let mut out = Map::new();
-        self.words(object, &mut out);
+        self.copy_keywords(object, &mut out);
         if let Some(properties) = object.get("properties") {
             let mut kept = Map::new();
             for (name, property) in members(Some(properties)) {
-                if !self.is_others(property) {
+                if !self.is_for_other_use(property) {
                     kept.insert(name.clone(), self.schema(property, depth + 1)?);
                 }
             }
@@ -85,7 +86,7 @@ impl<'d> Copy<'d> {
             Some(schema @ Value::Object(_)) => {
                 out.insert("additionalProperties".into(), self.schema(schema, depth + 1)?);
             }
-            Some(Value::Bool(false)) if self.of == Use::Input => {
+            Some(Value::Bool(false)) if self.of == SchemaUse::Input => {
                 out.insert("additionalProperties".into(), false.into());
             }
             _ => {}
@@ -108,7 +109,7 @@ impl<'d> Copy<'d> {
     }
 
     /// Copies the keywords without subschemas.
-    fn words(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
+    fn copy_keywords(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
         const OF_BOTH: [&str; 5] = ["type", "enum", "const", "title", "required"];
         const OF_INPUT: [&str; 11] = [
             "default",
@@ -123,7 +124,7 @@ impl<'d> Copy<'d> {
             "uniqueItems",
             "examples",
         ];
-        let wanted = OF_BOTH.iter().chain(OF_INPUT.iter().filter(|_| self.of == Use::Input));
+        let wanted = OF_BOTH.iter().chain(OF_INPUT.iter().filter(|_| self.of == SchemaUse::Input));
         for word in wanted {
             if let Some(value) = written.get(*word) {
                 out.insert((*word).to_owned(), value.clone());
@@ -132,9 +133,9 @@ impl<'d> Copy<'d> {
         if let Some(text) = written.get("description").and_then(Value::as_str)
             && !text.trim().is_empty()
         {
-            out.insert("description".into(), shortened(text, LONGEST_DESCRIPTION).into());
+            out.insert("description".into(), shortened(text, MAX_DESCRIPTION_LENGTH).into());
         }
-        if self.of == Use::Output {
+        if self.of == SchemaUse::Output {
             return;
         }
         for (word, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
@@ -159,18 +160,18 @@ impl<'d> Copy<'d> {
     }
 
     /// Whether a property is not for this use: one that only the server sets is not an argument.
-    fn is_others(&self, property: &Value) -> bool {
+    fn is_for_other_use(&self, property: &Value) -> bool {
         let property = self.document.resolved(property).unwrap_or(property);
         let word = match self.of {
-            Use::Input => "readOnly",
-            Use::Output => "writeOnly",
+            SchemaUse::Input => "readOnly",
+            SchemaUse::Output => "writeOnly",
         };
         property.get(word).and_then(Value::as_bool).unwrap_or_default()
     }
 }
 
 /// Removes required names without a property, such as one that only the server sets.
-fn only_required_that_is_there(schema: &mut Value) {
+fn drop_dangling_required(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     let Some(Value::Array(mut names)) = schema.shift_remove("required") else { return };
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(of: Use, written: Value, expected: Value) {
+    fn check(of: SchemaUse, written: Value, expected: Value) {
         let root = json!({"openapi": "3.0.3", "components": {"schemas": {
             "Name": {"type": "string", "minLength": 1, "example": "Bo"},
             "Node": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}}},
@@ -260,38 +261,42 @@ mod tests {
     }
 
     #[test]
-    fn references_are_followed_and_those_without_end_are_anything() {
+    fn references_are_resolved_and_circular_ones_accept_anything() {
         check(
-            Use::Input,
+            SchemaUse::Input,
             json!({"$ref": "#/components/schemas/Name"}),
             json!({"type": "string", "minLength": 1}),
         );
-        check(Use::Output, json!({"$ref": "#/components/schemas/Name"}), json!({"type": "string"}));
+        check(SchemaUse::Output, json!({"$ref": "#/components/schemas/Name"}), json!({"type": "string"}));
         check(
-            Use::Output,
+            SchemaUse::Output,
             json!({"$ref": "#/components/schemas/Node"}),
             json!({"type": "object", "properties": {"next": {}}}),
         );
     }
 
     #[test]
-    fn parts_become_one_and_what_the_server_alone_says_is_no_argument() {
+    fn parts_are_merged_and_read_only_properties_are_not_arguments() {
         let written = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"type": "object", "required": ["a"],
             "properties": {"a": {"type": "boolean"}}}]});
         let a = json!({"type": "boolean"});
         check(
-            Use::Input,
+            SchemaUse::Input,
             written.clone(),
             json!({"type": "object", "properties": {"a": a}, "required": ["a"]}),
         );
         let both = json!({"id": {"type": "integer"}, "a": a});
-        check(Use::Output, written, json!({"type": "object", "properties": both, "required": ["id", "a"]}));
+        check(
+            SchemaUse::Output,
+            written,
+            json!({"type": "object", "properties": both, "required": ["id", "a"]}),
+        );
         let twice = json!({"properties": {"a": {}}, "required": ["a", "b", "a"]});
-        check(Use::Output, twice, json!({"properties": {"a": {}}, "required": ["a"]}));
+        check(SchemaUse::Output, twice, json!({"properties": {"a": {}}, "required": ["a"]}));
     }
 
     #[test]
-    fn a_schema_that_is_too_large_is_told_less_deep() {
+    fn a_schema_that_is_too_large_is_truncated_in_depth() {
         let fields: Map<String, Value> =
             (0..30).map(|number| (format!("f{number}"), json!({"type": "string"}))).collect();
         let object = json!({"type": "object", "properties": fields});
@@ -300,21 +305,21 @@ mod tests {
         let told = schema(
             &document,
             &json!({"type": "object", "properties": {"a": {"properties": wide}}}),
-            Use::Input,
+            SchemaUse::Input,
         );
         let told = told.unwrap();
         assert_eq!(told["properties"]["a"]["properties"].as_object().unwrap().len(), 30);
     }
 
     #[test]
-    fn words_of_openapi_3_0_become_those_of_json_schema() {
+    fn keywords_of_openapi_3_0_become_those_of_json_schema() {
         check(
-            Use::Input,
+            SchemaUse::Input,
             json!({"type": "integer", "format": "int64", "nullable": true, "minimum": 0, "exclusiveMinimum": true}),
             json!({"type": ["integer", "null"], "exclusiveMinimum": 0}),
         );
         check(
-            Use::Input,
+            SchemaUse::Input,
             json!({"type": "string", "enum": ["a"], "nullable": true, "xml": {"name": "x"}}),
             json!({"type": ["string", "null"], "enum": ["a", null]}),
         );

@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::{lines, samples::Sorted, trial};
+use super::{lines, samples::ClassifiedSamples, trial};
 
 /// Extractor that may fit the responses.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Candidate {
 }
 
 /// All candidates, in the order that decides ties.
-pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
+pub(super) fn all(sorted: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     if let Some(texts) = &sorted.texts {
         let media_type = sorted.successes[0].response.media_type().unwrap_or_default();
@@ -96,7 +96,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
 }
 
 /// Extractors for the lines of HTML pages that consist of a `<pre>`, apart from titles.
-fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
+fn of_shown_lines(sorted: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
     let is_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
         source.matches("<pre").count() == 1 && !source.contains("<table") && source.contains("<html")
@@ -122,7 +122,7 @@ fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
     of_lines(&texts, "").into_iter().map(beside).collect()
 }
 
-fn last_resort(sorted: &Sorted<'_>) -> Candidate {
+fn last_resort(sorted: &ClassifiedSamples<'_>) -> Candidate {
     let is_binary = sorted.texts.is_none() && !sorted.successes.is_empty();
     let (extract, why) = match is_binary {
         true => (json!("binary"), "the samples are not text"),
@@ -137,10 +137,10 @@ pub(super) fn full_lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Limit of the columns of a table that are named.
-const MOST_COLUMNS: usize = 100;
+const MAX_COLUMNS: usize = 100;
 
 /// JSON, JSON lines, XML and HTML.
-fn documents(sorted: &Sorted<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
+fn documents(sorted: &ClassifiedSamples<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
         let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
@@ -170,7 +170,7 @@ fn documents(sorted: &Sorted<'_>, texts: &[&str], media_type: &str) -> Vec<Candi
     found
 }
 
-fn html(sorted: &Sorted<'_>, texts: &[&str]) -> Vec<Candidate> {
+fn html(sorted: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
     if let Some(tables) = tables {
@@ -210,21 +210,21 @@ fn first_table(text: &str) -> Option<String> {
 
 /// Names for the columns of tables whose first row is data, although `table` treats it as the header because
 /// there is no other.
-fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
+fn column_names(sorted: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
     let rows = |options: Value| {
         let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), sorted).ok()?;
         values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
     };
-    let all = rows(json!({ "table": true, "columns": names(MOST_COLUMNS) }))?;
+    let all = rows(json!({ "table": true, "columns": names(MAX_COLUMNS) }))?;
     let below = rows(json!({ "table": true }))?;
     // Existing headings are not rows.
     let takes_first = all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1);
     let name_columns = all.iter().zip(tables).all(|(rows, table)| is_bold(table) || differs_from_below(rows));
-    let is_narrow = |count: &usize| *count < MOST_COLUMNS;
+    let is_narrow = |count: &usize| *count < MAX_COLUMNS;
     let rows = || all.iter().flatten().filter_map(Value::as_object);
-    let columns = (1..=MOST_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));
+    let columns = (1..=MAX_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));
     (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
 }
 

@@ -6,23 +6,23 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Finding, Reader, Sure,
+    Confidence, Finding, RankedCandidate,
     candidates::Candidate,
-    guess::{LEAST_WHOLE, Words, guess, is_number, is_whole},
+    guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole},
 };
 
 /// Inferred types of a route's values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
     /// Typed fields, each with its evidence.
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<InferredField>,
     /// Output schema, if fields can't express the values.
     pub(super) output: Option<(Value, Finding)>,
 }
 
 /// Inferred field.
 #[derive(Debug, Clone)]
-pub(super) struct Field {
+pub(super) struct InferredField {
     /// Name in the result.
     pub(super) name: String,
     /// Type in configuration syntax: `number`, `{ from: Temp, type: number }`.
@@ -32,18 +32,18 @@ pub(super) struct Field {
 }
 
 /// Limit of fields; an object with more is a lookup table, not a record.
-const MOST_FIELDS: usize = 120;
+const MAX_FIELDS: usize = 120;
 /// Limit of a field name.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_LENGTH: usize = 100;
 
 /// Possible shapes, most specific first; the last has no types.
-pub(super) fn shapes(reader: &Reader) -> Vec<Shape> {
+pub(super) fn shapes(reader: &RankedCandidate) -> Vec<Shape> {
     let mut shapes = Vec::new();
     if let Some(records) = records(&reader.values) {
         let is_flat = records.iter().all(|record| record.values().all(|value| texts(value).is_some()));
         let is_document = matches!(reader.candidate.name(), "json" | "ndjson" | "xml");
         if is_flat && !is_document {
-            for words in [Words::All, Words::Plain] {
+            for words in [AvailableTypes::All, AvailableTypes::Json] {
                 if let Some(fields) = fields(&records, words) {
                     shapes.push(Shape { fields, output: None });
                 }
@@ -53,9 +53,9 @@ pub(super) fn shapes(reader: &Reader) -> Vec<Shape> {
     let is_bare_text = reader.values.iter().all(Value::is_string);
     if !reader.values.is_empty() && !is_bare_text {
         let values: Vec<&Value> = reader.values.iter().collect();
-        let sure = if values.len() >= 3 { Sure::Likely } else { Sure::Guess };
+        let sure = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
         let (number, plural) = (values.len(), if values.len() == 1 { "" } else { "s" });
-        let schema = schema(&values, "", 0, Numbers::of(&reader.candidate));
+        let schema = schema(&values, "", 0, Numbers::from_candidate(&reader.candidate));
         let mut why = format!("of {number} sample{plural}");
         if has_required(&schema) {
             why += "; what all of them have is required";
@@ -90,7 +90,7 @@ fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     (!records.is_empty()).then_some(records)
 }
 
-fn fields(records: &[&Map<String, Value>], words: Words) -> Option<Vec<Field>> {
+fn fields(records: &[&Map<String, Value>], words: AvailableTypes) -> Option<Vec<InferredField>> {
     let mut order: Vec<&str> = Vec::new();
     let mut seen = HashSet::new();
     for record in records {
@@ -99,14 +99,14 @@ fn fields(records: &[&Map<String, Value>], words: Words) -> Option<Vec<Field>> {
                 order.push(name);
             }
         }
-        if order.len() > MOST_FIELDS {
+        if order.len() > MAX_FIELDS {
             return None;
         }
     }
     let mut names = HashSet::new();
     let mut fields = Vec::new();
     for from in order {
-        if from.is_empty() || from.chars().count() > LONGEST_NAME || from.contains(char::is_control) {
+        if from.is_empty() || from.chars().count() > MAX_NAME_LENGTH || from.contains(char::is_control) {
             continue;
         }
         let values: Vec<&Value> = records.iter().filter_map(|record| record.get(from)).collect();
@@ -128,7 +128,13 @@ fn texts(value: &Value) -> Option<Vec<&str>> {
     }
 }
 
-fn field(name: String, from: &str, values: &[&Value], records: usize, words: Words) -> Field {
+fn field(
+    name: String,
+    from: &str,
+    values: &[&Value],
+    records: usize,
+    words: AvailableTypes,
+) -> InferredField {
     let missing = records - values.len();
     let all: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
     let mut guess = guess(&name, &all, words);
@@ -165,7 +171,7 @@ fn field(name: String, from: &str, values: &[&Value], records: usize, words: Wor
         why += &format!("; empty in {empty} of {records}");
     }
     let finding = Finding { part: format!("field {name}"), value: guess.kind, sure: guess.sure, why };
-    Field { name, spec, finding }
+    InferredField { name, spec, finding }
 }
 
 /// Field name in snake case: `Active connections` becomes `active_connections`, `CPU%` becomes `cpu_percent`.
@@ -200,7 +206,7 @@ enum Numbers {
 }
 
 impl Numbers {
-    fn of(candidate: &Candidate) -> Self {
+    fn from_candidate(candidate: &Candidate) -> Self {
         match candidate.name() {
             "metrics" => Self::Measured,
             _ if candidate.finds_texts() => Self::Texts,
@@ -212,13 +218,13 @@ impl Numbers {
 /// Schema of values at the same path in all samples.
 fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Value {
     /// Limit of nesting; nobody reads a deeper schema.
-    const DEEPEST: usize = 8;
+    const MAX_DEPTH: usize = 8;
     let is_null = |value: &&Value| value.is_null();
     let telling: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
     let nullable = values.iter().any(is_null);
     let every = |test: fn(&Value) -> bool| !telling.is_empty() && telling.iter().all(|value| test(value));
     let with_null = |kind: &str| if nullable { json!([kind, "null"]) } else { json!(kind) };
-    if depth > DEEPEST || telling.is_empty() {
+    if depth > MAX_DEPTH || telling.is_empty() {
         return json!({});
     }
     if every(Value::is_object) {
@@ -236,7 +242,7 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
         // Labels vary between metrics.
-        if properties.is_empty() || properties.len() > MOST_FIELDS || (depth > 0 && name == "labels") {
+        if properties.is_empty() || properties.len() > MAX_FIELDS || (depth > 0 && name == "labels") {
             return json!({ "type": with_null("object") });
         }
         let mut schema = json!({ "type": with_null("object"), "properties": properties });
@@ -256,14 +262,14 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
         json!({ "type": with_null("boolean") })
     } else if every(Value::is_number) {
         let whole = telling.iter().all(|value| is_whole(&value.to_string()));
-        let is_integer = whole && telling.len() >= LEAST_WHOLE && numbers != Numbers::Measured;
+        let is_integer = whole && telling.len() >= MIN_WHOLE && numbers != Numbers::Measured;
         json!({ "type": with_null(if is_integer { "integer" } else { "number" }) })
     } else if every(Value::is_string) {
         let texts: Vec<&str> = telling.iter().filter_map(|value| value.as_str()).collect();
         let every = |test: fn(&str) -> bool| {
             numbers == Numbers::Texts && !nullable && texts.iter().all(|text| test(text.trim()))
         };
-        let kind = if every(is_whole) && texts.len() >= LEAST_WHOLE {
+        let kind = if every(is_whole) && texts.len() >= MIN_WHOLE {
             "integer"
         } else if every(is_number) {
             "number"

@@ -6,15 +6,15 @@ use regex::Regex;
 use serde_json::{Map, json};
 
 use super::times;
-use crate::{authoring::infer::Sure, translate::NumberForm};
+use crate::{authoring::infer::Confidence, translate::NumberForm};
 
 /// Types available to fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Words {
+pub(super) enum AvailableTypes {
     /// All types.
     All,
     /// JSON types only.
-    Plain,
+    Json,
 }
 
 /// Inferred type of a list of texts.
@@ -25,7 +25,7 @@ pub(super) struct Guess {
     /// Options of the type.
     pub(super) options: Map<String, serde_json::Value>,
     /// Confidence.
-    pub(super) sure: Sure,
+    pub(super) sure: Confidence,
     /// Evidence.
     pub(super) why: String,
 }
@@ -37,12 +37,12 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
 static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[-+]?0[0-9]").expect("a good pattern"));
 
 /// Minimum of whole numbers to infer `integer`.
-pub(super) const LEAST_WHOLE: usize = 3;
+pub(super) const MIN_WHOLE: usize = 3;
 /// Pairs of words for true and false.
-const FLAGS: [[&str; 2]; 5] =
+const BOOLEANS: [[&str; 2]; 5] =
     [["true", "false"], ["yes", "no"], ["on", "off"], ["enabled", "disabled"], ["y", "n"]];
 /// Words for null; ASCII case is ignored.
-const NOTHING: [&str; 9] = ["-", "--", "N/A", "NA", "n.a.", "null", "none", "nil", "?"];
+const NULLS: [&str; 9] = ["-", "--", "N/A", "NA", "n.a.", "null", "none", "nil", "?"];
 
 pub(super) fn is_number(text: &str) -> bool {
     NUMBER.is_match(text) && !LEADING_ZERO.is_match(text)
@@ -53,18 +53,18 @@ pub(super) fn is_whole(text: &str) -> bool {
 }
 
 /// Confidence in a type by the number of texts.
-pub(super) fn sureness(count: usize) -> Sure {
+pub(super) fn sureness(count: usize) -> Confidence {
     match count {
-        0 | 1 => Sure::Guess,
-        2..5 => Sure::Likely,
-        _ => Sure::Sure,
+        0 | 1 => Confidence::Guess,
+        2..5 => Confidence::Likely,
+        _ => Confidence::Sure,
     }
 }
 
 /// Infers the type of a field from its name and texts.
-pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
+pub(super) fn guess(name: &str, texts: &[&str], words: AvailableTypes) -> Guess {
     let all: Vec<&str> = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
-    let is_nothing = |text: &str| NOTHING.iter().any(|word| word.eq_ignore_ascii_case(text));
+    let is_nothing = |text: &str| NULLS.iter().any(|word| word.eq_ignore_ascii_case(text));
     // In the spelling of the samples, each once.
     let mut nothing: Vec<&str> = Vec::new();
     for text in all.iter().copied().filter(|text| is_nothing(text)) {
@@ -74,11 +74,11 @@ pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
     }
     let telling: Vec<&str> = all.iter().copied().filter(|text| !is_nothing(text)).collect();
     let mut guess = number(name, &telling, words)
-        .or_else(|| flag(&telling))
-        .or_else(|| if words == Words::All { rich(name, &telling) } else { None })
+        .or_else(|| boolean(&telling))
+        .or_else(|| if words == AvailableTypes::All { rich(name, &telling) } else { None })
         .unwrap_or_else(|| text(&telling));
     if guess.kind != "string" && !nothing.is_empty() {
-        if words == Words::Plain {
+        if words == AvailableTypes::Json {
             // `-` has no numeric form.
             let why = format!("numbers, and {}", listed(&nothing));
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
@@ -90,20 +90,20 @@ pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
 }
 
 /// Infers plain numbers.
-fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
+fn number(name: &str, texts: &[&str], words: AvailableTypes) -> Option<Guess> {
     let count = texts.len();
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
     }
     let counted: Option<Vec<u64>> = texts.iter().map(|text| as_count(text)).collect();
-    if words == Words::All
+    if words == AvailableTypes::All
         && let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers))
     {
         return Some(time);
     }
     // With only one or two samples, the next may have a fraction.
     let (kind, what) = match texts.iter().all(|text| is_whole(text)) {
-        true if count >= LEAST_WHOLE => ("integer", "whole numbers"),
+        true if count >= MIN_WHOLE => ("integer", "whole numbers"),
         true => ("number", "numbers, whole ones so far"),
         false => ("number", "numbers"),
     };
@@ -112,9 +112,9 @@ fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
 }
 
 /// Infers booleans.
-fn flag(texts: &[&str]) -> Option<Guess> {
+fn boolean(texts: &[&str]) -> Option<Guess> {
     let count = texts.len();
-    let [yes, no] = FLAGS.into_iter().find(|flags| {
+    let [yes, no] = BOOLEANS.into_iter().find(|flags| {
         let among = |text: &&str| flags.iter().any(|flag| flag.eq_ignore_ascii_case(text));
         let both = texts.iter().any(|text| !text.eq_ignore_ascii_case(texts[0]));
         // A single letter may be a code, and so may `NO` and `ON`: Norway, Ontario.
@@ -146,12 +146,12 @@ fn rich(name: &str, texts: &[&str]) -> Option<Guess> {
 /// The string type; if there are few distinct texts, the evidence lists them.
 fn text(texts: &[&str]) -> Guess {
     /// Limit of distinct texts that may be an enumeration.
-    const MOST_STATES: usize = 4;
+    const MAX_STATES: usize = 4;
     let mut different: Vec<&str> = texts.to_vec();
     different.sort_unstable();
     different.dedup();
     let is_state = |text: &&str| text.len() <= 20 && text.contains(char::is_alphabetic);
-    let few = (2..=MOST_STATES).contains(&different.len()) && different.iter().all(is_state);
+    let few = (2..=MAX_STATES).contains(&different.len()) && different.iter().all(is_state);
     let why = match different.len() {
         0 => "always empty".to_owned(),
         // With `values`, a new word would be an error, so only an author who knows all words can decide.
@@ -177,7 +177,7 @@ const BEHIND: [&str; 55] = [
     "SEK", "DKK", "CHF", "€", "kr",
 ];
 /// Limit of a unit; a longer suffix is an ordinary word.
-const LONGEST_SUFFIX: usize = 12;
+const MAX_SUFFIX: usize = 12;
 
 /// Splits a text into prefix, number and suffix.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
@@ -197,7 +197,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     let same = split.iter().all(|part| part.0 == before && part.2 == behind);
     let before_is_known = before.is_empty() || BEFORE.contains(&before);
     let behind_is_known = behind.is_empty() || BEHIND.contains(&behind);
-    let may_be_unit = behind.chars().count() <= LONGEST_SUFFIX
+    let may_be_unit = behind.chars().count() <= MAX_SUFFIX
         && split.len() >= 2
         && !behind.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
         && behind.contains(char::is_alphabetic);
@@ -229,7 +229,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     }
     let mut sure = sureness(texts.len());
     if !behind_is_known {
-        sure = sure.min(Sure::Likely);
+        sure = sure.min(Confidence::Likely);
     }
     let mut why = format!("{0} of {0} are numbers", texts.len());
     if !unit.is_empty() {
@@ -237,16 +237,16 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     }
     if !marks.is_certain {
         // `1,024` may be slightly more than one.
-        sure = sure.min(if numbers.len() >= 3 { Sure::Likely } else { Sure::Guess });
+        sure = sure.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
         why += &format!("; `{}` stands between thousands, or else before a fraction", marks.mark());
     }
-    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= LEAST_WHOLE;
+    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
     Some(Guess { kind: kind.to_owned(), options, sure, why })
 }
 
 /// Number format of the texts.
-struct Marks {
+struct NumberFormat {
     decimal: char,
     thousands: Option<char>,
     /// Whether no other format has another meaning.
@@ -255,7 +255,7 @@ struct Marks {
     plain: Vec<String>,
 }
 
-impl Marks {
+impl NumberFormat {
     fn is_plain(&self) -> bool {
         self.decimal == '.' && self.thousands.is_none()
     }
@@ -266,7 +266,7 @@ impl Marks {
 }
 
 /// The simplest format that parses all numbers.
-fn marks(numbers: &[&str]) -> Option<Marks> {
+fn marks(numbers: &[&str]) -> Option<NumberFormat> {
     const WAYS: [(char, Option<char>); 7] = [
         ('.', None),
         ('.', Some(',')),
@@ -285,7 +285,7 @@ fn marks(numbers: &[&str]) -> Option<Marks> {
     let ((decimal, thousands), plain) = ways.next()?;
     // Another format may have a different meaning: `1,024`. A decimal point is unambiguous.
     let is_certain = thousands.is_none() || ways.all(|(_, other)| other == plain);
-    Some(Marks { decimal, thousands, is_certain, plain })
+    Some(NumberFormat { decimal, thousands, is_certain, plain })
 }
 
 /// Parses a number of digits only: a count, or seconds since 1970.
@@ -299,36 +299,36 @@ mod tests {
     use serde_json::Value;
 
     #[track_caller]
-    fn check(texts: &[&str], kind: &str, sure: Sure) {
-        let guess = guess("x", texts, Words::Plain);
+    fn check(texts: &[&str], kind: &str, sure: Confidence) {
+        let guess = guess("x", texts, AvailableTypes::Json);
         assert_eq!((guess.kind.as_str(), guess.sure), (kind, sure), "{texts:?}: {}", guess.why);
     }
 
     #[test]
     fn texts_have_the_types_that_all_of_them_have() {
-        check(&["1", "2", "3"], "integer", Sure::Likely);
-        check(&["1", "2"], "number", Sure::Likely);
-        check(&["1", "2.5", "-3", ".5", "1e5"], "number", Sure::Sure);
-        check(&["1", "2", "x"], "string", Sure::Likely);
-        check(&["0123", "4567", "8901"], "string", Sure::Likely);
-        check(&["yes", "No", "yes"], "boolean", Sure::Likely);
-        check(&["y", "y", "y"], "string", Sure::Likely);
-        check(&["NO", "NO", "NO"], "string", Sure::Likely);
-        check(&["up", "down"], "string", Sure::Likely);
-        check(&["1", "-", "3"], "string", Sure::Likely);
-        check(&["5"], "number", Sure::Guess);
-        check(&["", ""], "string", Sure::Guess);
+        check(&["1", "2", "3"], "integer", Confidence::Likely);
+        check(&["1", "2"], "number", Confidence::Likely);
+        check(&["1", "2.5", "-3", ".5", "1e5"], "number", Confidence::Sure);
+        check(&["1", "2", "x"], "string", Confidence::Likely);
+        check(&["0123", "4567", "8901"], "string", Confidence::Likely);
+        check(&["yes", "No", "yes"], "boolean", Confidence::Likely);
+        check(&["y", "y", "y"], "string", Confidence::Likely);
+        check(&["NO", "NO", "NO"], "string", Confidence::Likely);
+        check(&["up", "down"], "string", Confidence::Likely);
+        check(&["1", "-", "3"], "string", Confidence::Likely);
+        check(&["5"], "number", Confidence::Guess);
+        check(&["", ""], "string", Confidence::Guess);
     }
 
     #[test]
-    fn words_for_nothing_are_null() {
-        let guess = guess("load", &["12 %", "-", "N/A", "n/a"], Words::All);
+    fn words_for_a_missing_value_are_null() {
+        let guess = guess("load", &["12 %", "-", "N/A", "n/a"], AvailableTypes::All);
         assert_eq!(guess.kind, "number");
         assert_eq!(guess.options["null_values"], json!(["-", "N/A"]));
     }
 
     #[track_caller]
-    fn check_marked(texts: &[&str], expected: Option<(&str, Value, Sure)>) {
+    fn check_marked(texts: &[&str], expected: Option<(&str, Value, Confidence)>) {
         let found = marked_number(texts).map(|guess| (guess.kind, Value::Object(guess.options), guess.sure));
         let expected = expected.map(|(kind, options, sure)| (kind.to_owned(), options, sure));
         assert_eq!(found, expected, "{texts:?}");
@@ -337,32 +337,36 @@ mod tests {
     #[test]
     fn marks_round_numbers_are_options() {
         let percent = json!({ "suffix": "%", "description": "In percent." });
-        check_marked(&["12 %"], Some(("number", percent.clone(), Sure::Guess)));
-        check_marked(&["0%", "34%", "1%", "2%", "-3.5%"], Some(("number", percent, Sure::Sure)));
+        check_marked(&["12 %"], Some(("number", percent.clone(), Confidence::Guess)));
+        check_marked(&["0%", "34%", "1%", "2%", "-3.5%"], Some(("number", percent, Confidence::Sure)));
         let celsius = json!({ "suffix": "°C", "decimal_separator": ",", "description": "In °C." });
-        check_marked(&["5,5 °C", "-1 °C"], Some(("number", celsius, Sure::Likely)));
+        check_marked(&["5,5 °C", "-1 °C"], Some(("number", celsius, Confidence::Likely)));
         let dollars = json!({ "prefix": "$", "thousands_separator": ",", "description": "In $." });
-        check_marked(&["$ 1,024.00", "$ 5.00"], Some(("number", dollars, Sure::Likely)));
+        check_marked(&["$ 1,024.00", "$ 5.00"], Some(("number", dollars, Confidence::Likely)));
         check_marked(
             &["7 apples", "8 apples"],
-            Some(("number", json!({ "suffix": "apples", "description": "In apples." }), Sure::Likely)),
+            Some(("number", json!({ "suffix": "apples", "description": "In apples." }), Confidence::Likely)),
         );
     }
 
     #[test]
-    fn what_may_mean_two_things_is_less_sure() {
+    fn ambiguous_texts_have_a_lower_confidence() {
         let commas = json!({ "thousands_separator": "," });
-        check_marked(&["1,024"], Some(("number", commas.clone(), Sure::Guess)));
-        check_marked(&["1,024", "2,048", "17"], Some(("integer", commas.clone(), Sure::Likely)));
-        check_marked(&["1,024,000", "5", "6", "7", "8"], Some(("integer", commas, Sure::Sure)));
+        check_marked(&["1,024"], Some(("number", commas.clone(), Confidence::Guess)));
+        check_marked(&["1,024", "2,048", "17"], Some(("integer", commas.clone(), Confidence::Likely)));
+        check_marked(&["1,024,000", "5", "6", "7", "8"], Some(("integer", commas, Confidence::Sure)));
         check_marked(
             &["1.234,5", "1"],
-            Some(("number", json!({ "decimal_separator": ",", "thousands_separator": "." }), Sure::Likely)),
+            Some((
+                "number",
+                json!({ "decimal_separator": ",", "thousands_separator": "." }),
+                Confidence::Likely,
+            )),
         );
     }
 
     #[test]
-    fn codes_and_bare_numbers_are_left_alone() {
+    fn codes_and_plain_numbers_are_unchanged() {
         for texts in [
             &["5", "6"][..],
             &["1.2.3"],

@@ -110,14 +110,14 @@ fn has_nesting(text: &str, separator: &str) -> bool {
 }
 
 /// Words that are not names.
-const SMALL_WORDS: [&str; 16] =
+const MINOR_WORDS: [&str; 16] =
     ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
 /// Marks around a number, such as `50%`, `[10` or `5,`.
 const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
 
 /// Whether a word may name its neighbour.
-fn tells(word: &str) -> bool {
-    word.contains(char::is_alphanumeric) && !SMALL_WORDS.contains(&word.to_lowercase().as_str())
+fn is_naming(word: &str) -> bool {
+    word.contains(char::is_alphanumeric) && !MINOR_WORDS.contains(&word.to_lowercase().as_str())
 }
 
 /// Whether a name consists of letters, digits and `_`, as captures require.
@@ -152,9 +152,9 @@ fn marks_of(word: &str) -> (&str, &str) {
 }
 
 /// Limit of the lines of a short report.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 /// Limit of the words of a report; a longer pattern would not be readable.
-const MOST_REPORT_WORDS: usize = 60;
+const MAX_REPORT_WORDS: usize = 60;
 
 /// Lines of a text, split into words.
 type Lines<'t> = Vec<Vec<&'t str>>;
@@ -165,13 +165,13 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let samples: Vec<Lines<'_>> = texts
         .iter()
         .map(|text| {
-            full_lines(text).take(MOST_LINES + 1).map(|line| line.split_whitespace().collect()).collect()
+            full_lines(text).take(MAX_LINES + 1).map(|line| line.split_whitespace().collect()).collect()
         })
         .collect();
     let first = samples.first()?;
     let widths = |lines: &Lines<'_>| lines.iter().map(Vec::len).collect::<Vec<_>>();
     let fits =
-        (2..=MOST_LINES).contains(&first.len()) && widths(first).iter().sum::<usize>() <= MOST_REPORT_WORDS;
+        (2..=MAX_LINES).contains(&first.len()) && widths(first).iter().sum::<usize>() <= MAX_REPORT_WORDS;
     if !fits || samples.iter().any(|lines| widths(lines) != widths(first)) {
         return None;
     }
@@ -187,12 +187,12 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
                 continue;
             }
             // A word that varies and is not a number would make a pattern for this sample only.
-            if !shape.words(line, index).all(is_number) {
+            if !shape.split_words(line, index).all(is_number) {
                 return None;
             }
             let name =
                 shape.name(line, index).filter(|name| is_capture_name(name) && !names.contains(name))?;
-            parts.push(capture(&name, shape.words(line, index)));
+            parts.push(capture(&name, shape.split_words(line, index)));
             names.push(name);
         }
     }
@@ -212,14 +212,15 @@ struct Shape<'s, 't> {
 }
 
 impl<'t> Shape<'_, 't> {
-    fn words(&self, line: usize, index: usize) -> impl Iterator<Item = &'t str> + Clone {
+    fn split_words(&self, line: usize, index: usize) -> impl Iterator<Item = &'t str> + Clone {
         self.samples.iter().map(move |lines| lines[line][index])
     }
 
     /// Whether a word is the same in all samples, and not a number.
     fn is_constant(&self, line: usize, index: usize) -> bool {
         let word = self.samples[0][line][index];
-        self.words(line, index).all(|other| other == word) && !word.contains(|c: char| c.is_ascii_digit())
+        self.split_words(line, index).all(|other| other == word)
+            && !word.contains(|c: char| c.is_ascii_digit())
     }
 
     fn width(&self, line: usize) -> usize {
@@ -229,7 +230,7 @@ impl<'t> Shape<'_, 't> {
     /// Whether a line has numbers only, and the line above has a word for each.
     fn is_below_names(&self, line: usize) -> bool {
         line > 0
-            && (0..self.width(line)).all(|index| self.words(line, index).all(is_number))
+            && (0..self.width(line)).all(|index| self.split_words(line, index).all(is_number))
             && self.width(line - 1) >= self.width(line)
             && (0..self.width(line - 1)).all(|index| self.is_constant(line - 1, index))
     }
@@ -245,19 +246,19 @@ impl<'t> Shape<'_, 't> {
         let from = (0..index).rev().take_while(|other| self.is_constant(line, *other)).last();
         if let Some(from) = from {
             let label: Vec<&str> =
-                first[line][from..index].iter().copied().filter(|word| tells(word)).collect();
+                first[line][from..index].iter().copied().filter(|word| is_naming(word)).collect();
             if !label.is_empty() {
                 return Some(slug(&label.join(" ")));
             }
         }
         let behind = index + 1;
-        (behind < self.width(line) && self.is_constant(line, behind) && tells(first[line][behind]))
+        (behind < self.width(line) && self.is_constant(line, behind) && is_naming(first[line][behind]))
             .then(|| slug(first[line][behind]))
     }
 }
 
 /// Limit of the words of a line; a longer pattern would not be readable.
-const MOST_LINE_WORDS: usize = 20;
+const MAX_LINE_WORDS: usize = 20;
 
 /// Lines with the same words, some of which vary.
 pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
@@ -269,7 +270,7 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
         .collect();
     let Some(first) = lines.first() else { return Vec::new() };
     let width = first.len();
-    if width > MOST_LINE_WORDS || lines.iter().any(|line| line.len() != width) {
+    if width > MAX_LINE_WORDS || lines.iter().any(|line| line.len() != width) {
         return Vec::new();
     }
     let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
@@ -296,7 +297,7 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
         same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
     };
     // The name of a value: the word before it, else the word after it, else an earlier one.
-    let telling = |index: usize| is_constant(index) && tells(first[index]);
+    let telling = |index: usize| is_constant(index) && is_naming(first[index]);
     let label = |index: usize| {
         let before = (0..index).rev().take_while(|other| is_constant(*other));
         let near = index.checked_sub(1).filter(|other| telling(*other));

@@ -37,7 +37,7 @@ pub struct Sample {
 
 /// Names and addresses that the samples do not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Naming {
+pub struct RouteNaming {
     /// Name of the tool.
     pub name: String,
     /// Name of the upstream, which must be unique in the configuration.
@@ -52,7 +52,7 @@ pub struct Naming {
 
 /// Confidence in a part of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sure {
+pub enum Confidence {
     /// A guess; check it before use.
     Guess,
     /// Likely; more samples would confirm it.
@@ -69,7 +69,7 @@ pub struct Finding {
     /// Value of the part.
     pub value: String,
     /// Confidence.
-    pub sure: Sure,
+    pub sure: Confidence,
     /// Evidence.
     pub why: String,
 }
@@ -90,7 +90,7 @@ impl Finding {
     }
 }
 
-impl Sure {
+impl Confidence {
     /// The confidence as a word.
     pub fn word(self) -> &'static str {
         match self {
@@ -102,8 +102,8 @@ impl Sure {
 }
 
 /// Proposes a route for the responses of one endpoint. Total: for any responses, the file loads.
-pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
-    let sorted = samples::sort(&samples[..samples.len().min(SAMPLE_LIMIT)]);
+pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
+    let sorted = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let ranked = ranked(&sorted);
     let errors = samples::error_rules(&sorted);
     // From the most specific to the simplest: with and without types; the best extractor, the second, the
@@ -112,19 +112,20 @@ pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
         for (index, reader) in ranked.iter().enumerate() {
             let runner_up = ranked.get(index + 1);
             for shape in fields::shapes(reader) {
-                let draft = write::Draft { naming, sorted: &sorted, reader, runner_up, shape, errors };
-                if let Some(proposal) = draft.tried() {
+                let draft =
+                    write::ProposalDraft { naming, sorted: &sorted, reader, runner_up, shape, errors };
+                if let Some(proposal) = draft.verified() {
                     return proposal;
                 }
             }
         }
     }
-    write::plainest(naming)
+    write::fallback(naming)
 }
 
 /// Extractor that parses all successes, with its results.
 #[derive(Debug)]
-struct Reader {
+struct RankedCandidate {
     candidate: candidates::Candidate,
     /// One value per success.
     values: Vec<Value>,
@@ -133,10 +134,10 @@ struct Reader {
 }
 
 /// The candidates that parse every success, best first. The last is the whole text, or the bytes.
-fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
+fn ranked(sorted: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
     // Error of the first and strictest candidate that fails.
     let mut refusal = None;
-    let mut readers: Vec<Reader> = candidates::all(sorted)
+    let mut readers: Vec<RankedCandidate> = candidates::all(sorted)
         .into_iter()
         .filter_map(|candidate| {
             let values = match trial::values(&candidate, sorted) {
@@ -155,9 +156,12 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
             {
                 return None;
             }
-            let explained =
-                if candidate.reads_all { 1.0 } else { trial::explained(&candidate, &values, &sorted.texts) };
-            Some(Reader { candidate, values, explained })
+            let explained = if candidate.reads_all {
+                1.0
+            } else {
+                trial::extracted_share(&candidate, &values, &sorted.texts)
+            };
+            Some(RankedCandidate { candidate, values, explained })
         })
         .collect();
     if let (Some((name, why)), Some(last)) = (refusal, readers.last_mut())

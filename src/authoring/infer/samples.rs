@@ -1,12 +1,12 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Finding, Sample, Sure, trial};
+use super::{Confidence, Finding, Sample, trial};
 use crate::translate::Charset;
 use serde_json::{Value, json};
 
 /// Classified samples.
 #[derive(Debug)]
-pub(super) struct Sorted<'a> {
+pub(super) struct ClassifiedSamples<'a> {
     /// Successes.
     pub(super) successes: Vec<&'a Sample>,
     /// Decompressed and decoded texts of the successes; `None` if one of them is binary.
@@ -16,10 +16,10 @@ pub(super) struct Sorted<'a> {
     /// Failures by HTTP status.
     pub(super) failed: Vec<&'a Sample>,
     /// Failures with a success status, with the evidence.
-    pub(super) hidden: Vec<(&'a Sample, Sign)>,
+    pub(super) hidden: Vec<(&'a Sample, ErrorEvidence)>,
 }
 
-impl<'a> Sorted<'a> {
+impl<'a> ClassifiedSamples<'a> {
     /// All samples: successes, failures by status, hidden failures.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Sample> {
         let hidden = self.hidden.iter().map(|(sample, _)| *sample);
@@ -38,7 +38,7 @@ pub(super) struct Fallback {
 
 /// Evidence of an error in a response with a success status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum ErrorEvidence {
     /// The text begins with this word.
     Word(&'static str),
     /// This member of the JSON object is false, such as `success`.
@@ -53,14 +53,15 @@ pub(super) enum Sign {
 const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FATAL", "EXCEPTION", "DENIED"];
 
 /// Classifies the samples.
-pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
+pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let (good, failed): (Vec<_>, Vec<_>) =
         samples.iter().partition(|sample| sample.response.status.is_success());
     let (charset, decoded) = decode(&good);
-    let mut sorted = Sorted { successes: Vec::new(), texts: None, charset, failed, hidden: Vec::new() };
+    let mut sorted =
+        ClassifiedSamples { successes: Vec::new(), texts: None, charset, failed, hidden: Vec::new() };
     let mut texts = Some(Vec::new());
     for (sample, text) in good.into_iter().zip(decoded) {
-        match text.as_deref().and_then(sign) {
+        match text.as_deref().and_then(error_evidence) {
             Some(sign) => sorted.hidden.push((sample, sign)),
             None => {
                 sorted.successes.push(sample);
@@ -99,27 +100,27 @@ impl Fallback {
             None => "the text is not in UTF-8, and `Content-Type` names no charset".to_owned(),
         };
         let (sure, right) = match label {
-            "utf-8" => (Sure::Likely, "every sample is in UTF-8"),
-            _ => (Sure::Guess, "this one reads any bytes: change it where letters are wrong"),
+            "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
+            _ => (Confidence::Guess, "this one reads any bytes: change it where letters are wrong"),
         };
         let why = format!("{wrong}; {right}");
         Self { label, finding: Finding { part: "charset".into(), value: label.into(), sure, why } }
     }
 }
 
-fn sign(text: &str) -> Option<Sign> {
+fn error_evidence(text: &str) -> Option<ErrorEvidence> {
     if let Ok(Value::Object(object)) = serde_json::from_str(text) {
         for name in ["success", "ok", "succeeded"] {
             if object.get(name) == Some(&Value::Bool(false)) {
-                return Some(Sign::False(name));
+                return Some(ErrorEvidence::False(name));
             }
         }
         if let Some(word) = object.get("status").and_then(Value::as_str)
             && ["error", "fail", "failed", "failure"].iter().any(|known| known.eq_ignore_ascii_case(word))
         {
-            return Some(Sign::Status(word.to_owned()));
+            return Some(ErrorEvidence::Status(word.to_owned()));
         }
-        return object.get("error").filter(|error| is_there(error)).map(|_| Sign::Error);
+        return object.get("error").filter(|error| is_there(error)).map(|_| ErrorEvidence::Error);
     }
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -132,7 +133,7 @@ fn sign(text: &str) -> Option<Sign> {
     (is_short && goes_on && !is_number)
         .then(|| ERROR_WORDS.iter().find(|known| known.eq_ignore_ascii_case(word)).copied())
         .flatten()
-        .map(Sign::Word)
+        .map(ErrorEvidence::Word)
 }
 
 /// Whether an `error` member has a value that means an error.
@@ -149,7 +150,7 @@ fn is_there(error: &Value) -> bool {
 
 /// Rule for a tool error.
 #[derive(Debug, Clone)]
-pub(super) struct ErrorRule {
+pub(super) struct InferredErrorRule {
     /// Its conditions.
     pub(super) when: Value,
     /// Template of its text.
@@ -159,25 +160,35 @@ pub(super) struct ErrorRule {
 }
 
 /// Rules for the errors among the samples, and for one that the successes imply.
-pub(super) fn error_rules(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
-    let mut rules: Vec<ErrorRule> = Vec::new();
-    let mut known: Vec<Sign> = Vec::new();
+pub(super) fn error_rules(sorted: &ClassifiedSamples<'_>) -> Option<Vec<InferredErrorRule>> {
+    let mut rules: Vec<InferredErrorRule> = Vec::new();
+    let mut known: Vec<ErrorEvidence> = Vec::new();
     let charset = sorted.charset.as_ref().map(|charset| charset.label);
     for (_, sign) in &sorted.hidden {
         // One rule covers all words.
-        let sign = if matches!(sign, Sign::Word(_)) { Sign::Word(ERROR_WORDS[0]) } else { sign.clone() };
+        let sign = if matches!(sign, ErrorEvidence::Word(_)) {
+            ErrorEvidence::Word(ERROR_WORDS[0])
+        } else {
+            sign.clone()
+        };
         if known.contains(&sign) {
             continue;
         }
-        let same = |other: &Sign| *other == sign || matches!((other, &sign), (Sign::Word(_), Sign::Word(_)));
+        let same = |other: &ErrorEvidence| {
+            *other == sign || matches!((other, &sign), (ErrorEvidence::Word(_), ErrorEvidence::Word(_)))
+        };
         let texts: Vec<String> = sorted
             .hidden
             .iter()
             .filter(|(_, other)| same(other))
             .filter_map(|(sample, _)| trial::text(sample, charset))
             .collect();
-        let sure = if texts.len() >= 2 && !sorted.successes.is_empty() { Sure::Sure } else { Sure::Likely };
-        rules.push(of_sign(
+        let sure = if texts.len() >= 2 && !sorted.successes.is_empty() {
+            Confidence::Sure
+        } else {
+            Confidence::Likely
+        };
+        rules.push(error_rule(
             &sign,
             &texts,
             sure,
@@ -185,17 +196,17 @@ pub(super) fn error_rules(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
         ));
         known.push(sign);
     }
-    if let Some(name) = promised(sorted)
-        && !known.contains(&Sign::False(name))
+    if let Some(name) = implied_error_member(sorted)
+        && !known.contains(&ErrorEvidence::False(name))
     {
         let why = format!("every success says `{name}: true`; no sample shows the other");
-        rules.push(of_sign(&Sign::False(name), &[], Sure::Guess, why));
+        rules.push(error_rule(&ErrorEvidence::False(name), &[], Confidence::Guess, why));
     }
     (!rules.is_empty()).then_some(rules)
 }
 
 /// The member that is `true` in every success, and presumably `false` in an error.
-fn promised(sorted: &Sorted<'_>) -> Option<&'static str> {
+fn implied_error_member(sorted: &ClassifiedSamples<'_>) -> Option<&'static str> {
     let texts = sorted.texts.as_ref()?;
     let says = |name: &str| {
         texts.iter().all(|text| {
@@ -205,32 +216,32 @@ fn promised(sorted: &Sorted<'_>) -> Option<&'static str> {
     ["success", "ok", "succeeded"].into_iter().find(|name| says(name))
 }
 
-fn of_sign(sign: &Sign, texts: &[String], sure: Sure, why: String) -> ErrorRule {
+fn error_rule(sign: &ErrorEvidence, texts: &[String], sure: Confidence, why: String) -> InferredErrorRule {
     let (when, error) = match sign {
-        Sign::Word(_) => {
+        ErrorEvidence::Word(_) => {
             let words = ERROR_WORDS.join("|");
             let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
             (json!({ "status": "2xx", "text": pattern }), "{{ why }}".to_owned())
         }
-        Sign::False(name) => {
+        ErrorEvidence::False(name) => {
             (json!({ "status": "2xx", "json": format!(".{name} == false") }), message(texts))
         }
-        Sign::Status(word) => {
+        ErrorEvidence::Status(word) => {
             let condition = format!(".status == {}", Value::from(word.as_str()));
             (json!({ "status": "2xx", "json": condition }), message(texts))
         }
-        Sign::Error => {
+        ErrorEvidence::Error => {
             let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
             (json!({ "status": "2xx", "json": condition }), message(texts))
         }
     };
     let value = "an error in a reply with a success status".to_owned();
-    ErrorRule { when, error, finding: Finding { part: "when".into(), value, sure, why } }
+    InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, sure, why } }
 }
 
 /// Template for the member that has the message in these texts.
 fn message(texts: &[String]) -> String {
-    const PLACES: [&str; 9] = [
+    const ERROR_PATHS: [&str; 9] = [
         "error.message",
         "error.detail",
         "message",
@@ -241,22 +252,25 @@ fn message(texts: &[String]) -> String {
         "error_message",
         "description",
     ];
-    const OTHERWISE: &str = "The upstream reported an error without a message.";
+    const FALLBACK_MESSAGE: &str = "The upstream reported an error without a message.";
     let values: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let at = |value: &Value, place: &str| {
         value
             .pointer(&format!("/{}", place.replace('.', "/")))
             .is_some_and(|found| found.as_str().is_some_and(|text| !text.is_empty()))
     };
-    let place =
-        PLACES.into_iter().filter(|place| values.iter().any(|value| at(value, place))).max_by_key(|place| {
-            let order = PLACES.len() - PLACES.iter().position(|other| other == place).unwrap_or_default();
+    let place = ERROR_PATHS
+        .into_iter()
+        .filter(|place| values.iter().any(|value| at(value, place)))
+        .max_by_key(|place| {
+            let order =
+                ERROR_PATHS.len() - ERROR_PATHS.iter().position(|other| other == place).unwrap_or_default();
             (values.iter().filter(|value| at(value, place)).count(), order)
         });
     match place {
-        Some(place) => format!("{{{{ json.{place} | default(\"{OTHERWISE}\") }}}}"),
-        None if values.is_empty() => format!("{{{{ json.message | default(\"{OTHERWISE}\") }}}}"),
-        None => OTHERWISE.to_owned(),
+        Some(place) => format!("{{{{ json.{place} | default(\"{FALLBACK_MESSAGE}\") }}}}"),
+        None if values.is_empty() => format!("{{{{ json.message | default(\"{FALLBACK_MESSAGE}\") }}}}"),
+        None => FALLBACK_MESSAGE.to_owned(),
     }
 }
 
@@ -265,16 +279,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_from_reports() {
-        assert_eq!(sign("ERR 17 NO SUCH STATION\n"), Some(Sign::Word("ERR")));
-        assert_eq!(sign("Error: no city"), Some(Sign::Word("ERROR")));
-        assert_eq!(sign("{\"success\": false, \"message\": \"no\"}"), Some(Sign::False("success")));
-        assert_eq!(sign("{\"status\": \"Error\"}"), Some(Sign::Status("Error".into())));
-        assert_eq!(sign("{\"error\": {\"code\": 1}}"), Some(Sign::Error));
+    fn errors_are_distinguished_from_reports() {
+        assert_eq!(error_evidence("ERR 17 NO SUCH STATION\n"), Some(ErrorEvidence::Word("ERR")));
+        assert_eq!(error_evidence("Error: no city"), Some(ErrorEvidence::Word("ERROR")));
+        assert_eq!(
+            error_evidence("{\"success\": false, \"message\": \"no\"}"),
+            Some(ErrorEvidence::False("success"))
+        );
+        assert_eq!(error_evidence("{\"status\": \"Error\"}"), Some(ErrorEvidence::Status("Error".into())));
+        assert_eq!(error_evidence("{\"error\": {\"code\": 1}}"), Some(ErrorEvidence::Error));
         for report in
             ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
         {
-            assert_eq!(sign(report), None, "{report}");
+            assert_eq!(error_evidence(report), None, "{report}");
         }
     }
 }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::guess::{Guess, sureness};
 use crate::{
-    authoring::infer::Sure,
-    translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat, Zone},
+    authoring::infer::Confidence,
+    translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat, TimeZoneSetting},
 };
 
 /// Formats of timestamps with an offset from UTC, or with a word for UTC.
@@ -47,18 +47,18 @@ const DAYS: [&str; 8] =
 /// Whether a field of this type parses all texts.
 fn reads(kind: FieldKind, texts: &[&str]) -> bool {
     let kind = FieldType::from(kind);
-    !texts.is_empty() && texts.iter().all(|text| kind.apply_to_place(&Value::from(*text)).is_ok())
+    !texts.is_empty() && texts.iter().all(|text| kind.apply_at_path(&Value::from(*text)).is_ok())
 }
 
 fn form(format: &str, zone: Option<&str>) -> Option<TimeForm> {
-    let zone: Option<Zone> = match zone {
+    let zone: Option<TimeZoneSetting> = match zone {
         Some(zone) => Some(zone.parse().ok()?),
         None => None,
     };
     Some(TimeForm { format: TimeFormat::Directives(format.to_owned()), zone })
 }
 
-fn found(kind: &str, options: &[(&str, &str)], sure: Sure, why: String) -> Guess {
+fn found(kind: &str, options: &[(&str, &str)], sure: Confidence, why: String) -> Guess {
     let options: Map<String, Value> =
         options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
     Guess { kind: kind.to_owned(), options, sure, why }
@@ -73,7 +73,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     }
     let (count, sure) = (texts.len(), sureness(texts.len()));
     // Such a text is unlikely to mean anything else.
-    let sure = sure.max(Sure::Likely);
+    let sure = sure.max(Confidence::Likely);
     let told = |what: &str| format!("{count} of {count} are {what}");
     if reads(FieldKind::DateTime(TimeForm::default()), texts) {
         return Some(found("date-time", &[], sure, told("points in time")));
@@ -99,18 +99,18 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
             let why = format!("days, as `type: date` reads with `format: \"{one}\"`, or else `\"{other}\"`");
-            Some(found("string", &[], Sure::Guess, why))
+            Some(found("string", &[], Confidence::Guess, why))
         }
     }
 }
 
 /// Infers timestamps without an offset, which stay strings: with a wrong time zone, they would look right.
 fn local(texts: &[&str]) -> Option<Guess> {
-    let utc: Option<Zone> = "UTC".parse().ok();
-    let usual = TimeForm { format: TimeFormat::Usual, zone: utc };
+    let utc: Option<TimeZoneSetting> = "UTC".parse().ok();
+    let usual = TimeForm { format: TimeFormat::Standard, zone: utc };
     if reads(FieldKind::DateTime(usual), texts) {
         let why = "times without an offset; `type: date-time` reads them, with the `timezone` of their clock";
-        return Some(found("string", &[], Sure::Likely, why.to_owned()));
+        return Some(found("string", &[], Confidence::Likely, why.to_owned()));
     }
     let fits =
         |format: &&str| form(format, Some("UTC")).is_some_and(|form| reads(FieldKind::DateTime(form), texts));
@@ -118,7 +118,7 @@ fn local(texts: &[&str]) -> Option<Guess> {
     let why = format!(
         "times without an offset; `type: date-time` reads them, with `format: \"{format}\"` and the `timezone` of their clock"
     );
-    Some(found("string", &[], Sure::Likely, why))
+    Some(found("string", &[], Confidence::Likely, why))
 }
 
 /// Infers seconds or milliseconds since 1970, if the name suggests a time.
@@ -152,7 +152,7 @@ pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
         _ => return None,
     };
     let why = format!("{0} of {0} may be {word} since 1970, and the name says a time", numbers.len());
-    Some(found("date-time", &[("format", format)], sureness(numbers.len()).min(Sure::Likely), why))
+    Some(found("date-time", &[("format", format)], sureness(numbers.len()).min(Confidence::Likely), why))
 }
 
 /// Infers durations with units, or in clock format if the name suggests one.
@@ -196,8 +196,8 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
         }
         false => (vec![("description", "In seconds.")], "durations; the value is in seconds"),
     };
-    let most = if certain { Sure::Sure } else { Sure::Likely };
-    let least = if certain { Sure::Likely } else { Sure::Guess };
+    let most = if certain { Confidence::Sure } else { Confidence::Likely };
+    let least = if certain { Confidence::Likely } else { Confidence::Guess };
     Some(found(
         "duration",
         &options,
@@ -229,7 +229,7 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
                 .is_some_and(|(_, rest)| rest.chars().take_while(|c| digits(*c)).count() != 3)
         })
     };
-    let least = sureness(count).max(Sure::Likely);
+    let least = sureness(count).max(Confidence::Likely);
     if reads(FieldKind::Size(SizeForm::default()), texts) {
         Some(found("size", &[("description", "In bytes.")], least, why))
     } else if has_fraction(',') && reads(FieldKind::Size(comma), texts) {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_say_their_offset_are_times() {
+    fn times_with_an_offset_are_timestamps() {
         let plain = Some(("date-time", json!({})));
         check(date_or_time(&["2026-11-21T09:30:00Z", "2026-11-21T09:30:00.5+01:00"]), plain.clone());
         check(date_or_time(&["Sat, 21 Nov 2026 09:30:00 GMT"]), plain);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_an_unknown_clock_stay_texts_and_say_how_they_are_read() {
+    fn times_without_an_offset_stay_strings_with_a_format_in_a_comment() {
         for (text, part) in [
             ("2026-11-21 09:30:00", "`timezone`"),
             ("21.11.2026 09:30", "`format: \"%d.%m.%Y %H:%M\"`"),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn days_have_one_form_or_stay_texts() {
+    fn dates_have_one_format_or_stay_strings() {
         check(date_or_time(&["2026-11-21"]), Some(("date", json!({}))));
         check(date_or_time(&["21.11.2026", "01.02.2026"]), Some(("date", json!({ "format": "%d.%m.%Y" }))));
         check(date_or_time(&["11/21/2026", "01/02/2026"]), Some(("date", json!({ "format": "%m/%d/%Y" }))));

@@ -1,10 +1,10 @@
 //! Trial of candidates: runs each on all samples with the real translator, and ranks them by the share of
 //! text extracted.
 
-use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
+use super::{RankedCandidate, Sample, candidates::Candidate, samples::ClassifiedSamples};
 use crate::{
     config::{self, Loaded, Sources, yaml},
-    model::{Shapes, ToolResult, UpstreamResponse, result_to_json},
+    model::{StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json},
     route::Route,
     translate::{CallInput, Trace, translate},
 };
@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use std::{collections::HashSet, sync::LazyLock};
 
 /// Highest `response_limit` of a route: the length of a sample must not affect the trial.
-const HIGHEST_REPLY_LIMIT: &str = "1GiB";
+const MAX_RESPONSE_LIMIT: &str = "1GiB";
 
 /// The value that a candidate extracts from each success.
 ///
 /// # Errors
 ///
 /// The error of the first sample that it can't parse; empty if the extractor is not valid.
-pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<Value>, String> {
+pub(super) fn values(candidate: &Candidate, sorted: &ClassifiedSamples<'_>) -> Result<Vec<Value>, String> {
     if candidate.is_block {
         return Ok(Vec::new());
     }
@@ -56,7 +56,7 @@ fn run<'r>(
     }
     let loaded = load(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
-         request: GET /\n    response_limit: {HIGHEST_REPLY_LIMIT}\n    response:{}\n",
+         request: GET /\n    response_limit: {MAX_RESPONSE_LIMIT}\n    response:{}\n",
         yaml::block(&rule, 4)
     ))
     .ok_or_else(String::new)?;
@@ -66,7 +66,7 @@ fn run<'r>(
             let result = result(route, response);
             match result.structured.as_ref().filter(|_| !result.is_error()) {
                 Some(structured) => Ok(structured.json().parse()),
-                None => Err(written(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
+                None => Err(file_text(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
             }
         })
         .collect()
@@ -85,14 +85,14 @@ pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
 }
 
 /// The result that clients receive.
-pub(super) fn written(result: &ToolResult) -> Value {
-    result_to_json(result, Shapes::ObjectsOnly)
+pub(super) fn file_text(result: &ToolResult) -> Value {
+    result_to_json(result, StructuredContentSupport::ObjectsOnly)
 }
 
 /// Share of the words of each text that are in the extracted value; the minimum of all samples, from 0 to 1.
 /// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
 /// or XML markup.
-pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
+pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
     let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
     let of_one = |(value, text): (&Value, &String)| {
@@ -100,7 +100,7 @@ pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<
         collect(value, &mut found);
         let (mut all, mut known) = (0_usize, 0_usize);
         let mut count = |part: &str| {
-            for word in words(part) {
+            for word in word_count(part) {
                 all += word.len();
                 known += if found.contains(word) { word.len() } else { 0 };
             }
@@ -120,7 +120,7 @@ pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<
     values.iter().zip(texts).map(of_one).fold(1.0, f64::min)
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn word_count(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
@@ -140,12 +140,12 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
     match value {
         Value::Null => {}
         Value::Bool(flag) => found.extend([flag.to_string()]),
-        Value::Number(number) => found.extend(words(&number.to_string()).map(str::to_owned)),
-        Value::String(text) => found.extend(words(text).map(str::to_owned)),
+        Value::Number(number) => found.extend(word_count(&number.to_string()).map(str::to_owned)),
+        Value::String(text) => found.extend(word_count(text).map(str::to_owned)),
         Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
         Value::Object(members) => {
             for (name, value) in members {
-                found.extend(words(name).map(str::to_owned));
+                found.extend(word_count(name).map(str::to_owned));
                 collect(value, found);
             }
         }
@@ -153,21 +153,21 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
 }
 
 /// Minimum share; less may be a coincidence.
-pub(super) const LEAST_EXPLAINED: f64 = 0.5;
+pub(super) const MIN_EXPLAINED: f64 = 0.5;
 
 /// Ranks the extractors. First come those selected by media type or with a format that can't match by
 /// coincidence (JSON, XML, …). Then the share of extracted text decides, in steps of a tenth, and then the
 /// order of the candidates, from strict to permissive. Extractors of less than half of a text are dropped.
 /// Patterns that name their parts by position come after all others, and the whole text comes last.
-pub(super) fn rank(readers: &mut Vec<Reader>) {
+pub(super) fn rank(readers: &mut Vec<RankedCandidate>) {
     readers.retain(|reader| {
         let candidate = &reader.candidate;
         candidate.is_last_resort
             || candidate.is_strict
             || candidate.is_weak
-            || reader.explained >= LEAST_EXPLAINED
+            || reader.explained >= MIN_EXPLAINED
     });
-    let tenth = |reader: &Reader| (reader.explained * 10.0).round() as i64;
+    let tenth = |reader: &RankedCandidate| (reader.explained * 10.0).round() as i64;
     // The sort is stable: equals stay in the order of the candidates.
     readers.sort_by_key(|reader| {
         let c = &reader.candidate;
@@ -180,10 +180,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_is_no_words() {
+    fn markup_is_not_counted_as_text() {
         let document = "<!DOCTYPE html><style>p { a: b }</style><P class=x>one&nbsp;two<!-- no > --><br/>3 < 4 \
                         <![CDATA[five]]><script>if (a < b) {}</script>";
-        let found: Vec<&str> = between_tags(document).flat_map(words).collect();
+        let found: Vec<&str> = between_tags(document).flat_map(word_count).collect();
         assert_eq!(found, ["one", "two", "3", "4", "five"]);
     }
 }

@@ -8,37 +8,37 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Finding, Naming, Proposal, Reader, Sample, Sure,
-    fields::{Field, Shape},
-    samples::{ErrorRule, Fallback, Sorted},
+    Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample,
+    fields::{InferredField, Shape},
+    samples::{ClassifiedSamples, Fallback, InferredErrorRule},
     trial,
 };
 use crate::{config::yaml, model::UpstreamResponse, route::Route, translate::TranslationLimits};
 
 /// Limit of the samples that become examples.
-const MOST_EXAMPLES: usize = 12;
+const MAX_EXAMPLES: usize = 12;
 /// Longer bodies are truncated to this number of lines, if the result is the same.
-const LONGEST_LINES: usize = 15;
+const MAX_LINES: usize = 15;
 /// Limit of the body of an example; a longer one belongs into a recording beside the file.
-const LONGEST_BODY_BYTES: usize = 8 << 10;
+const MAX_BODY_BYTES: usize = 8 << 10;
 /// Highest `response_limit`, in bytes.
-const HIGHEST_REPLY_LIMIT_BYTES: usize = 1 << 30;
+const MAX_RESPONSE_LIMIT_BYTES: usize = 1 << 30;
 /// Limit of a comment, in characters.
-const LONGEST_COMMENT: usize = 160;
+const MAX_COMMENT_LENGTH: usize = 160;
 
 /// Proposal before it is verified.
-pub(super) struct Draft<'a> {
-    pub(super) naming: &'a Naming,
-    pub(super) sorted: &'a Sorted<'a>,
-    pub(super) reader: &'a Reader,
-    pub(super) runner_up: Option<&'a Reader>,
+pub(super) struct ProposalDraft<'a> {
+    pub(super) naming: &'a RouteNaming,
+    pub(super) sorted: &'a ClassifiedSamples<'a>,
+    pub(super) reader: &'a RankedCandidate,
+    pub(super) runner_up: Option<&'a RankedCandidate>,
     pub(super) shape: Shape,
-    pub(super) errors: Option<&'a Vec<ErrorRule>>,
+    pub(super) errors: Option<&'a Vec<InferredErrorRule>>,
 }
 
-impl Draft<'_> {
+impl ProposalDraft<'_> {
     /// The proposal, if it handles every sample as classified.
-    pub(super) fn tried(&self) -> Option<Proposal> {
+    pub(super) fn verified(&self) -> Option<Proposal> {
         let mut findings = Vec::new();
         let mut route = self.route(&mut findings);
         let loaded = trial::load(&route)?;
@@ -55,7 +55,7 @@ impl Draft<'_> {
         let loaded = trial::load(&route)?;
         let file = loaded.routes.first()?;
         let holds = |example: &crate::config::Example| {
-            let result = trial::written(&trial::result(&file.route, &example.response));
+            let result = trial::file_text(&trial::result(&file.route, &example.response));
             let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
             result["isError"] == example.expect.is_error()
                 && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
@@ -65,7 +65,7 @@ impl Draft<'_> {
 
     fn route(&self, findings: &mut Vec<Finding>) -> String {
         let sorted = self.sorted;
-        let mut out = head(self.naming, sorted.all().count());
+        let mut out = file_header(self.naming, sorted.all().count());
         if let Some(finding) = self.response_limit() {
             comment(&mut out, 4, &finding);
             let _ = writeln!(out, "    response_limit: {}", finding.value);
@@ -84,7 +84,7 @@ impl Draft<'_> {
         let finding = self.extract_finding();
         comment(&mut out, 6, &finding);
         if let Some(other) =
-            self.runner_up.filter(|other| finding.sure != Sure::Sure && !other.candidate.is_last_resort)
+            self.runner_up.filter(|other| finding.sure != Confidence::Sure && !other.candidate.is_last_resort)
         {
             let (extract, why) = (yaml::flow(&other.candidate.extract), &other.candidate.why);
             let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {why}")));
@@ -119,16 +119,16 @@ impl Draft<'_> {
         // For compressed bodies, the decompressed length counts.
         let texts = sorted.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
-        if longest_bytes <= TranslationLimits::DEFAULT_REPLY_BYTES {
+        if longest_bytes <= TranslationLimits::DEFAULT_RESPONSE_BYTES {
             return None;
         }
-        let mebibytes = (2 * longest_bytes).next_power_of_two().min(HIGHEST_REPLY_LIMIT_BYTES) >> 20;
+        let mebibytes = (2 * longest_bytes).next_power_of_two().min(MAX_RESPONSE_LIMIT_BYTES) >> 20;
         let why =
             format!("the longest sample has {longest_bytes} bytes, which is more than the default takes");
         Some(Finding {
             part: "response_limit".into(),
             value: format!("{mebibytes}MiB"),
-            sure: Sure::Likely,
+            sure: Confidence::Likely,
             why,
         })
     }
@@ -138,14 +138,14 @@ impl Draft<'_> {
         let samples = self.sorted.successes.len();
         let explained = if candidate.is_weak { 0.8 } else { self.reader.explained };
         let sure = match (candidate.is_last_resort, candidate.is_strict, explained) {
-            (true, ..) => Sure::Guess,
+            (true, ..) => Confidence::Guess,
             // The format matches, but most of the text is not extracted.
-            (false, true, share) if !candidate.reads_all && share < trial::LEAST_EXPLAINED => Sure::Guess,
-            (false, true, _) if samples > 1 => Sure::Sure,
-            (false, true, _) => Sure::Likely,
-            (false, false, share) if share >= 0.9 && samples > 1 => Sure::Sure,
-            (false, false, share) if share >= 0.8 => Sure::Likely,
-            (false, false, _) => Sure::Guess,
+            (false, true, share) if !candidate.reads_all && share < trial::MIN_EXPLAINED => Confidence::Guess,
+            (false, true, _) if samples > 1 => Confidence::Sure,
+            (false, true, _) => Confidence::Likely,
+            (false, false, share) if share >= 0.9 && samples > 1 => Confidence::Sure,
+            (false, false, share) if share >= 0.8 => Confidence::Likely,
+            (false, false, _) => Confidence::Guess,
         };
         let mut why = candidate.why.clone();
         if samples == 0 {
@@ -170,7 +170,7 @@ impl Draft<'_> {
         if !types.all(|other| other.as_ref() == Some(&first)) {
             return None;
         }
-        let sure = if samples > 1 { Sure::Sure } else { Sure::Likely };
+        let sure = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
         let why = format!("{samples} of {samples} successes have it; a page of another type is not a report");
         Some((first.to_string(), Finding { part: "when".into(), value: first.into(), sure, why }))
     }
@@ -195,7 +195,7 @@ impl Draft<'_> {
             let _ = writeln!(out, "            {}:{}", yaml::text(key), yaml::block(value, 12));
         }
         let _ = writeln!(out, "            fields:");
-        for Field { name, spec, finding } in &self.shape.fields {
+        for InferredField { name, spec, finding } in &self.shape.fields {
             let (name, spec, why) = (yaml::text(name), yaml::flow(spec), finding.comment());
             let _ = writeln!(out, "              {name}: {spec} # {why}");
             findings.push(finding.clone());
@@ -207,7 +207,7 @@ impl Draft<'_> {
         let mut examples = String::new();
         let mut left_out = 0;
         for (index, sample) in self.sorted.all().enumerate() {
-            let written = (index < MOST_EXAMPLES).then(|| example(route, sample)).flatten();
+            let written = (index < MAX_EXAMPLES).then(|| example(route, sample)).flatten();
             match written {
                 Some(written) => examples += &written,
                 None => left_out += 1,
@@ -235,7 +235,7 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
         }
         _ => (sample.response.clone(), false),
     };
-    if upstream_response.body.len() > LONGEST_BODY_BYTES {
+    if upstream_response.body.len() > MAX_BODY_BYTES {
         return None;
     }
     let mut response = Map::new();
@@ -258,7 +258,7 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
             response.insert("body_base64".into(), BASE64_STANDARD.encode(&upstream_response.body).into()),
         ),
     }
-    let result = trial::written(&trial::result(route, &upstream_response));
+    let result = trial::file_text(&trial::result(route, &upstream_response));
     let expect = match result.get("structuredContent") {
         _ if result["isError"] == true => json!({ "isError": true, "text": result["content"][0]["text"] }),
         Some(structured) => json!({ "structuredContent": structured }),
@@ -277,7 +277,7 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
 fn cut(response: &UpstreamResponse) -> Option<UpstreamResponse> {
     let text = std::str::from_utf8(&response.body).ok()?;
     let starts = text.match_indices('\n').map(|(at, _)| at + 1);
-    let end = starts.take(LONGEST_LINES).nth(LONGEST_LINES - 1).filter(|end| *end < text.len())?;
+    let end = starts.take(MAX_LINES).nth(MAX_LINES - 1).filter(|end| *end < text.len())?;
     let mut cut = response.clone();
     cut.body = Bytes::copy_from_slice(&response.body[..end]);
     cut.headers.remove(CONTENT_LENGTH);
@@ -285,9 +285,9 @@ fn cut(response: &UpstreamResponse) -> Option<UpstreamResponse> {
 }
 
 /// The file up to the rules.
-fn head(naming: &Naming, samples: usize) -> String {
+fn file_header(naming: &RouteNaming, samples: usize) -> String {
     let plural = if samples == 1 { "" } else { "s" };
-    let Naming { name, upstream, address, method, path } = naming;
+    let RouteNaming { name, upstream, address, method, path } = naming;
     format!(
         "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` say how far to trust a part.\n\
          upstreams:\n  {}: {}\nroutes:\n  {}:\n    \
@@ -301,11 +301,11 @@ fn head(naming: &Naming, samples: usize) -> String {
 }
 
 /// The proposal if all others fail: the default rules, by media type.
-pub(super) fn plainest(naming: &Naming) -> Proposal {
+pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
     let why = "no rule holds for every sample: replies are read by their media type".to_owned();
     let finding =
-        Finding { part: "response".into(), value: "the default rules".into(), sure: Sure::Guess, why };
-    let mut yaml = head(naming, 0).replacen("0 samples", "samples that no rule holds for", 1);
+        Finding { part: "response".into(), value: "the default rules".into(), sure: Confidence::Guess, why };
+    let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that no rule holds for", 1);
     comment(&mut yaml, 4, &finding);
     Proposal { yaml, findings: vec![finding] }
 }
@@ -319,8 +319,8 @@ pub(super) fn one_line(text: &str) -> String {
     let harmless = |c: char| {
         if c.is_control() || "\u{2028}\u{2029}\u{85}\u{feff}\u{fffe}\u{ffff}".contains(c) { ' ' } else { c }
     };
-    let mut out: String = text.chars().map(harmless).take(LONGEST_COMMENT).collect();
-    if text.chars().nth(LONGEST_COMMENT).is_some() {
+    let mut out: String = text.chars().map(harmless).take(MAX_COMMENT_LENGTH).collect();
+    if text.chars().nth(MAX_COMMENT_LENGTH).is_some() {
         out.push('…');
     }
     out

@@ -24,7 +24,7 @@ use super::{
     route_calls::Routes,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
     rules::RuleSets,
-    schemas::Asked,
+    schemas::UsedArguments,
     secret::Environment,
     section::{Section, report_unknown_key},
     server::ServerSettings,
@@ -34,7 +34,7 @@ use super::{
     version,
 };
 use crate::{
-    inbound::{filter::FilterSettings, mcp::McpSettings},
+    inbound::{filter::FilterSettings, mcp::McpApiSettings},
     policy::{PassthroughSettings, PolicySettings},
     route::UpstreamName,
     settings::{
@@ -89,7 +89,7 @@ pub(in crate::config) fn compile(
         .transpose();
     match (shared_entry, mcp) {
         (None, _) => lint::shared_state::warn_of_on_store_failure(report, &root),
-        (Some(entry), Some(McpSettings { secret_key: None, .. })) if shared.is_ok() => {
+        (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
             lint::shared_state::report_missing_secret_key(report, entry);
         }
         // Where the settings of the server have a mistake, whether there is a secret is not known.
@@ -275,10 +275,10 @@ fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Opti
     if let Some(written) =
         default_response.and_then(|entry| rules.expand(report, "`defaults.response`", entry))
     {
-        response::read(report, written, &mut Asked::default());
+        response::read(report, written, &mut UsedArguments::default());
     }
     rules.check_unused(report, |report, written| {
-        response::read(report, written, &mut Asked::default());
+        response::read(report, written, &mut UsedArguments::default());
     });
 }
 

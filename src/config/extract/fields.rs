@@ -4,8 +4,8 @@ use crate::{
     config::{code::Code, node::Entry, report::Report, section, suggest},
     settings::section::Setting,
     translate::{
-        Count, FieldKind, FieldSetting, Fields, Missing, Path,
-        extract::{ExtractorKind, Finds, Gives, Typing},
+        Cardinality, FieldKind, FieldPath, FieldSetting, Fields, OnMissing,
+        extract::{ExtractorKind, MemberNames, Typing, ValueCount},
     },
 };
 
@@ -17,7 +17,7 @@ pub(super) fn typing(
     one: Option<&Entry>,
 ) -> Option<Typing> {
     match (fields, one) {
-        (None, None) => Some(Typing::AsFound),
+        (None, None) => Some(Typing::Untyped),
         (Some(entry), None) => {
             let fields: Fields = read(report, entry, "`fields`")?;
             check_sources(report, kind, &fields, entry)?;
@@ -39,7 +39,7 @@ fn value(
     entry: &Entry,
 ) -> Option<Typing> {
     let written: FieldSetting = read(report, entry, "`type`")?;
-    if extractor.gives() == Gives::Block {
+    if extractor.gives() == ValueCount::Block {
         let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
         report.error(Code::FieldsDoNotFit.at(entry.key.span), message, "leave `type` out");
         return None;
@@ -57,7 +57,7 @@ fn value(
         };
         *inner = Some(read(report, outer, "`fields`")?);
     }
-    if written.missing != Missing::Error {
+    if written.missing != OnMissing::Error {
         let message = "the value as a whole can't be missing";
         report.error(
             Code::FieldsDoNotFit.at(entry.key.span),
@@ -68,7 +68,9 @@ fn value(
     }
     let one = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
     match (extractor.finds(), &written.from) {
-        (Finds::Names(names), Some((path, span))) if !names.iter().any(|name| path_is_among(path, name)) => {
+        (MemberNames::Names(names), Some((path, span)))
+            if !names.iter().any(|name| path_is_among(path, name)) =>
+        {
             let message = format!("`{}` finds no `{path}`", extractor.name());
             report.error(
                 Code::UnknownField.at(*span),
@@ -77,7 +79,7 @@ fn value(
             );
             return None;
         }
-        (Finds::Names(names), None) if one => {
+        (MemberNames::Names(names), None) if one => {
             let message = format!("`{}` finds an object, and `type` is of one value", extractor.name());
             let help = format!(
                 "say which: `type: {{ type: …, from: {} }}`; or write `fields`",
@@ -86,7 +88,7 @@ fn value(
             report.error(Code::FieldsDoNotFit.at(entry.key.span), message, help);
             return None;
         }
-        (Finds::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
+        (MemberNames::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
             let message = format!(
                 "`{}` gives a list, and `from` leads into each row of it; found `{path}`",
                 extractor.name()
@@ -95,7 +97,7 @@ fn value(
             report.error(Code::FieldsDoNotFit.at(*span), message, help);
             return None;
         }
-        (Finds::NoFields, Some((_, span))) => {
+        (MemberNames::NoFields, Some((_, span))) => {
             report.error(
                 Code::FieldsDoNotFit.at(*span),
                 format!("`{}` finds one value, without names", extractor.name()),
@@ -103,7 +105,7 @@ fn value(
             );
             return None;
         }
-        (Finds::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
+        (MemberNames::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
             let message = format!("`{}` finds no object", extractor.name());
             report.error(
                 Code::FieldsDoNotFit.at(entry.key.span),
@@ -115,29 +117,29 @@ fn value(
         _ => {}
     }
     // The list is there already, and its type is that of all of it.
-    if extractor.gives() == Gives::Many && written.from.is_none() {
-        kind.count = Count::One;
+    if extractor.gives() == ValueCount::Many && written.from.is_none() {
+        kind.count = Cardinality::One;
     }
     Some(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
 }
 
 /// Whether a path begins with the place of a row, where rows have names alone.
-fn leads_into_rows(extractor: &ExtractorKind, path: &Path) -> bool {
+fn leads_into_rows(extractor: &ExtractorKind, path: &FieldPath) -> bool {
     matches!(extractor, ExtractorKind::Metrics(_))
-        && extractor.gives() == Gives::Many
+        && extractor.gives() == ValueCount::Many
         && path.first().bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn path_is_among(path: &Path, name: &str) -> bool {
+fn path_is_among(path: &FieldPath, name: &str) -> bool {
     path.as_str() == name || path.first() == name
 }
 
 /// Fields come from what the extractor finds; where that is known, a field must be among it.
 fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Option<()> {
     let names = match kind.finds() {
-        Finds::AnyNames => return Some(()),
-        Finds::Names(names) => names,
-        Finds::NoFields => {
+        MemberNames::AnyNames => return Some(()),
+        MemberNames::Names(names) => names,
+        MemberNames::NoFields => {
             let message = format!("`{}` finds no fields", kind.name());
             let help = "take `pairs`, `regex` or `json` to find fields, or say what it is: `type: number`";
             report.error(Code::FieldsDoNotFit.at(entry.key.span), message, help);

@@ -11,7 +11,7 @@ use crate::{
         code::Code,
         section::{Checked, Cursor, Invalid, Section as _},
     },
-    translate::extract::{Extract, ExtractorKind, Gives, Part},
+    translate::extract::{Extract, ExtractPart, ExtractorKind, ValueCount},
 };
 
 /// Whether it is such a map: some key of it is no word of `extract`, and what stands under that looks like an
@@ -46,7 +46,7 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<Compiled> {
     Ok(Compiled { extract, fields_span: Some(value.place) })
 }
 
-fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<Part> {
+fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let name = &entry.key.text;
     if ExtractSettings::keys().get(name).is_some() {
         let what = if names().any(|known| known == *name) { "an extractor" } else { "a key of `extract`" };
@@ -58,7 +58,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<Part> {
     let value = value.member(entry, &label, ONE_EXTRACTOR);
     let One { extractor, optional, .. } = one(&value)?;
     let alone = "let it stand alone, in a rule of its own";
-    if extractor.kind.gives() == Gives::Block {
+    if extractor.kind.gives() == ValueCount::Block {
         let message = format!("`{}` gives a block, and no value that could be a part", extractor.kind.name());
         return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }
@@ -66,5 +66,5 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<Part> {
         let message = "`mcp` reads a whole result, which may be an error, and is not part of one";
         return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }
-    Ok(Part { name: name.clone(), extractor, optional })
+    Ok(ExtractPart { name: name.clone(), extractor, optional })
 }

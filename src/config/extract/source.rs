@@ -7,7 +7,7 @@ use crate::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
     },
-    translate::extract::{Extractor, ExtractorKind, Finds, Gives, Typing},
+    translate::extract::{Extractor, ExtractorKind, MemberNames, Typing, ValueCount},
 };
 
 impl Setting for Extractor {
@@ -20,14 +20,16 @@ impl Setting for Extractor {
         }
         let name = extractor.kind.name();
         let found = match (&extractor.typing, extractor.kind.gives()) {
-            (_, Gives::Block) => "a block",
-            (_, Gives::Many) => "a list",
-            (Typing::Fields(_), Gives::One) => "an object",
-            (Typing::Value { .. }, Gives::One) => return Ok(extractor),
-            (Typing::AsFound, Gives::One) => match (&extractor.kind, extractor.kind.finds()) {
+            (_, ValueCount::Block) => "a block",
+            (_, ValueCount::Many) => "a list",
+            (Typing::Fields(_), ValueCount::One) => "an object",
+            (Typing::Value { .. }, ValueCount::One) => return Ok(extractor),
+            (Typing::Untyped, ValueCount::One) => match (&extractor.kind, extractor.kind.finds()) {
                 (ExtractorKind::Mcp(_), _) => "a whole result",
-                (ExtractorKind::Form(_) | ExtractorKind::Pairs(_), _) | (_, Finds::Names(_)) => "an object",
-                (_, Finds::AnyNames | Finds::NoFields) => return Ok(extractor),
+                (ExtractorKind::Form(_) | ExtractorKind::Pairs(_), _) | (_, MemberNames::Names(_)) => {
+                    "an object"
+                }
+                (_, MemberNames::AnyNames | MemberNames::NoFields) => return Ok(extractor),
             },
         };
         let message = format!("`source` takes what gives a text, and `{name}` gives {found}");

@@ -12,7 +12,7 @@ use crate::{
         routes::Surroundings,
     },
     model::ToolName,
-    pipeline::{Proxied, UriPattern},
+    pipeline::{ProxiedEntry, UriPattern},
     route::{Route, UpstreamName},
     upstream::mcp::{ListKind, McpLists},
 };
@@ -25,11 +25,11 @@ pub struct ProxiedLists {
     /// The routes `NAME.prompts` and `NAME.resources`, by which requests are forwarded.
     pub routes: Vec<RouteFile>,
     /// The prompts, with the names that clients see.
-    pub prompts: Vec<(String, Proxied)>,
+    pub prompts: Vec<(String, ProxiedEntry)>,
     /// The resources.
-    pub resources: Vec<Proxied>,
+    pub resources: Vec<ProxiedEntry>,
     /// The resource templates, with their matchers.
-    pub templates: Vec<(UriPattern, Proxied)>,
+    pub templates: Vec<(UriPattern, ProxiedEntry)>,
     /// Whether it declares prompts and they are offered.
     pub has_prompts: bool,
     /// Whether it declares resources and they are offered.
@@ -64,7 +64,7 @@ impl Trees<'_> {
             && let Some(route) = self.standing_for(around, upstream, "prompts", &mut out)
         {
             for (upstream_key, mut definition) in
-                taken(lists.of(ListKind::Prompts), "name", rules, &mut out.notes)
+                taken(lists.get(ListKind::Prompts), "name", rules, &mut out.notes)
             {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
@@ -73,8 +73,10 @@ impl Trees<'_> {
                     continue;
                 }
                 definition["name"] = name.as_str().into();
-                out.prompts
-                    .push((name, Proxied { route: Arc::clone(&route), upstream_key, definition, completes }));
+                out.prompts.push((
+                    name,
+                    ProxiedEntry { route: Arc::clone(&route), upstream_key, definition, completes },
+                ));
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
@@ -83,14 +85,14 @@ impl Trees<'_> {
             let proxied = |(upstream_key, mut definition): Listed| {
                 let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
                 definition["name"] = format!("{}{name}", rules.prefix).into();
-                Proxied { route: Arc::clone(&route), upstream_key, definition, completes }
+                ProxiedEntry { route: Arc::clone(&route), upstream_key, definition, completes }
             };
-            let resources = taken(lists.of(ListKind::Resources), "uri", rules, &mut out.notes);
+            let resources = taken(lists.get(ListKind::Resources), "uri", rules, &mut out.notes);
             let templates =
-                taken(lists.of(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
+                taken(lists.get(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
             out.resources = resources.into_iter().map(proxied).collect();
             for listed in templates {
-                match UriPattern::of(&listed.0, rules.except.clone()) {
+                match UriPattern::parse(&listed.0, rules.except.clone()) {
                     Ok(pattern) => out.templates.push((pattern, proxied(listed))),
                     Err(why) => out.notes.push(note(&listed.0, format!("it is left out: {why}"))),
                 }

@@ -11,11 +11,11 @@ use crate::{
         section::{self, Section},
         source::Span,
     },
-    route::{Form, FormError},
+    route::{FormError, InputForm},
 };
 
 /// Reads `fields`: a type each, or a map.
-pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<Form> {
+pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
     let Some(entries) = entry.value.as_map() else {
         let message = format!("`fields` takes a map of names, found {}", entry.value.found());
         report.error(
@@ -135,8 +135,8 @@ pub(super) fn form_of(
     node: &Node,
     document: &Map<String, Value>,
     made: bool,
-) -> Option<Form> {
-    Form::compile(document)
+) -> Option<InputForm> {
+    InputForm::compile(document)
         .map_err(|FormError { message, pointer, help }| {
             let pointer = if made { pointer.replacen("/properties", "", 1) } else { pointer };
             report.error(Code::InvalidForm.at(node.at_pointer(&pointer).span), message, help);

@@ -14,20 +14,20 @@ use crate::{
         node::{Entry, Node},
         report::Report,
         response::whole,
-        schemas::Asked,
+        schemas::UsedArguments,
         section::{self, Section},
         source::Span,
     },
-    route::{Form, InquiryTemplate, QuestionTemplate},
-    translate::{self, Template, TemplatePlace},
+    route::{InputForm, InputRequestKindTemplate, InputRequestTemplate},
+    translate::{self, OutputContext, Template},
 };
 
 /// One question, and the arguments that it asks for.
 pub(super) fn one(
     report: &Report<'_>,
     entry: &Entry,
-    asked: &mut Asked,
-) -> Option<(QuestionTemplate, Vec<(String, Span)>)> {
+    asked: &mut UsedArguments,
+) -> Option<(InputRequestTemplate, Vec<(String, Span)>)> {
     let (name, place) = (entry.key.text.as_str(), entry.key.span);
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -65,7 +65,7 @@ pub(super) fn one(
             report.error(Code::InvalidValue.at(node.span), "`url` is the address of a web page", help);
             return None;
         }
-        Template::compile_for(TemplatePlace::Address, written.source()).ok()
+        Template::compile_for(OutputContext::Address, written.source()).ok()
     });
     let sample = section.entry("sample").map(|entry| sample(report, entry, &NAMES, asked));
     let (roots, optional) = (section.flag("roots"), section.flag("optional"));
@@ -94,20 +94,22 @@ pub(super) fn one(
         return None;
     }
     let inquiry = match (whole(fields)?, whole(schema)?, &arguments, whole(url)?, whole(sample)?) {
-        (Some(form), ..) | (_, Some(form), ..) => InquiryTemplate::Form { message: message??, form },
-        (_, _, Some(_), ..) => InquiryTemplate::Arguments { message: message??, form: Form::default() },
-        (_, _, _, Some(url), _) => InquiryTemplate::Link { message: message??, url },
-        (.., Some(sample)) => InquiryTemplate::Sample(sample),
-        _ if roots.is_some() => InquiryTemplate::Roots,
-        _ => InquiryTemplate::Form { message: message??, form: Form::default() },
+        (Some(form), ..) | (_, Some(form), ..) => InputRequestKindTemplate::Form { message: message??, form },
+        (_, _, Some(_), ..) => {
+            InputRequestKindTemplate::Arguments { message: message??, form: InputForm::default() }
+        }
+        (_, _, _, Some(url), _) => InputRequestKindTemplate::Link { message: message??, url },
+        (.., Some(sample)) => InputRequestKindTemplate::Sample(sample),
+        _ if roots.is_some() => InputRequestKindTemplate::Roots,
+        _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
     };
-    let of_sample = matches!(&inquiry, InquiryTemplate::Sample(sample) if sample.optional);
+    let of_sample = matches!(&inquiry, InputRequestKindTemplate::Sample(sample) if sample.optional);
     let optional = optional.unwrap_or(false) || of_sample;
-    let question = QuestionTemplate { name: name.to_owned(), when: whole(when)?, optional, inquiry };
+    let question = InputRequestTemplate { name: name.to_owned(), when: whole(when)?, optional, inquiry };
     Some((question, arguments.unwrap_or_default()))
 }
 
-fn condition(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<translate::Jq> {
+fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Option<translate::Jq> {
     let text = section::text_of(report, node, "`when`")?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not known yet: nothing has been sent");
@@ -116,6 +118,6 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<tran
     }
     // It is about the arguments, whose value it also is.
     asked.all = true;
-    asked.add_answers_of_jq(report, node.span, text);
+    asked.add_input_responses_of_jq(report, node.span, text);
     language::jq(report, node, "`when`", &[])
 }

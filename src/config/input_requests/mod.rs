@@ -15,13 +15,15 @@ use super::{
     language,
     node::{Kind, Node},
     report::Report,
-    schemas::{Asked, AskedAnswer},
+    schemas::{InputResponseUse, UsedArguments},
     section::Section,
     source::Span,
     suggest,
 };
 use crate::{
-    route::{Asking, Form, InputSchema, InquiryTemplate, QuestionTemplate, Round},
+    route::{
+        InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
+    },
     translate::Template,
 };
 
@@ -36,7 +38,7 @@ const CONFIRM: &str = "confirm";
 /// What is asked, as written. Forms of arguments are made when the arguments are known.
 #[derive(Default)]
 pub(super) struct Written {
-    rounds: Vec<Round>,
+    rounds: Vec<InputRound>,
     of_arguments: Vec<OfArguments>,
     patience: Option<Duration>,
 }
@@ -50,7 +52,7 @@ struct OfArguments {
 
 /// Reads `input_requests` and `confirm` of a route or a prompt. `None` when something is wrong; that has been
 /// reported then.
-pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Written> {
+pub(super) fn read(section: &Section<'_, '_>, asked: &mut UsedArguments) -> Option<Written> {
     let report = section.report;
     let before = report.errors();
     let mut written = Written { patience: section.duration("input_timeout"), ..Written::default() };
@@ -69,7 +71,7 @@ pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Writt
         let place = entry.key.span;
         match template(report, &entry.value, "`confirm`", asked) {
             Some(message) => {
-                let inquiry = InquiryTemplate::Form { message, form: Form::default() };
+                let inquiry = InputRequestKindTemplate::Form { message, form: InputForm::default() };
                 written.add(report, place, vec![question(CONFIRM, inquiry)]);
             }
             None => return None,
@@ -78,8 +80,8 @@ pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Writt
     (report.errors() == before).then_some(written)
 }
 
-fn question(name: &str, inquiry: InquiryTemplate) -> QuestionTemplate {
-    QuestionTemplate { name: name.to_owned(), when: None, optional: false, inquiry }
+fn question(name: &str, inquiry: InputRequestKindTemplate) -> InputRequestTemplate {
+    InputRequestTemplate { name: name.to_owned(), when: None, optional: false, inquiry }
 }
 
 impl Written {
@@ -93,7 +95,7 @@ impl Written {
         self.of_arguments.iter().flat_map(|question| &question.names)
     }
 
-    fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut Asked) {
+    fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut UsedArguments) {
         let Some(entries) = node.as_map() else {
             let message = format!("a round of questions is a map of names, found {}", node.found());
             return report.error(
@@ -124,7 +126,7 @@ impl Written {
         self.add(report, place, round);
     }
 
-    fn add(&mut self, report: &Report<'_>, place: Span, round: Round) {
+    fn add(&mut self, report: &Report<'_>, place: Span, round: InputRound) {
         if let Some(twice) = round.iter().find(|question| self.names().any(|known| known == question.name)) {
             let message = format!("two questions are called `{}`", twice.name);
             return report.error(
@@ -133,15 +135,15 @@ impl Written {
                 "its name is where the answer is found; choose another",
             );
         }
-        if self.names().count() + round.len() > Asking::QUESTION_LIMIT {
-            let message = format!("more than {} questions", Asking::QUESTION_LIMIT);
+        if self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT {
+            let message = format!("more than {} questions", InputRequests::INPUT_REQUEST_LIMIT);
             return report.error(Code::TooMany.at(place), message, "ask for several things in one form");
         }
         self.rounds.push(round);
     }
 
     /// The questions, now that it is known what arguments look like.
-    pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<Asking> {
+    pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
         let before = report.errors();
         for OfArguments { round, index, names } in &self.of_arguments {
             let document = input.document();
@@ -184,9 +186,10 @@ impl Written {
             let all: Vec<&String> = wanted.keys().collect();
             let document = json!({ "properties": wanted, "required": all });
             let Value::Object(document) = document else { continue };
-            match Form::compile(&document) {
+            match InputForm::compile(&document) {
                 Ok(made) => {
-                    if let InquiryTemplate::Arguments { form, .. } = &mut self.rounds[*round][*index].inquiry
+                    if let InputRequestKindTemplate::Arguments { form, .. } =
+                        &mut self.rounds[*round][*index].inquiry
                     {
                         *form = made;
                     }
@@ -205,10 +208,10 @@ impl Written {
                 }
             }
         }
-        (report.errors() == before).then_some(Asking {
+        (report.errors() == before).then_some(InputRequests {
             rounds: self.rounds,
             sampled: None,
-            patience: self.patience.unwrap_or(Asking::DEFAULT_PATIENCE),
+            patience: self.patience.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT),
         })
     }
 }
@@ -217,7 +220,7 @@ impl Written {
 pub(super) fn refuse_unknown_answers<'a>(
     report: &Report<'_>,
     who: &str,
-    named: impl Iterator<Item = &'a AskedAnswer>,
+    named: impl Iterator<Item = &'a InputResponseUse>,
     names: &[&str],
 ) {
     for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
@@ -238,20 +241,20 @@ pub(super) fn refuse_unknown_answers<'a>(
     }
 }
 
-fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<Template> {
+fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArguments) -> Option<Template> {
     let template = language::template(report, node, what, &NAMES)?;
     note(report, &template, node.span, asked);
     Some(template)
 }
 
 /// What a template asks of arguments and answers.
-fn note(report: &Report<'_>, template: &Template, span: Span, asked: &mut Asked) {
-    asked.add_answers(report, template, span);
+fn note(report: &Report<'_>, template: &Template, span: Span, asked: &mut UsedArguments) {
+    asked.add_input_responses(report, template, span);
     match language::arguments_of(template) {
         None => asked.all = true,
         Some(arguments) => {
             for (name, _) in arguments {
-                asked.add(&name, true, language::words_in(report, span, &name));
+                asked.add(&name, true, language::span_of_name(report, span, &name));
             }
         }
     }

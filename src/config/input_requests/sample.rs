@@ -9,10 +9,10 @@ use crate::{
         node::{Entry, Kind, Node},
         report::Report,
         response::whole,
-        schemas::Asked,
+        schemas::UsedArguments,
         section::Section,
     },
-    translate::{SampleTemplate, Speaker},
+    translate::{SamplingRequestTemplate, SamplingRole},
 };
 
 /// Reads `sample`: a template, or a map.
@@ -20,8 +20,8 @@ pub(in crate::config) fn sample(
     report: &Report<'_>,
     entry: &Entry,
     names: &[&str],
-    asked: &mut Asked,
-) -> Option<SampleTemplate> {
+    asked: &mut UsedArguments,
+) -> Option<SamplingRequestTemplate> {
     let mut template = |node: &Node, what: &str| {
         let template = language::template(report, node, what, names)?;
         note(report, &template, node.span, asked);
@@ -29,10 +29,10 @@ pub(in crate::config) fn sample(
     };
     if !matches!(entry.value.kind, Kind::Map(_)) {
         let text = template(&entry.value, "`sample`")?;
-        return Some(SampleTemplate {
-            messages: vec![(Speaker::User, text)],
+        return Some(SamplingRequestTemplate {
+            messages: vec![(SamplingRole::User, text)],
             system: None,
-            max_tokens: SampleTemplate::DEFAULT_MAX_TOKENS,
+            max_tokens: SamplingRequestTemplate::DEFAULT_MAX_TOKENS,
             temperature: None,
             stop_sequences: Vec::new(),
             models: Vec::new(),
@@ -42,7 +42,7 @@ pub(in crate::config) fn sample(
     let section = Section::open(report, entry.key.span, &entry.value, &SAMPLE)?;
     let messages = section.required("messages", "write `messages: \"…\"`: what the model is asked");
     let system = section.get("system").map(|node| template(node, "`system`"));
-    let max_tokens = section.count("max_tokens").unwrap_or(SampleTemplate::DEFAULT_MAX_TOKENS);
+    let max_tokens = section.count("max_tokens").unwrap_or(SamplingRequestTemplate::DEFAULT_MAX_TOKENS);
     let temperature = section.get("temperature").map(|node| match &node.kind {
         Kind::Number(text) => text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number)),
         _ => None,
@@ -65,8 +65,8 @@ pub(in crate::config) fn sample(
             for item in items {
                 let section = Section::open(report, item.span, item, &MESSAGE)?;
                 let said = match (section.get("user"), section.get("assistant")) {
-                    (Some(node), None) => (Speaker::User, template(node, "`user`")?),
-                    (None, Some(node)) => (Speaker::Assistant, template(node, "`assistant`")?),
+                    (Some(node), None) => (SamplingRole::User, template(node, "`user`")?),
+                    (None, Some(node)) => (SamplingRole::Assistant, template(node, "`assistant`")?),
                     _ => {
                         let message = "a message is of one speaker";
                         report.error(
@@ -81,10 +81,10 @@ pub(in crate::config) fn sample(
             }
             read
         }
-        _ => vec![(Speaker::User, template(messages?, "`messages`")?)],
+        _ => vec![(SamplingRole::User, template(messages?, "`messages`")?)],
     };
     let temperature = whole(temperature)?;
-    Some(SampleTemplate {
+    Some(SamplingRequestTemplate {
         messages,
         system: whole(system)?,
         max_tokens,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::version::VERSION;
-use crate::policy::{BreakerOverride, RetryOverride};
+use crate::policy::{CircuitBreakerOverride, RetryOverride};
 use crate::{
     auth::ClientSettings,
     config::{AdminSettings, TelemetrySettings, server::ServerSettings},
@@ -133,7 +133,7 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
         key("retry", <OrOff<RetryOverride> as Setting>::KIND, "Retries after transient failures."),
         key(
             "circuit_breaker",
-            <OrOff<BreakerOverride> as Setting>::KIND,
+            <OrOff<CircuitBreakerOverride> as Setting>::KIND,
             "When the circuit breakers of upstreams and routes open.",
         ),
         key("rate_limit", RATE_LIMIT, "Rate limit of one upstream, all clients together. Default: no limit."),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{content, extract, route_tests};
-use crate::policy::{BreakerOverride, RetryOverride};
+use crate::policy::{CircuitBreakerOverride, RetryOverride};
 
 pub(in crate::config) static ROUTE: Keys = Keys::new(
     "a route",
@@ -110,7 +110,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         ),
         key(
             "circuit_breaker",
-            <OrOff<BreakerOverride> as Setting>::KIND,
+            <OrOff<CircuitBreakerOverride> as Setting>::KIND,
             "When the circuit breaker of the route opens (consecutive responses with 502, 503 or 504), or \
              `off`; overrides the upstream.",
         ),
@@ -246,7 +246,7 @@ pub(in crate::config) static LOG_LINE: Keys = Keys::new(
     "a line of `notifications`",
     "log_line",
     &[
-        key("level", Word(&crate::route::LogLevel::NAMES), "Severity. Default `info`."),
+        key("level", Word(&crate::route::McpLogLevel::NAMES), "Severity. Default `info`."),
         key(
             "text",
             Text,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    policy::{BreakerOverride, RetryOverride},
+    policy::{CircuitBreakerOverride, RetryOverride},
     tls::ClientTls,
     upstream::http::{HealthCheckSettings, OutlierDetectionSettings},
 };
@@ -104,7 +104,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key("retry", <OrOff<RetryOverride> as Setting>::KIND, "Retries after transient failures, or `off`."),
         key(
             "circuit_breaker",
-            <OrOff<BreakerOverride> as Setting>::KIND,
+            <OrOff<CircuitBreakerOverride> as Setting>::KIND,
             "When its circuit breaker opens, and those of its routes, or `off`.",
         ),
         key(

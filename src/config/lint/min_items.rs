@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{code::Code, node::Node, report::Report, response::Compiled};
-use crate::translate::{Action, Limit, ListPath, OutputSchema};
+use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
 
 /// Warns of such rules: every longer list is a tool error.
 pub(in crate::config) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
     for compiled in rules {
-        let Action::Success(rule) = &compiled.rule.action else { continue };
+        let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let Some(limit) = &rule.limit else { continue };
         let Some(rows) = limit.rows else { continue };
         let Some((place, schema)) = limited_list(output.document(), limit) else { continue };

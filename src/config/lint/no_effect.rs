@@ -8,7 +8,7 @@ use crate::{
         node::{Entry, Kind},
         report::Report,
         route_tests::Example,
-        schemas::AskedArgument,
+        schemas::ArgumentUse,
         section::Section,
         upstreams::{UpstreamFile, auth},
     },
@@ -42,7 +42,7 @@ pub(in crate::config) fn warn_of_otherwise(section: &Section<'_, '_>) {
 /// Who gives an argument, in a path or a URI, expects it to matter.
 pub(in crate::config) fn warn_of_lost_arguments<'a>(
     report: &Report<'_>,
-    lost: impl Iterator<Item = &'a AskedArgument>,
+    lost: impl Iterator<Item = &'a ArgumentUse>,
 ) {
     for argument in lost {
         let name = &argument.name;

@@ -7,7 +7,7 @@ use crate::config::{
 };
 use crate::{
     model::own_types,
-    translate::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},
+    translate::{OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects, extract::ValueCount},
 };
 
 type Schema = Map<String, Value>;
@@ -19,12 +19,12 @@ type Schema = Map<String, Value>;
 /// Why there is none: some success may be of another shape, and what can't be held is not promised.
 pub(in crate::config) fn derived(
     rules: &[Compiled],
-    otherwise: Otherwise,
-    wrap: Wrap,
+    otherwise: OnNoMatch,
+    wrap: WrapNonObjects,
 ) -> Result<OutputSchema, String> {
     let successes = rules.iter().enumerate().filter_map(|(index, compiled)| match &compiled.rule.action {
-        Action::Error(_) => None,
-        Action::Success(rule) => Some((index + 1, rule)),
+        RuleAction::Error(_) => None,
+        RuleAction::Success(rule) => Some((index + 1, rule)),
     });
     let mut promised: Option<Schema> = None;
     for (number, rule) in successes {
@@ -36,7 +36,7 @@ pub(in crate::config) fn derived(
         });
     }
     let promised = promised.ok_or("no rule says what a success is like")?;
-    if otherwise == Otherwise::Text {
+    if otherwise == OnNoMatch::Text {
         return Err("a reply that no rule is for passes as it is (`on_no_match: text`)".to_owned());
     }
     if !promised.contains_key("type") {
@@ -56,8 +56,8 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
     }
     let Some(extract) = &rule.extract else { return Err("has no extractor".to_owned()) };
     let without_types = match extract.gives() {
-        Gives::Block => "gives bytes, and no value",
-        Gives::One | Gives::Many => "has an extractor without `fields`",
+        ValueCount::Block => "gives bytes, and no value",
+        ValueCount::One | ValueCount::Many => "has an extractor without `fields`",
     };
     extract.found_schema().ok_or_else(|| without_types.to_owned())
 }
@@ -67,8 +67,8 @@ pub(in crate::config) fn warn_of_defaults(
     report: &Report<'_>,
     route: &Section<'_, '_>,
     own: &[Compiled],
-    otherwise: Otherwise,
-    wrap: Wrap,
+    otherwise: OnNoMatch,
+    wrap: WrapNonObjects,
 ) {
     if derived(own, otherwise, wrap).is_ok() {
         let help = "write `output`, or `default_rules: false`";
@@ -147,11 +147,11 @@ pub(in crate::config) fn compare(
 }
 
 fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &Compiled) {
-    let Action::Success(rule) = &compiled.rule.action else { return };
+    let RuleAction::Success(rule) = &compiled.rule.action else { return };
     let span = compiled.fields_span.unwrap_or(compiled.span);
     if rule.structured.is_none()
         && let Some(extract) = &rule.extract
-        && extract.gives() == Gives::Block
+        && extract.gives() == ValueCount::Block
     {
         let message = "`binary` gives no value, and `output` promises one";
         report.error(Code::OutputShape.at(compiled.span), message, "leave `output` out");
@@ -335,7 +335,8 @@ fn of(place: &str) -> String {
     if place.is_empty() { String::new() } else { format!(" in `{place}`") }
 }
 
-/// The first name on a template's way through a rule's value that the value never has, and the names that there are.
+/// The first name on a template's way through a rule's value that the value never has, and the names that
+/// there are.
 ///
 /// `None` where the way leads to what may be anything.
 pub(in crate::config) fn missing_on_the_way(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {

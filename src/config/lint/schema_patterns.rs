@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_every_client_reads_is_let_through() {
+    fn patterns_that_all_clients_support_are_accepted() {
         for pattern in [
             "^[a-z]{2,3}$",
             r"^\d{4}-\d{2}$",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_some_client_refuses_is_refused() {
+    fn patterns_that_some_client_rejects_are_rejected() {
         for pattern in [
             "(?i)abc",
             "(?P<a>b)",

@@ -46,7 +46,7 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
     let Some(name) = unescaped(text, syntax, schema) else { return };
     let (place, words) = match name {
         Some(name) => {
-            let place = language::words_in(report, node.span, &format!("args.{name}"));
+            let place = language::span_of_name(report, node.span, &format!("args.{name}"));
             (place, format!("the argument `{name}`"))
         }
         None => (node.span, "a value".to_owned()),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_text_looks_like() {
+    fn markup_and_json_are_recognized() {
         for markup in
             ["<a>{{ args.x }}</a>", " <?xml version='1.0'?><a/>", "{{ args.x }}<br/>", "<!DOCTYPE html>"]
         {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_as_it_is() {
+    fn unescaped_values_in_markup_are_found() {
         let schema = json!({ "properties": {
             "n": { "type": "integer" }, "b": { "type": ["boolean", "null"] }, "s": { "type": "string" },
             "e": { "enum": ["a", 1] }, "q": { "enum": ["a\"b"] }, "c": { "const": "x" },

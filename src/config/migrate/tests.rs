@@ -57,7 +57,7 @@ fn check_remarks(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn keys_have_their_new_names_and_all_else_stays() {
+fn keys_are_renamed_and_the_rest_is_unchanged() {
     let before = "# head\r\nserver:   # where\r\n  \"bind\" :  '127.0.0.1:80'   # bind\r\n\r\n\
      'paths':\r\n    a:\r\n        \
                   about: >-\r\n            about\r\n            bind\r\n        request: GET old/bind\r\n";
@@ -118,7 +118,7 @@ fn a_key_is_moved_with_its_comment() {
 }
 
 #[test]
-fn what_is_not_sure_is_left_alone() {
+fn uncertain_names_are_unchanged() {
     check_remarks(
         "server: { bind: a, listen: b, front_page: c }\n",
         &[
@@ -142,7 +142,7 @@ fn what_is_not_sure_is_left_alone() {
 }
 
 #[test]
-fn anchors_and_merges_are_renamed_where_they_stand() {
+fn anchors_and_merges_are_renamed_in_place() {
     check(
         "upstreams: { a: &a { url: x, again: &r { tries: 2 } }, b: { <<: *a, url: y, retry: off } }\n\
          defaults: { again: *r }\n",

@@ -14,7 +14,7 @@ use crate::{
         source::Span,
         suggest,
     },
-    route::{BodyTemplate, CommandTemplate, RequestTemplate, UpstreamName, WordTemplate},
+    route::{CommandTemplate, RequestBodyTemplate, RequestTemplate, UpstreamName, WordTemplate},
     translate::Template,
 };
 
@@ -33,7 +33,7 @@ impl Reader<'_, '_> {
             self.report.error(Code::InvalidRequest.at(node.span), "`RUN` names no command", HELP);
             return None;
         };
-        let place = language::words_in(self.report, node.span, name);
+        let place = language::span_of_name(self.report, node.span, name);
         let upstream = self.upstream(place, name)?;
         self.refuse_http(place, &upstream)?;
         let words: Vec<_> = words.map(|word| self.word_of_line(node, word)).collect();
@@ -45,7 +45,7 @@ impl Reader<'_, '_> {
 
     /// A word in which `{name}` stands for an argument.
     fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
-        let place = language::words_in(self.report, node.span, word);
+        let place = language::span_of_name(self.report, node.span, word);
         let refuse = |message: String, help: &str| {
             self.report.error(Code::InvalidRequest.at(place), message, help);
             None
@@ -72,7 +72,7 @@ impl Reader<'_, '_> {
             return refuse(format!("`{word}` has braces that hold no name"), HELP);
         }
         for name in &names {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
         }
         Some(match names[..] {
             [] => WordTemplate::Fixed(word.to_owned()),
@@ -130,7 +130,7 @@ impl Reader<'_, '_> {
                 self.body(&body)
             }
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-                self.template(&entry.value, "`stdin`").map(BodyTemplate::Text)
+                self.template(&entry.value, "`stdin`").map(RequestBodyTemplate::Text)
             }
         });
         let leading_dash_arguments = section.texts("leading_dash_arguments").unwrap_or_default();
@@ -161,7 +161,7 @@ impl Reader<'_, '_> {
     /// A word as an item of a list: a template.
     fn word(&mut self, node: &Node) -> Option<WordTemplate> {
         if let Some((before, name, after)) = node.as_text().and_then(around_argument) {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
             return Some(WordTemplate::Argument {
                 before: before.to_owned(),
                 name: name.to_owned(),

@@ -16,7 +16,7 @@ use super::{
     language,
     node::{Kind, Node},
     report::Report,
-    schemas::Asked,
+    schemas::UsedArguments,
     section::{self, Section},
     source::Span,
     suggest,
@@ -51,7 +51,7 @@ pub(super) struct Upstreams<'a> {
 struct Reader<'s, 'f> {
     report: &'s Report<'f>,
     upstreams: Upstreams<'s>,
-    asked: &'s mut Asked,
+    asked: &'s mut UsedArguments,
 }
 
 /// Reads `request`. `None` when something is wrong with it; that has been reported then.
@@ -60,7 +60,7 @@ pub(super) fn read(
     upstreams: Upstreams<'_>,
     node: &Node,
     place: Span,
-    asked: &mut Asked,
+    asked: &mut UsedArguments,
 ) -> Option<Compiled> {
     let mut reader = Reader { report, upstreams, asked };
     match &node.kind {
@@ -79,7 +79,12 @@ pub(super) fn read(
 }
 
 /// Reads a value with templates in it. `None` when something is wrong with it; that has been reported then.
-pub(super) fn value(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<JsonTemplate> {
+pub(super) fn value(
+    report: &Report<'_>,
+    node: &Node,
+    what: &str,
+    asked: &mut UsedArguments,
+) -> Option<JsonTemplate> {
     let upstreams = Upstreams { names: &[], files: &[] };
     Reader { report, upstreams, asked }.json(node, what)
 }
@@ -106,7 +111,7 @@ impl Reader<'_, '_> {
         if method == tool::CALL {
             return self.call_line(node, target);
         }
-        let method = method_of(self.report, language::words_in(self.report, span, method), method);
+        let method = method_of(self.report, language::span_of_name(self.report, span, method), method);
         if target.contains("://") {
             self.report.error(
                 Code::InvalidRequest.at(span),
@@ -119,7 +124,7 @@ impl Reader<'_, '_> {
         let (upstream, path) = target.split_at(slash);
         let upstream = match upstream {
             "" => self.only_upstream(span),
-            name => self.upstream(language::words_in(self.report, span, name), name),
+            name => self.upstream(language::span_of_name(self.report, span, name), name),
         };
         if let Some(upstream) = &upstream {
             self.refuse_command(span, upstream)?;

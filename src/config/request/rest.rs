@@ -4,13 +4,17 @@ use http::Method;
 
 use super::method_of;
 use crate::{
-    config::{code::Code, language, node::Node, report::Report, schemas::Asked, section},
+    config::{code::Code, language, node::Node, report::Report, schemas::UsedArguments, section},
     inbound::rest::RESERVED,
     route::{PathTemplate, RestEndpoint},
 };
 
 /// Reads `rest`.
-pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<RestEndpoint> {
+pub(in crate::config) fn rest(
+    report: &Report<'_>,
+    node: &Node,
+    asked: &mut UsedArguments,
+) -> Option<RestEndpoint> {
     let text = section::text_of(report, node, "`rest`")?;
     let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
     let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
@@ -22,7 +26,7 @@ pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Aske
         return None;
     };
     let path = path.trim();
-    let method = method_of(report, language::words_in(report, node.span, method), method)?;
+    let method = method_of(report, language::span_of_name(report, node.span, method), method)?;
     if matches!(method, Method::HEAD | Method::OPTIONS) {
         report.error(
             Code::InvalidMethod.at(node.span),
@@ -69,7 +73,7 @@ pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Aske
         return None;
     }
     for name in names {
-        asked.add(name, false, language::words_in(report, node.span, name));
+        asked.add(name, false, language::span_of_name(report, node.span, name));
     }
     Some(RestEndpoint { method, path: path.to_owned() })
 }

@@ -28,7 +28,9 @@ impl Reader<'_, '_> {
         let (upstream, tool) = match target.split_once('/') {
             None => (self.only_upstream(span), target),
             Some(("", tool)) => (self.only_upstream(span), tool),
-            Some((name, tool)) => (self.upstream(language::words_in(self.report, span, name), name), tool),
+            Some((name, tool)) => {
+                (self.upstream(language::span_of_name(self.report, span, name), name), tool)
+            }
         };
         if tool.is_empty() || tool.contains(char::is_whitespace) {
             self.report.error(

@@ -11,8 +11,10 @@ use crate::{
         section::Section,
         upstreams::{header_name, scalar},
     },
-    route::{BodyTemplate, JsonTemplate, PathError, PathTemplate, QueryTemplate, ValueTemplate},
-    translate::{Template, TemplatePlace},
+    route::{
+        JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
+    },
+    translate::{OutputContext, Template},
 };
 
 impl Reader<'_, '_> {
@@ -34,13 +36,13 @@ impl Reader<'_, '_> {
         let query = QueryTemplate::parse(query);
         let query = self.parsed(node, query, "write `?units={units}`")?;
         for name in path.arguments().chain(query.arguments()) {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
         }
         Some((path, query))
     }
 
     /// What was read of a line, or a problem.
-    fn parsed<T>(&self, node: &Node, parsed: Result<T, PathError>, help: &str) -> Option<T> {
+    fn parsed<T>(&self, node: &Node, parsed: Result<T, PathTemplateError>, help: &str) -> Option<T> {
         parsed
             .map_err(|error| self.report.error(Code::InvalidTemplate.at(node.span), error.to_string(), help))
             .ok()
@@ -68,7 +70,7 @@ impl Reader<'_, '_> {
 
     pub(super) fn value(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
         if let Some(name) = node.as_text().and_then(single_argument) {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
             return Some(ValueTemplate::Argument(name.to_owned()));
         }
         self.text_or_omitted(node, what)
@@ -79,7 +81,7 @@ impl Reader<'_, '_> {
         let Some(name) = node.as_text().and_then(omitted_argument) else {
             return self.template(node, what).map(ValueTemplate::Text);
         };
-        self.asked.add(name, true, language::words_in(self.report, node.span, name));
+        self.asked.add(name, true, language::span_of_name(self.report, node.span, name));
         Some(ValueTemplate::Argument(name.to_owned()))
     }
 
@@ -106,17 +108,21 @@ impl Reader<'_, '_> {
         good.then_some(headers)
     }
 
-    pub(super) fn body(&mut self, section: &Section<'_, '_>) -> Option<BodyTemplate> {
+    pub(super) fn body(&mut self, section: &Section<'_, '_>) -> Option<RequestBodyTemplate> {
         let (json, form) = (section.get("json"), section.map("form"));
         match (json, form, section.get("xml"), section.get("text")) {
-            (Some(json), None, None, None) => self.json(json, "a text of `json`").map(BodyTemplate::Json),
-            (None, Some(form), None, None) => self.values(Some(form)).map(BodyTemplate::Form),
+            (Some(json), None, None, None) => {
+                self.json(json, "a text of `json`").map(RequestBodyTemplate::Json)
+            }
+            (None, Some(form), None, None) => self.values(Some(form)).map(RequestBodyTemplate::Form),
             (None, None, Some(xml), None) => {
                 let template = self.template(xml, "`xml`")?;
                 // It compiled a moment ago; how it writes values makes no difference to that.
-                Template::compile_for(TemplatePlace::Xml, template.source()).ok().map(BodyTemplate::Xml)
+                Template::compile_for(OutputContext::Xml, template.source())
+                    .ok()
+                    .map(RequestBodyTemplate::Xml)
             }
-            (None, None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
+            (None, None, None, Some(text)) => self.template(text, "`text`").map(RequestBodyTemplate::Text),
             _ if section.get("form").is_some() && form.is_none() => None,
             _ => {
                 let message = "`body` has one of `json`, `form`, `xml` and `text`";
@@ -139,18 +145,18 @@ impl Reader<'_, '_> {
             }
             Kind::Text(text) => match single_argument(&text.text) {
                 Some(name) => {
-                    self.asked.add(name, false, language::words_in(self.report, node.span, name));
+                    self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
                     JsonTemplate::Argument(name.to_owned())
                 }
                 None if omitted_argument(&text.text).is_some() => {
                     let name = omitted_argument(&text.text)?;
-                    self.asked.add(name, true, language::words_in(self.report, node.span, name));
+                    self.asked.add(name, true, language::span_of_name(self.report, node.span, name));
                     JsonTemplate::NotNull(name.to_owned())
                 }
                 None if single_answer(&text.text).is_some() => {
                     let (name, field) = single_answer(&text.text)?;
                     self.template(node, "a text of `json`")?;
-                    JsonTemplate::Answer { name: name.to_owned(), field: field.map(str::to_owned) }
+                    JsonTemplate::InputResponse { name: name.to_owned(), field: field.map(str::to_owned) }
                 }
                 None if !text.text.contains("{{") && !text.text.contains("{%") => {
                     JsonTemplate::Fixed(node.to_json())
@@ -184,12 +190,12 @@ impl Reader<'_, '_> {
             return None;
         }
         let template = language::template(self.report, node, what, &NAMES)?;
-        self.asked.add_answers(self.report, &template, node.span);
+        self.asked.add_input_responses(self.report, &template, node.span);
         match language::arguments_of(&template) {
             None => self.asked.all = true,
             Some(arguments) => {
                 for (name, optional) in arguments {
-                    self.asked.add(&name, optional, language::words_in(self.report, node.span, &name));
+                    self.asked.add(&name, optional, language::span_of_name(self.report, node.span, &name));
                 }
             }
         }

@@ -29,7 +29,7 @@ impl Default for RouteDefaults {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
-            response_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
+            response_limit_bytes: TranslationLimits::DEFAULT_RESPONSE_BYTES,
             max_values: TranslationLimits::DEFAULT_VALUES,
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
             envelope: Envelope::Mcp,

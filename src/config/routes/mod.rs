@@ -27,7 +27,7 @@ use super::{
     route_calls::WrittenCall,
     route_tests::{self, Answerer, Example, Position},
     rules::RuleSets,
-    schemas::{self, Asked},
+    schemas::{self, UsedArguments},
     section::Section,
     source::Span,
     suggest,
@@ -37,10 +37,12 @@ use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
     policy::RoutePolicySettings,
     route::{
-        Asking, Completion, Effect, InputSchema, JobRule, RequestTemplate, Route, TaskOffer, Traces,
-        UpstreamName, Visibility,
+        AsyncOperationRule, Completion, InputRequests, InputSchema, RequestTemplate, Route, TaskSupport,
+        ToolEffect, TracePropagation, UpstreamName, Visibility,
     },
-    translate::{Action, Otherwise, Redaction, SAMPLE, SuccessRule, TranslationLimits, Translator, Wrap},
+    translate::{
+        OnNoMatch, Redaction, RuleAction, SAMPLE, SuccessRule, TranslationLimits, Translator, WrapNonObjects,
+    },
 };
 
 pub(super) use defaults::RouteDefaults;
@@ -101,7 +103,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &ROUTE)?;
-    let mut asked = Asked::default();
+    let mut asked = UsedArguments::default();
     let request = section
         .required("request", "write `request: GET UPSTREAM/path`")
         .zip(section.entry("request"))
@@ -113,22 +115,22 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if calls_a_tool {
         no_effect::refuse_job(&section)?;
     }
-    let mut in_job = Asked::default();
+    let mut in_job = UsedArguments::default();
     let job = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
         let context = async_operation::Context { names: around.names, upstreams: around.upstreams, upstream };
         async_operation::read(report, entry, &context, &mut asked, &mut in_job)
     });
-    let mut in_questions = Asked::default();
+    let mut in_questions = UsedArguments::default();
     let questions = input_requests::read(&section, &mut in_questions);
     for (name, _) in questions.iter().flat_map(input_requests::Written::arguments) {
-        asked.may_be_left_out(name);
+        asked.make_optional(name);
     }
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
     let sends_all = asked.all;
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
-    let mut in_rules = Asked::default();
+    let mut in_rules = UsedArguments::default();
     let rules = responses::rules(&section, around, &entry.key.text, &mut in_rules);
     let argument_error = section
         .entry("argument_error")
@@ -141,7 +143,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             asked.arguments.iter().filter(|argument| lost(&argument.name)),
         );
     }
-    let mut used = Asked { all: asked.all || in_rules.all || in_questions.all, ..Asked::default() };
+    let mut used =
+        UsedArguments { all: asked.all || in_rules.all || in_questions.all, ..UsedArguments::default() };
     asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_questions.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
@@ -158,13 +161,18 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         schemas::input(report, section.entry("input"), &asked, &used)
     } else {
         section.entry("input").and_then(|entry| {
-            schemas::input(report, Some(entry), &Asked::default(), &Asked { all: true, ..Asked::default() })
+            schemas::input(
+                report,
+                Some(entry),
+                &UsedArguments::default(),
+                &UsedArguments { all: true, ..UsedArguments::default() },
+            )
         })
     };
     let wrap = if section.word("wrap_non_objects") == Some("legacy_clients") {
-        Wrap::LegacyClients
+        WrapNonObjects::LegacyClients
     } else {
-        Wrap::Always
+        WrapNonObjects::Always
     };
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
     let otherwise = responses::otherwise(&section, own_count, calls_a_tool);
@@ -240,7 +248,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         RequestTemplate::Command(_) => no_effect::refuse_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
-            template.effect = annotations.as_ref().map(Effect::of_annotations).unwrap_or_default();
+            template.effect = annotations.as_ref().map(ToolEffect::of_annotations).unwrap_or_default();
         }
     }
     if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
@@ -286,10 +294,10 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let error_text_bytes =
         error_text_limit.or_else(|| upstream?.error_text_bytes).unwrap_or(defaults.error_text_bytes);
     let limits =
-        TranslationLimits { error_text_bytes, reply_bytes: response_limit_bytes, values: max_values };
+        TranslationLimits { error_text_bytes, response_bytes: response_limit_bytes, values: max_values };
     let mut rules = rules?;
     for compiled in &mut rules {
-        if let Action::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
+        if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
             limit::write_as_input_asks(own, &input);
         }
     }
@@ -316,10 +324,10 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         request: request.template,
         job: whole(job)?.map(Box::new),
         log: log?,
-        traces: if traced { Traces::Forwarded } else { Traces::Kept },
+        traces: if traced { TracePropagation::Forwarded } else { TracePropagation::Withheld },
         argument_error: whole(argument_error)?.map(|rule| {
             let (rules, redaction) = (vec![rule], redaction.clone());
-            Translator { rules, otherwise: Otherwise::Text, output: None, wrap, redaction, limits }.into()
+            Translator { rules, otherwise: OnNoMatch::Text, output: None, wrap, redaction, limits }.into()
         }),
         translator: Translator {
             rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
@@ -359,8 +367,13 @@ fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
 
 /// Checks the input requests of a route that creates tasks: a client that fetches the result of a task cannot
 /// respond to them.
-fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: &Asking) -> Option<()> {
-    if asking.sampled.is_some() && job.task.offer != TaskOffer::Forbidden {
+fn questions_of_task(
+    report: &Report<'_>,
+    entry: &Entry,
+    job: &AsyncOperationRule,
+    asking: &InputRequests,
+) -> Option<()> {
+    if asking.sampled.is_some() && job.task.offer != TaskSupport::Forbidden {
         let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
                        whoever asks for its result can't be asked";
         report.error(

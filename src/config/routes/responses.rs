@@ -8,11 +8,11 @@ use crate::{
         node::{Entry, Kind, Node},
         report::Report,
         response::{self, Compiled},
-        schemas::{self, Asked},
+        schemas::{self, UsedArguments},
         section::Section,
     },
-    route::Sampled,
-    translate::{Action, Otherwise, OutputSchema, Rule, Wrap},
+    route::SamplingNeed,
+    translate::{OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects},
 };
 
 /// The rules of a route.
@@ -22,12 +22,13 @@ pub(super) struct RouteRules {
     pub(super) own_count: usize,
 }
 
-/// Reads `reply`, and puts the rules of `defaults` behind it. `None` when something is wrong; that has been reported then.
+/// Reads `reply`, and puts the rules of `defaults` behind it. `None` when something is wrong; that has been
+/// reported then.
 pub(super) fn rules(
     section: &Section<'_, '_>,
     around: &Surroundings<'_>,
     name: &str,
-    used: &mut Asked,
+    used: &mut UsedArguments,
 ) -> Option<RouteRules> {
     let report = section.report;
     let user = format!("the route `{name}`");
@@ -63,7 +64,7 @@ pub(super) fn argument_error(
     report: &Report<'_>,
     around: &Surroundings<'_>,
     written: &Entry,
-    used: &mut Asked,
+    used: &mut UsedArguments,
 ) -> Option<Rule> {
     let place = written.key.span;
     let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
@@ -73,28 +74,29 @@ pub(super) fn argument_error(
 }
 
 /// Whether rules ask the client's model, and can do without.
-pub(super) fn sampled(rules: &[Compiled]) -> Option<Sampled> {
+pub(super) fn sampled(rules: &[Compiled]) -> Option<SamplingNeed> {
     let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
-        Action::Success(rule) => rule.sample.as_deref(),
-        Action::Error(_) => None,
+        RuleAction::Success(rule) => rule.sample.as_deref(),
+        RuleAction::Error(_) => None,
     });
-    samples.map(|sample| if sample.optional { Sampled::Optional } else { Sampled::Needed }).reduce(
+    samples.map(|sample| if sample.optional { SamplingNeed::Optional } else { SamplingNeed::Needed }).reduce(
         |first, other| match (first, other) {
-            (Sampled::Optional, Sampled::Optional) => Sampled::Optional,
-            (Sampled::Needed, _) | (_, Sampled::Needed) => Sampled::Needed,
+            (SamplingNeed::Optional, SamplingNeed::Optional) => SamplingNeed::Optional,
+            (SamplingNeed::Needed, _) | (_, SamplingNeed::Needed) => SamplingNeed::Needed,
         },
     )
 }
 
 /// What becomes of a reply that no rule fits.
-pub(super) fn otherwise(section: &Section<'_, '_>, own_count: usize, calls_a_tool: bool) -> Otherwise {
+pub(super) fn otherwise(section: &Section<'_, '_>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
     match section.word("on_no_match") {
-        Some("text") => Otherwise::Text,
-        // The rules of `defaults` say nothing of what its replies look like, so the default rules go on reading them.
-        None if own_count == 0 => Otherwise::Text,
+        Some("text") => OnNoMatch::Text,
+        // The rules of `defaults` say nothing of what its replies look like, so the default rules go on
+        // reading them.
+        None if own_count == 0 => OnNoMatch::Text,
         // What a tool answers is known to be a tool result, whatever rules are for some of them.
-        None if calls_a_tool => Otherwise::Text,
-        _ => Otherwise::Error,
+        None if calls_a_tool => OnNoMatch::Text,
+        _ => OnNoMatch::Error,
     }
 }
 
@@ -111,8 +113,8 @@ pub(super) fn output(
     section: &Section<'_, '_>,
     rules: Option<&[Compiled]>,
     own_count: usize,
-    otherwise: Otherwise,
-    wrap: Wrap,
+    otherwise: OnNoMatch,
+    wrap: WrapNonObjects,
 ) -> Output {
     let report = section.report;
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));

@@ -38,11 +38,11 @@ pub(in crate::config) fn redaction(section: &Section<'_, '_>) -> Redaction {
         let pattern = language::pattern(report, node, "a pattern of `redact`")?;
         let secret = SecretPattern::new(&pattern).map_err(|error| {
             let (span, help) = match &error {
-                SecretPatternError::MatchesNothing => {
+                SecretPatternError::MatchesEmpty => {
                     (node.span, "write `+` for `*`, so that there is something to replace")
                 }
                 SecretPatternError::Capture(name) => (
-                    language::words_in(report, node.span, name),
+                    language::span_of_name(report, node.span, name),
                     "`(?<secret>…)` is the part to replace, where it is not the whole match",
                 ),
             };

@@ -241,7 +241,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         let help = suggest::help(name, "its parameters", names()).unwrap_or_else(|| {
             format!("declare it under `parameters`, or write `$$({name})` for the characters themselves")
         });
-        let place = language::words_in(report, *span, name);
+        let place = language::span_of_name(report, *span, name);
         report.error(
             Code::UnknownParameter.at(place),
             format!("the rules `{}` have no parameter `{name}`", entry.key.text),

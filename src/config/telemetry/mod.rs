@@ -19,7 +19,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::{FromText, Named, Scalar, text_settings},
     },
-    telemetry::{SamplerName, Sampling, Service},
+    telemetry::{SamplerName, Sampling, ServiceAttributes},
     tls::{ClientTls, ClientTlsOptions, Trust},
     upstream::http::{Address, HttpSettings},
 };
@@ -73,8 +73,8 @@ pub struct TelemetrySettings {
     #[key(skip, name = "tls", restart)]
     trusted_cas: Option<Vec<u8>>,
     /// What we are called there, by the file and the variables.
-    #[key(skip = Service::new(None, []))]
-    pub service: Service,
+    #[key(skip = ServiceAttributes::new(None, []))]
+    pub service: ServiceAttributes,
     /// The export of traces, by the file and the variables.
     #[key(skip)]
     pub traces: Option<TracesExport>,
@@ -209,7 +209,7 @@ impl TelemetrySettings {
             (false, ..) => None,
             (true, Some(tls), None) => Some(tls.clone()),
             (true, _, trusted_cas) => {
-                let trust = trusted_cas.clone().map_or(Trust::System, Trust::Roots);
+                let trust = trusted_cas.clone().map_or(Trust::System, Trust::Cas);
                 let tls = ClientTls::new(ClientTlsOptions { trust, ..ClientTlsOptions::default() });
                 let help = "install `ca-certificates`, or name the roots with `tls`";
                 tls.map_err(|error| reject(error.to_string(), help)).ok()

@@ -23,7 +23,7 @@ const FILE: &str = "telemetry: { endpoint: 'http://file.test:4318', traces: alwa
 const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://variable.test:4318/");
 
 #[test]
-fn nothing_is_sent_unless_somebody_says_where() {
+fn nothing_is_exported_without_an_endpoint() {
     let telemetry = good("", &[("OTEL_TRACES_SAMPLER", "always_on")]).telemetry;
     assert!(telemetry.traces.is_none() && telemetry.metrics.is_none());
     for (file, variables) in [
@@ -66,7 +66,7 @@ fn variables_go_before_the_file() {
 }
 
 #[test]
-fn a_variable_that_says_nothing_we_know_is_passed_over_with_a_warning() {
+fn an_unknown_value_of_a_variable_is_ignored_with_a_warning() {
     for (name, value) in [
         ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
@@ -82,7 +82,7 @@ fn a_variable_that_says_nothing_we_know_is_passed_over_with_a_warning() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_told_where() {
+fn an_error_in_a_file_has_its_position() {
     for (telemetry, words) in [
         ("telemetry: { endpoint: 'collector:4318' }", "endpoint"),
         ("telemetry: { endpoint: 'http://c.test', sampling_ratio: 0.5 }", "`sampling_ratio` means nothing"),

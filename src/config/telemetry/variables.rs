@@ -14,7 +14,7 @@ use super::super::{
 };
 use crate::{
     settings::value::{Named, Scalar, Word as _},
-    telemetry::{SamplerName, Sampling, Service},
+    telemetry::{SamplerName, Sampling, ServiceAttributes},
 };
 
 /// The variables that OpenTelemetry has names for.
@@ -150,12 +150,12 @@ impl<'a> Variables<'a, '_> {
             .ok()
     }
 
-    pub(super) fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> Service {
+    pub(super) fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {
         let mut more = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
         // What a variable says of the name goes before what the file says, as everything does.
         let named = more.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
         more.extend(attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone())));
-        Service::new(name.or(named).or(written), more)
+        ServiceAttributes::new(name.or(named).or(written), more)
     }
 }

@@ -57,7 +57,7 @@ fn a_problem_names_the_variable_or_the_flag() {
 }
 
 #[test]
-fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
+fn variables_are_substituted_and_their_values_are_not_shown() {
     let file = "server: { listen: \"127.0.0.1:${PORT}\", max_connections: \"${N:-12}\" }";
     let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
     assert_eq!((listener.listen.port(), listener.max_connections), (9, 12));
@@ -107,7 +107,7 @@ fn a_secret_may_be_the_contents_of_a_file() {
     let path = std::env::temp_dir().join(format!("glossator-secret-{}", std::process::id()));
     std::fs::write(&path, "0123456789abcdef\n").unwrap();
     let named = format!("file:{}", path.display());
-    let secret = || crate::crypto::Secret::new(b"0123456789abcdef");
+    let secret = || crate::crypto::SecretKey::new(b"0123456789abcdef");
     let by_file = layered(&format!("server: {{ secret_key: '{named}' }}"), &[], &[]).unwrap();
     let by_variable = layered("", &[("GLOSSATOR__SERVER__SECRET_KEY", &named)], &[]).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -112,7 +112,7 @@ fn sections(schema: &Value) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn the_schema_describes_what_is_read_and_nothing_else() {
+fn the_schema_describes_exactly_the_keys_that_are_read() {
     // References to other documents are not followed here; every schema is an object.
     let mut schema = schema();
     for key in ["input", "output"] {
@@ -123,13 +123,13 @@ fn the_schema_describes_what_is_read_and_nothing_else() {
         let found = schema.violations(&tree(text), 3);
         assert!(found.is_empty(), "{found:?}");
     }
-    assert!(!schema.admits(&tree("upstrems: {}")));
-    assert!(!schema.admits(&tree("server: { shutdown_timeout: 10 }")));
+    assert!(!schema.accepts(&tree("upstrems: {}")));
+    assert!(!schema.accepts(&tree("server: { shutdown_timeout: 10 }")));
 }
 
 /// Found only once the server has said what it has, so it is told then.
 #[test]
-fn a_route_that_calls_a_tool_which_the_server_lacks_is_told() {
+fn a_route_that_calls_a_missing_tool_is_reported() {
     let text = "\
 upstreams: { old: { mcp: http://127.0.0.1:9000/mcp, tools: off } }
 routes:
@@ -147,7 +147,7 @@ routes:
 }
 
 #[test]
-fn a_secret_that_is_too_long_to_be_looked_for_is_refused() {
+fn a_secret_that_is_too_long_to_search_for_is_rejected() {
     let told = |length: usize| {
         let secret = "k3".repeat(length / 2);
         let text = format!(
@@ -209,7 +209,7 @@ fn defaults_are_those_that_the_table_names() {
 }
 
 #[test]
-fn secrets_go_into_headers_and_nowhere_else() {
+fn secrets_are_allowed_only_in_headers() {
     let text = "upstreams: { a: { url: \"http://127.0.0.1:${PORT}\", headers: { Authorization: \"Bearer ${TOKEN}\" } } }\n\
         routes: { t: { description: x, request: GET a/ } }";
     let loaded = loaded(text);
@@ -220,7 +220,7 @@ fn secrets_go_into_headers_and_nowhere_else() {
 }
 
 #[test]
-fn where_tokens_are_given_comes_from_outside_too() {
+fn authorization_servers_may_be_set_by_variables() {
     let text = "server: { auth: { resource: \"http://127.0.0.1:${PORT}/mcp\", authorization_servers: [\"https://login.test:${PORT}\"], \
         jwt: { issuer: \"https://login.test:${PORT}\", jwks: \"https://login.test/jwks\", scope_claim: \"s${PORT}\" } } }\n\
         upstreams: { a: http://127.0.0.1:1 }\nroutes: { t: { description: x, request: GET a/ } }";
@@ -236,7 +236,7 @@ fn where_tokens_are_given_comes_from_outside_too() {
 }
 
 #[test]
-fn what_selectors_find_makes_the_output_schema() {
+fn selectors_determine_the_output_schema() {
     let schema = |html: &str| {
         let reply = format!("    response: {{ extract: {{ html: {html} }} }}\n");
         let schema = loaded(&format!("{MINIMAL}{reply}")).routes[0].route.definition.output_schema.clone();
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_told_of(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_reported(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let folder = tempfile(&bytes);
         let sources = Sources { origin: Origin::Path(folder.clone()), environment: Environment::default(), flags: Vec::new() };
         let result = load(&sources);

@@ -51,8 +51,8 @@ fn parameters_are_put_in_once_and_only_by_their_names() {
         .rules
         .iter()
         .map(|rule| match &rule.action {
-            crate::translate::Action::Error(rule) => rule.text.source().to_owned(),
-            crate::translate::Action::Success(_) => unreachable!(),
+            crate::translate::RuleAction::Error(rule) => rule.text.source().to_owned(),
+            crate::translate::RuleAction::Success(_) => unreachable!(),
         })
         .collect();
     assert_eq!(texts, ["$(x) $(n) $(x) ${x} $x {{ status }}", "<z> $(x) ${x} $x {{ status }}"]);
@@ -64,12 +64,12 @@ fn a_route_without_rules_reads_what_the_defaults_leave_by_its_type() {
     let text = format!("defaults: {{ response: {{ use: error_key }} }}\n{MINIMAL}");
     let loaded = loaded(&text);
     let translator = &loaded.routes[0].route.translator;
-    assert_eq!((translator.rules.len(), translator.otherwise), (1, crate::translate::Otherwise::Text));
+    assert_eq!((translator.rules.len(), translator.otherwise), (1, crate::translate::OnNoMatch::Text));
     assert_eq!(loaded.routes[0].rule_origins, [Some("defaults > error_key > json_failure".to_owned())]);
 }
 
 #[test]
-fn presets_have_words_for_odd_replies() {
+fn presets_have_messages_for_unusual_responses() {
     use crate::{
         model::UpstreamResponse,
         translate::{CallInput, Trace, translate},

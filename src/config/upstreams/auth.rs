@@ -16,7 +16,7 @@ use crate::{
     route::{HttpTemplate, UpstreamName},
     tls::ClientTls,
     upstream::http::{
-        AddressError, AuthSettings, AuthStyle, BearerToken, Hidden, HttpSettings, OAuthSettings, TokenUrl,
+        AddressError, AuthSettings, AuthStyle, BearerToken, HiddenText, HttpSettings, OAuthSettings, TokenUrl,
     },
 };
 
@@ -82,7 +82,7 @@ fn basic(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
         }
         Some(user)
     });
-    Some(Written::Ready(AuthSettings::Basic { user: user?, password: Hidden::new(&password?) }))
+    Some(Written::Ready(AuthSettings::Basic { user: user?, password: HiddenText::new(&password?) }))
 }
 
 fn bearer(section: &Section<'_, '_>, environment: &Environment, node: &Node, text: &str) -> Option<Written> {
@@ -157,7 +157,7 @@ fn oauth(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
             return None;
         }
     };
-    let (client_id, client_secret) = (client_id?, Hidden::new(&client_secret?));
+    let (client_id, client_secret) = (client_id?, HiddenText::new(&client_secret?));
     Some(Written::Asking(Box::new(move |name| {
         let server = HttpSettings { tls, ..HttpSettings::new(name, url.address) };
         let path_and_query = url.path_and_query;

@@ -18,7 +18,7 @@ use crate::{
         section::{Checked, Context, Cursor, Setting},
     },
     tls::ClientTls,
-    upstream::http::{Address, HttpSettings, Protocol},
+    upstream::http::{Address, HttpSettings, HttpVersion},
 };
 
 /// An upstream that is nothing but its address.
@@ -53,11 +53,11 @@ pub(super) fn read(
     let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("max_redirects"));
     let headers = headers(section, environment);
     let auth = section.get("credentials").map(|_| auth::read(section, environment));
-    let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
-        "http1.0" => Protocol::Http10,
-        "http1" => Protocol::Http1,
-        "http2" => Protocol::Http2,
-        _ => Protocol::Auto,
+    let protocol = section.word("protocol").map_or(HttpVersion::Auto, |word| match word {
+        "http1.0" => HttpVersion::Http10,
+        "http1" => HttpVersion::Http1,
+        "http2" => HttpVersion::Http2,
+        _ => HttpVersion::Auto,
     });
     let own_tls = section.read_with::<ClientTls>(environment, "tls");
     let addresses = addresses?;

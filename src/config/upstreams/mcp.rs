@@ -13,7 +13,7 @@ use crate::{
     route::UpstreamName,
     upstream::{
         http::HttpSettings,
-        mcp::{McpSettings, McpTransport},
+        mcp::{McpTransport, McpUpstreamSettings},
         program::Program,
     },
 };
@@ -28,12 +28,12 @@ pub(super) fn read(
     environment: &Environment,
     defaults: UpstreamDefaults,
     policy: &PolicySettings,
-) -> Option<McpSettings> {
+) -> Option<McpUpstreamSettings> {
     let entry = section.entry("mcp")?;
     if matches!(entry.value.kind, Kind::Map(_)) {
         section.refuse_beside(&OF_ADDRESSES, "mcp: { command: … }");
         let child = child(section, entry, environment)?;
-        return Some(McpSettings { name: name?, transport: McpTransport::Child(child) });
+        return Some(McpUpstreamSettings { name: name?, transport: McpTransport::Child(child) });
     }
     if entry.value.as_text().is_none() {
         let message = format!("`mcp` is an address or a map, found {}", entry.value.found());
@@ -47,7 +47,10 @@ pub(super) fn read(
     if !says_redirects {
         settings.max_redirects = REDIRECTS;
     }
-    Some(McpSettings { name: settings.name.clone(), transport: McpTransport::Http(Box::new(settings)) })
+    Some(McpUpstreamSettings {
+        name: settings.name.clone(),
+        transport: McpTransport::Http(Box::new(settings)),
+    })
 }
 
 /// A program as commands have it. Where one is at home it sees as well: those that fetch themselves keep

@@ -186,7 +186,7 @@ pub(super) fn read(
 /// would be too large, which is reported.
 fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> Option<Option<SecretPattern>> {
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
-    let pattern = Pattern::of_texts(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
+    let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
     if pattern.is_none() {
         report.error(
             Code::SecretTooLong.at(entry.key.span),

@@ -2,7 +2,7 @@
 
 use crate::{
     config::section::Section,
-    policy::{BreakerOverride, PolicySettings, RateSettings, RetryOverride},
+    policy::{CircuitBreakerOverride, PolicySettings, RateSettings, RetryOverride},
     settings::{code::Code, value::OrOff},
 };
 
@@ -33,8 +33,8 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
     if let Some(timeout) = section.duration("attempt_timeout") {
         settings.attempt_timeout = Some(timeout);
     }
-    settings.retry = retry(section).over(base.retry);
-    settings.circuit_breaker = circuit_breaker(section).over(base.circuit_breaker);
+    settings.retry = retry(section).apply_to(base.retry);
+    settings.circuit_breaker = circuit_breaker(section).apply_to(base.circuit_breaker);
     settings.rate_limit =
         section.read::<OrOff<RateSettings>>("rate_limit").map_or(base.rate_limit, OrOff::on);
     settings.rate_limit_per_client = section
@@ -53,11 +53,11 @@ pub(super) fn retry(section: &Section<'_, '_>) -> RetryOverride {
 }
 
 /// `circuit_breaker`, here or at a route.
-pub(super) fn circuit_breaker(section: &Section<'_, '_>) -> BreakerOverride {
-    match section.read::<OrOff<BreakerOverride>>("circuit_breaker") {
-        None => BreakerOverride::default(),
+pub(super) fn circuit_breaker(section: &Section<'_, '_>) -> CircuitBreakerOverride {
+    match section.read::<OrOff<CircuitBreakerOverride>>("circuit_breaker") {
+        None => CircuitBreakerOverride::default(),
         Some(OrOff::Off) => {
-            BreakerOverride { consecutive_failures: Some(None), ..BreakerOverride::default() }
+            CircuitBreakerOverride { consecutive_failures: Some(None), ..CircuitBreakerOverride::default() }
         }
         Some(OrOff::On(settings)) => settings,
     }

@@ -8,15 +8,18 @@ use serde_json::{Map, Value};
 use super::policies;
 use crate::{
     config::{keys::CACHE, node::Node, section::Section, units},
-    policy::{CacheSettings, Coalescing, Forbidden, HedgeSettings, Lasts, RateSettings, RoutePolicySettings},
+    policy::{
+        CacheSettings, Coalescing, FreshnessLifetime, HedgeSettings, OnForbidden, RateSettings,
+        RoutePolicySettings,
+    },
     route::RequestTemplate,
     settings::{code::Code, value::OrOff},
 };
 
 /// The longest time that a reply may be kept, in milliseconds.
-const LONGEST: u64 = 30 * 24 * 3_600_000;
+const MAX_LENGTH: u64 = 30 * 24 * 3_600_000;
 /// The longest time before a request is sent once more, in milliseconds.
-const LONGEST_HEDGE: u64 = 3_600_000;
+const MAX_HEDGE_LENGTH: u64 = 3_600_000;
 
 /// Reads the policies of a route.
 pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings {
@@ -42,26 +45,30 @@ pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings 
 
 fn cache(section: &Section<'_, '_>) -> Option<CacheSettings> {
     let node = section.get("cache")?;
-    let plain = |lasts| CacheSettings { lasts, stale_if_error: Duration::ZERO, forbidden: Forbidden::Heeded };
+    let plain =
+        |lasts| CacheSettings { lasts, stale_if_error: Duration::ZERO, forbidden: OnForbidden::Respected };
     if node.as_map().is_none() {
         return lasts(section, node, "cache").map(plain);
     }
     let section = section.section("cache", &CACHE)?;
     let ttl = section.get("ttl").map(|node| lasts(&section, node, "ttl"));
     let stale_if_error = section.duration("stale_if_error").unwrap_or_default();
-    let forbidden =
-        if section.flag("ignore_cache_control") == Some(true) { Forbidden::Kept } else { Forbidden::Heeded };
-    let lasts = ttl.unwrap_or(Some(Lasts::AsTheUpstreamSays))?;
+    let forbidden = if section.flag("ignore_cache_control") == Some(true) {
+        OnForbidden::Ignored
+    } else {
+        OnForbidden::Respected
+    };
+    let lasts = ttl.unwrap_or(Some(FreshnessLifetime::FromUpstream))?;
     Some(CacheSettings { stale_if_error, forbidden, ..plain(lasts) })
 }
 
-fn lasts(section: &Section<'_, '_>, node: &Node, name: &str) -> Option<Lasts> {
+fn lasts(section: &Section<'_, '_>, node: &Node, name: &str) -> Option<FreshnessLifetime> {
     let text = node.scalar().unwrap_or_else(|| node.found());
     if text == "upstream" {
-        return Some(Lasts::AsTheUpstreamSays);
+        return Some(FreshnessLifetime::FromUpstream);
     }
-    match units::duration_within(&text, 1, LONGEST) {
-        Ok(time) => Some(Lasts::For(time)),
+    match units::duration_within(&text, 1, MAX_LENGTH) {
+        Ok(time) => Some(FreshnessLifetime::For(time)),
         Err(error) => {
             let help = format!("{}, or `{name}: upstream` for as long as the upstream says", error.help);
             section.report.error(error.code.at(node.span), error.message, help);
@@ -75,7 +82,7 @@ fn hedge(section: &Section<'_, '_>, node: &Node) -> Option<HedgeSettings> {
     if text == "p95" {
         return Some(HedgeSettings::P95);
     }
-    match units::duration_within(&text, 1, LONGEST_HEDGE) {
+    match units::duration_within(&text, 1, MAX_HEDGE_LENGTH) {
         Ok(time) => Some(HedgeSettings::After(time)),
         Err(error) => {
             section.report.error(
@@ -113,7 +120,7 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
                 format!("leave `{name}` out"),
             );
         } else if !only_reads {
-            let what = about.request.in_words();
+            let what = about.request.describe();
             let message = format!("`{name}` is for requests that only read, and this is a {what}");
             let help =
                 "write `annotations: { readOnlyHint: true }` if the tool changes nothing, else leave it out";
@@ -136,7 +143,7 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
         report.error(Code::ConflictsWithAsyncOperation.at(entry.key.span), message, "leave `hedge` out");
     } else if !about.idempotent {
         let message =
-            format!("`hedge` sends a request twice, and this {} may not be", about.request.in_words());
+            format!("`hedge` sends a request twice, and this {} may not be", about.request.describe());
         let help = "write `idempotent: true` if that does no harm, else leave `hedge` out";
         report.error(Code::PolicyNeedsSafeRequest.at(entry.key.span), message, help);
     }

@@ -10,7 +10,7 @@ use crate::{
         node::{Entry, Kind},
         section::{self, Section},
     },
-    pipeline::Awaited,
+    pipeline::AwaitedServer,
     translate::extract::NamePattern,
 };
 
@@ -55,7 +55,7 @@ impl NameRules {
     /// Whether an entry is listed.
     pub(in crate::config) fn takes(&self, name: &str) -> bool {
         let holds =
-            |patterns: &[String]| patterns.iter().any(|pattern| NamePattern::new(pattern).holds(name));
+            |patterns: &[String]| patterns.iter().any(|pattern| NamePattern::new(pattern).matches(name));
         self.only.as_ref().is_none_or(|only| holds(only)) && !holds(&self.except)
     }
 
@@ -65,8 +65,8 @@ impl NameRules {
     }
 
     /// What its entries will be called, while they are not known yet.
-    pub fn awaited(&self) -> Awaited {
-        Awaited { prefix: self.prefix.clone(), given: Vec::new() }
+    pub fn awaited(&self) -> AwaitedServer {
+        AwaitedServer { prefix: self.prefix.clone(), given: Vec::new() }
     }
 
     /// Names, and no patterns, that are written down.
@@ -105,9 +105,9 @@ impl ToolRules {
     }
 
     /// What its tools will be called, while they are not known yet.
-    pub fn awaited(&self) -> Awaited {
+    pub fn awaited(&self) -> AwaitedServer {
         let given = self.rename.iter().map(|(_, renamed)| renamed.clone()).collect();
-        Awaited { given, ..self.names.awaited() }
+        AwaitedServer { given, ..self.names.awaited() }
     }
 
     /// What is said of it, where that is not for the server to say.

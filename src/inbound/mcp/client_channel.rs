@@ -19,11 +19,14 @@ use tokio::{
     time::timeout,
 };
 
-use super::{context::RpcContext, protocol::Protocol, replicas::Peers, revision::Era, rpc_error::RpcError};
+use super::{
+    context::RpcContext, protocol::MessageDispatcher, replicas::Replicas, revision::Lifecycle,
+    rpc_error::RpcError,
+};
 use crate::{
     crypto::random_id,
     pipeline::{Progress, Subscriber},
-    route::LogLevel,
+    route::McpLogLevel,
     upstream::ClientIdentity,
 };
 
@@ -45,19 +48,19 @@ pub(super) type Mailbox = mpsc::Receiver<Bytes>;
 
 /// Why a client sent no input response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unanswered {
+pub(super) enum ClientRequestError {
     /// The client can't receive requests.
     #[error("the client takes no questions on this request")]
-    NoWay,
+    NoChannel,
     /// The client does not read, or too many requests are open.
     #[error("too many questions wait for an answer")]
-    TooMany,
+    TooManyOpen,
     /// No response came in time.
     #[error("no answer came within {0:?}")]
-    TooLate(Duration),
+    Timeout(Duration),
     /// The client responded with a JSON-RPC error.
     #[error("the client refused: {message} ({})", code.0)]
-    Refused {
+    ClientError {
         /// The code.
         code: ErrorCode,
         /// The message.
@@ -73,7 +76,7 @@ impl Outbox {
     }
 
     /// The same for the sender of a request.
-    pub(super) fn of(self, client: ClientIdentity) -> Self {
+    pub(super) fn with_client(self, client: ClientIdentity) -> Self {
         Self { client, ..self }
     }
 
@@ -101,95 +104,95 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// [`Unanswered::NoWay`] if the client does not read any more, or accepts no stream.
-    pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), Unanswered> {
-        let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
+    /// [`ClientRequestError::NoChannel`] if the client does not read any more, or accepts no stream.
+    pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), ClientRequestError> {
+        let sender = self.sender.as_ref().ok_or(ClientRequestError::NoChannel)?;
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-        sender.send(message.to_string().into()).await.map_err(|_| Unanswered::NoWay)
+        sender.send(message.to_string().into()).await.map_err(|_| ClientRequestError::NoChannel)
     }
 
     /// Sends a request to the client, and waits for its result (revisions up to 2025-11-25).
     ///
     /// # Errors
     ///
-    /// [`Unanswered`] if there is no result.
+    /// [`ClientRequestError`] if there is no result.
     pub(super) async fn send_request(
         &self,
         method: &str,
         params: &Value,
         patience: Duration,
-    ) -> Result<Box<RawValue>, Unanswered> {
-        let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
-        let question = self.questions.open(self.client.owner()).ok_or(Unanswered::TooMany)?;
+    ) -> Result<Box<RawValue>, ClientRequestError> {
+        let sender = self.sender.as_ref().ok_or(ClientRequestError::NoChannel)?;
+        let question = self.questions.open(self.client.owner()).ok_or(ClientRequestError::TooManyOpen)?;
         let message = json!({ "jsonrpc": "2.0", "id": question.id(), "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Unanswered::TooMany,
-            mpsc::error::TrySendError::Closed(_) => Unanswered::NoWay,
+            mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
+            mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
-        timeout(patience, question.answer()).await.unwrap_or(Err(Unanswered::TooLate(patience)))
+        timeout(patience, question.answer()).await.unwrap_or(Err(ClientRequestError::Timeout(patience)))
     }
 }
 
 /// Limit of our open requests to clients.
-const QUESTIONS_LIMIT: usize = 10_000;
+const OPEN_REQUESTS_LIMIT: usize = 10_000;
 
 /// A client's result or error.
-pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
+pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
 
 /// Our open requests to clients, in this process.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
     /// Issues the ids, which other replicas can decrypt.
-    peers: Option<Peers>,
-    waiting: Mutex<HashMap<String, PendingAnswer>>,
+    peers: Option<Replicas>,
+    waiting: Mutex<HashMap<String, PendingClientResponse>>,
 }
 
 /// An entry of the table of open requests.
 #[derive(Debug)]
-struct PendingAnswer {
+struct PendingClientResponse {
     /// The client whose response is accepted, if clients have identities.
     owner: Option<Box<str>>,
-    answer: oneshot::Sender<Answered>,
+    answer: oneshot::Sender<ClientResult>,
 }
 
 /// An open request, withdrawn on drop.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     id: String,
-    answer: oneshot::Receiver<Answered>,
+    answer: oneshot::Receiver<ClientResult>,
     all: Arc<OpenRequests>,
 }
 
 impl OpenRequests {
     /// Creates an empty table, with these other replicas.
-    pub(super) fn among(peers: Peers) -> Self {
+    pub(super) fn new(peers: Replicas) -> Self {
         Self { peers: Some(peers), waiting: Mutex::default() }
     }
 
     /// The other replicas.
-    pub(super) fn peers(&self) -> Option<&Peers> {
+    pub(super) fn peers(&self) -> Option<&Replicas> {
         self.peers.as_ref()
     }
 
     /// An unpredictable name, by which other replicas find this one.
-    pub(super) fn name(&self) -> String {
-        self.peers.as_ref().map_or_else(random_id, Peers::name)
+    pub(super) fn new_id(&self) -> String {
+        self.peers.as_ref().map_or_else(random_id, Replicas::issue_id)
     }
 
     /// Opens a request to a client, under an unpredictable id. `None` if too many are open.
     pub(super) fn open(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
         let (sender, answer) = oneshot::channel();
-        let id = self.name();
+        let id = self.new_id();
         let mut waiting = self.waiting();
-        if waiting.len() >= QUESTIONS_LIMIT {
+        if waiting.len() >= OPEN_REQUESTS_LIMIT {
             return None;
         }
-        waiting.insert(id.clone(), PendingAnswer { owner: owner.map(Box::from), answer: sender });
+        waiting.insert(id.clone(), PendingClientResponse { owner: owner.map(Box::from), answer: sender });
         Some(OpenRequest { id, answer, all: Arc::clone(self) })
     }
 
     /// Passes a response to the call that waits for it. Returns whether one does, of this client.
-    pub(super) fn answer(&self, id: &str, owner: Option<&str>, answered: Answered) -> bool {
+    pub(super) fn complete(&self, id: &str, owner: Option<&str>, answered: ClientResult) -> bool {
         let mut waiting = self.waiting();
         if waiting.get(id).is_none_or(|asked| asked.owner.as_deref() != owner) {
             return false;
@@ -197,7 +200,7 @@ impl OpenRequests {
         waiting.remove(id).is_some_and(|asked| asked.answer.send(answered).is_ok())
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<String, PendingAnswer>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, PendingClientResponse>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -209,13 +212,13 @@ impl OpenRequest {
     }
 
     /// Waits for the response.
-    pub(super) async fn answer(mut self) -> Result<Box<RawValue>, Unanswered> {
+    pub(super) async fn answer(mut self) -> Result<Box<RawValue>, ClientRequestError> {
         match (&mut self.answer).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => {
-                Err(Unanswered::Refused { code: error.code, message: error.message.into_owned() })
+                Err(ClientRequestError::ClientError { code: error.code, message: error.message.into_owned() })
             }
-            Err(_) => Err(Unanswered::NoWay),
+            Err(_) => Err(ClientRequestError::NoChannel),
         }
     }
 }
@@ -232,7 +235,7 @@ pub(super) struct CallSubscriber<'a> {
     outbox: &'a Outbox,
     /// The progress token; without one there are no progress notifications.
     token: Option<Value>,
-    level: Option<LogLevel>,
+    level: Option<McpLogLevel>,
 }
 
 impl<'a> CallSubscriber<'a> {
@@ -241,11 +244,11 @@ impl<'a> CallSubscriber<'a> {
     /// # Errors
     ///
     /// When the requested log level does not exist.
-    pub(super) fn of(protocol: &Protocol, client: &'a RpcContext<'_>) -> Result<Self, RpcError> {
+    pub(super) fn new(protocol: &MessageDispatcher, client: &'a RpcContext<'_>) -> Result<Self, RpcError> {
         let meta = &client.request.meta;
-        let level = match client.revision.era() {
-            Era::PerRequest => meta.log_level()?,
-            Era::Handshake => client.carrier.session().and_then(|session| protocol.levels.of(session)),
+        let level = match client.revision.lifecycle() {
+            Lifecycle::PerRequest => meta.log_level()?,
+            Lifecycle::Handshake => client.carrier.session().and_then(|session| protocol.levels.get(session)),
         };
         Ok(Self { outbox: client.outbox, token: meta.progress_token(), level })
     }
@@ -256,7 +259,7 @@ impl Subscriber for CallSubscriber<'_> {
         self.token.is_some() && self.outbox.is_open()
     }
 
-    fn level(&self) -> Option<LogLevel> {
+    fn level(&self) -> Option<McpLogLevel> {
         self.level.filter(|_| self.outbox.is_open())
     }
 
@@ -272,7 +275,7 @@ impl Subscriber for CallSubscriber<'_> {
         self.outbox.notify("notifications/progress", &params);
     }
 
-    fn log(&self, level: LogLevel, logger: &str, text: &str) {
+    fn log(&self, level: McpLogLevel, logger: &str, text: &str) {
         let params = json!({ "level": level.as_str(), "logger": logger, "data": text });
         self.outbox.notify("notifications/message", &params);
     }
@@ -292,47 +295,53 @@ fn number(number: f64) -> Value {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_is_sent_and_its_answer_awaited() {
+    async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
         let questions = Arc::<OpenRequests>::default();
         let (outbox, mut mailbox) = Outbox::new(Arc::clone(&questions));
         let asked = tokio::spawn(async move {
-            let answer = outbox.send_request("roots/list", &json!({}), PATIENCE).await;
+            let answer = outbox.send_request("roots/list", &json!({}), TEST_TIMEOUT).await;
             (answer.map(|result| result.get().to_owned()), outbox)
         });
         let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         assert_eq!(sent["method"], "roots/list");
         let id = sent["id"].as_str().unwrap();
-        assert!(!questions.answer("another", None, Ok(RawValue::NULL.to_owned())));
-        assert!(questions.answer(
+        assert!(!questions.complete("another", None, Ok(RawValue::NULL.to_owned())));
+        assert!(questions.complete(
             id,
             None,
             serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())
         ));
-        assert!(!questions.answer(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
+        assert!(!questions.complete(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
         let (answer, outbox) = asked.await.unwrap();
         assert_eq!(answer.unwrap(), r#"{"roots": [ ]}"#);
 
         let refused = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
         let nothing = json!({});
-        let (answer, ()) = tokio::join!(outbox.send_request("roots/list", &nothing, PATIENCE), async {
+        let (answer, ()) = tokio::join!(outbox.send_request("roots/list", &nothing, TEST_TIMEOUT), async {
             let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
-            questions.answer(sent["id"].as_str().unwrap(), None, Err(refused));
+            questions.complete(sent["id"].as_str().unwrap(), None, Err(refused));
         });
         assert_eq!(
             answer.unwrap_err(),
-            Unanswered::Refused { code: ErrorCode::INVALID_REQUEST, message: "no".to_owned() }
+            ClientRequestError::ClientError { code: ErrorCode::INVALID_REQUEST, message: "no".to_owned() }
         );
 
         assert_eq!(
-            outbox.send_request("roots/list", &json!({}), PATIENCE).await.unwrap_err(),
-            Unanswered::TooLate(PATIENCE)
+            outbox.send_request("roots/list", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
+            ClientRequestError::Timeout(TEST_TIMEOUT)
         );
         drop(mailbox);
-        assert_eq!(outbox.send_request("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+        assert_eq!(
+            outbox.send_request("x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
+            ClientRequestError::NoChannel
+        );
         let closed = Outbox::closed(questions);
-        assert_eq!(closed.send_request("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+        assert_eq!(
+            closed.send_request("x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
+            ClientRequestError::NoChannel
+        );
     }
 }

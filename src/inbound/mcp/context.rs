@@ -19,18 +19,18 @@ use serde_json::{Map, Number, Value, value::RawValue};
 
 use super::{
     client_channel::Outbox,
-    message::{Notification, Request},
+    message::{RpcNotification, RpcRequest},
     response::RpcResponse,
-    revision::{Era, Revision},
-    rpc_error::{RpcError, Short},
+    revision::{Lifecycle, Revision},
+    rpc_error::{RpcError, TruncatedText},
     server_info::WithHints,
     sessions::Session,
 };
 use crate::{
-    crypto::Seal,
+    crypto::TokenCipher,
     inbound::context::{Arrival, LoggedRequest, RequestContext},
     model::ToolResult,
-    pipeline::{Call, Members, Message, Proxied},
+    pipeline::{Call, McpMessage, Members, ProxiedEntry},
     route::{Scopes, TraceContext},
     telemetry::RequestId,
     upstream::ClientIdentity,
@@ -121,7 +121,9 @@ impl<'a> MessageContext<'a> {
     /// When it names a revision that is not supported.
     pub(super) fn revision(self) -> Result<Revision, RpcError> {
         match self.transport {
-            Transport::Http(head) => sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
+            Transport::Http(head) => {
+                single_value(&head.headers, &PROTOCOL_VERSION).and_then(Revision::from_header)
+            }
             Transport::Stdio(handshake) => {
                 Ok(handshake.map_or(Revision::R2026_07_28, |handshake| handshake.revision))
             }
@@ -132,12 +134,12 @@ impl<'a> MessageContext<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Revision::of_request`].
-    pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, RpcError> {
+    /// As [`Revision::from_request`].
+    pub(super) fn revision_of(self, request: &RpcRequest<'_>) -> Result<Revision, RpcError> {
         match self.transport {
-            Transport::Http(head) => Revision::of_request(&head.headers, request),
+            Transport::Http(head) => Revision::from_request(&head.headers, request),
             Transport::Stdio(handshake) => {
-                Revision::of_line(handshake.map(|handshake| handshake.revision), request)
+                Revision::from_stdio_request(handshake.map(|handshake| handshake.revision), request)
             }
         }
     }
@@ -149,7 +151,7 @@ impl<'a> MessageContext<'a> {
     /// [`RpcError::Headers`] when the two differ.
     pub(super) fn check_method(self, method: &str) -> Result<(), RpcError> {
         let Some(head) = self.head() else { return Ok(()) };
-        match sole(&head.headers, "mcp-method")? {
+        match single_value(&head.headers, "mcp-method")? {
             Some(found) if found == method => Ok(()),
             Some(found) => Err(differs("Mcp-Method", found, method)),
             None => Err(missing("Mcp-Method", method)),
@@ -162,7 +164,7 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// [`RpcError::Headers`] when the two differ.
-    pub(super) fn check_notification(self, notification: &Notification<'_>) -> Result<(), RpcError> {
+    pub(super) fn check_notification(self, notification: &RpcNotification<'_>) -> Result<(), RpcError> {
         match &notification.method {
             Some(method) if self.headers().contains_key("mcp-method") => self.check_method(method),
             Some(_) | None => Ok(()),
@@ -177,7 +179,7 @@ impl<'a> MessageContext<'a> {
     /// [`RpcError::Headers`] when the two differ.
     pub(super) fn check_name(self, name: &str) -> Result<(), RpcError> {
         let Some(head) = self.head() else { return Ok(()) };
-        match sole(&head.headers, "mcp-name")? {
+        match single_value(&head.headers, "mcp-name")? {
             Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
             Some(found) => Err(differs("Mcp-Name", found, name)),
             None => Err(missing("Mcp-Name", name)),
@@ -200,13 +202,13 @@ impl<'a> MessageContext<'a> {
     /// The capabilities that the client of a request has declared.
     pub(super) fn capabilities(
         self,
-        request: &Request<'_>,
+        request: &RpcRequest<'_>,
         revision: Revision,
-        seal: &Seal,
+        seal: &TokenCipher,
     ) -> Map<String, Value> {
-        match revision.era() {
-            Era::PerRequest => request.meta.capabilities(),
-            Era::Handshake => {
+        match revision.lifecycle() {
+            Lifecycle::PerRequest => request.meta.capabilities(),
+            Lifecycle::Handshake => {
                 let session = self.session().and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
                 session.map(|session| session.capabilities).unwrap_or_default()
             }
@@ -216,7 +218,7 @@ impl<'a> MessageContext<'a> {
     /// The id of the session of a legacy message.
     pub(super) fn session(self) -> Option<&'a str> {
         match self.transport {
-            Transport::Http(head) => sole(&head.headers, &SESSION_ID).ok().flatten(),
+            Transport::Http(head) => single_value(&head.headers, &SESSION_ID).ok().flatten(),
             Transport::Stdio(handshake) => handshake.map(|handshake| handshake.session.as_str()),
         }
     }
@@ -228,12 +230,12 @@ impl<'a> MessageContext<'a> {
     ///
     /// [`RpcError::Headers`] when there are two different ones.
     pub(super) fn session_to_check(self) -> Result<Option<&'a str>, RpcError> {
-        self.head().map_or(Ok(None), |head| sole(&head.headers, &SESSION_ID))
+        self.head().map_or(Ok(None), |head| single_value(&head.headers, &SESSION_ID))
     }
 
     /// Completes when the shutdown of the server begins.
-    pub(super) fn ending(self) -> impl Future<Output = ()> + 'a {
-        self.context.arrival.connection.ending.come()
+    pub(super) fn shutdown_begun(self) -> impl Future<Output = ()> + 'a {
+        self.context.arrival.connection.ending.begun()
     }
 
     /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
@@ -243,9 +245,9 @@ impl<'a> MessageContext<'a> {
             // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
             // a request of that session.
             Transport::Http(_) => self.session().filter(|_| {
-                self.revision().is_ok_and(|revision| match revision.era() {
-                    Era::Handshake => true,
-                    Era::PerRequest => false,
+                self.revision().is_ok_and(|revision| match revision.lifecycle() {
+                    Lifecycle::Handshake => true,
+                    Lifecycle::PerRequest => false,
                 })
             }),
             Transport::Stdio(_) => Some(STDIO_SESSION),
@@ -260,13 +262,13 @@ const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_me
 #[derive(Debug)]
 pub(super) struct RpcContext<'a> {
     pub(super) revision: Revision,
-    pub(super) request: &'a Request<'a>,
+    pub(super) request: &'a RpcRequest<'a>,
     pub(super) carrier: MessageContext<'a>,
     /// The id in the log and in errors.
     pub(super) request_id: RequestId,
     /// The queue of messages that are sent before the result.
     pub(super) outbox: &'a Outbox,
-    pub(super) seal: &'a Seal,
+    pub(super) seal: &'a TokenCipher,
     /// `_meta` of every result.
     pub(super) meta: &'a Map<String, Value>,
 }
@@ -305,9 +307,9 @@ impl RpcContext<'_> {
     /// Cache hints of the result; `None` before 2026-07-28.
     pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
         let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-        match self.revision.era() {
-            Era::Handshake => None,
-            Era::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
+        match self.revision.lifecycle() {
+            Lifecycle::Handshake => None,
+            Lifecycle::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
         }
     }
 
@@ -330,7 +332,7 @@ impl RpcContext<'_> {
 
     /// A result with the members of an upstream's, byte for byte. Cache hints of a resource are the
     /// upstream's, or `ttlMs: 0`.
-    pub(super) fn forwarded(&self, members: &Members, resource: Option<&Proxied>) -> RpcResponse {
+    pub(super) fn forwarded(&self, members: &Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
         let shown: BTreeMap<&str, &RawValue> = members
             .iter()
@@ -356,7 +358,7 @@ impl RpcContext<'_> {
         let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
         let client = self.carrier.client().clone();
         let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, client);
-        let message = Message {
+        let message = McpMessage {
             method: &self.request.method,
             id: self.request.id.as_json(),
             session: self.carrier.session(),
@@ -368,12 +370,15 @@ impl RpcContext<'_> {
     /// The trace context in `_meta` of the request, which precedes the one in its HTTP headers.
     pub(super) fn trace(&self) -> Option<TraceContext> {
         let (parent, state) = self.request.meta.trace();
-        TraceContext::of(&parent?, state.as_deref())
+        TraceContext::parse(&parent?, state.as_deref())
     }
 }
 
 /// The value of a header that must not occur twice. Identical repetitions, as some proxies add, count as one.
-pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Result<Option<&str>, RpcError> {
+pub(super) fn single_value(
+    headers: &HeaderMap,
+    name: impl AsHeaderName + Copy,
+) -> Result<Option<&str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
@@ -416,8 +421,8 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         && !is_safe(number)
     {
         return Err(RpcError::Headers(format!(
-            "the argument of header `{name}` is {}; numbers in headers are from -{MOST_SAFE} to {MOST_SAFE}",
-            Short(&number.to_string())
+            "the argument of header `{name}` is {}; numbers in headers are from -{MAX_SAFE_INTEGER} to {MAX_SAFE_INTEGER}",
+            TruncatedText(&number.to_string())
         )));
     }
     let expected: Option<Cow<'_, str>> = match argument {
@@ -427,12 +432,12 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         // Arrays and objects have no header; the input schema will reject them.
         Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
     };
-    match (sole(headers, name.as_str())?, expected) {
+    match (single_value(headers, name.as_str())?, expected) {
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
         (Some(found), None) => Err(RpcError::Headers(format!(
             "header `{name}` is `{}`, but the argument is not there",
-            Short(found)
+            TruncatedText(found)
         ))),
         (Some(found), Some(expected)) => {
             let value = decoded(&name, found)?;
@@ -445,17 +450,17 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
 
 /// The largest integer that every reader of a header represents exactly: 2^53 - 1 (MCP 2026-07-28, Streamable
 /// HTTP, "Schema Extension").
-const MOST_SAFE: u64 = 9_007_199_254_740_991;
+const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// Whether every reader gets exactly this number.
 fn is_safe(number: &Number) -> bool {
-    number.as_f64().is_some_and(|value| value.abs() <= MOST_SAFE as f64)
+    number.as_f64().is_some_and(|value| value.abs() <= MAX_SAFE_INTEGER as f64)
 }
 
 /// `42.0` and `42` are the same number. Both must be in the exact range of a double.
 fn equal_as_numbers(one: &str, other: &str) -> bool {
     match (one.parse::<f64>(), other.parse::<f64>()) {
-        (Ok(one), Ok(other)) => one == other && one.abs() <= MOST_SAFE as f64,
+        (Ok(one), Ok(other)) => one == other && one.abs() <= MAX_SAFE_INTEGER as f64,
         _ => false,
     }
 }
@@ -473,13 +478,13 @@ fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
 fn differs(name: &str, found: &str, expected: &str) -> RpcError {
     RpcError::Headers(format!(
         "header `{name}` is `{}`, but the body says `{}`",
-        Short(found),
-        Short(expected)
+        TruncatedText(found),
+        TruncatedText(expected)
     ))
 }
 
 fn missing(name: &str, expected: &str) -> RpcError {
-    RpcError::Headers(format!("header `{name}` is missing; the body says `{}`", Short(expected)))
+    RpcError::Headers(format!("header `{name}` is missing; the body says `{}`", TruncatedText(expected)))
 }
 
 #[cfg(test)]
@@ -489,10 +494,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::inbound::{authenticate::Identity, context::Arrival};
+    use crate::inbound::{authenticate::AuthenticatedClient, context::Arrival};
 
     #[test]
-    fn a_request_of_the_newer_era_takes_no_place_in_a_session() {
+    fn a_per_request_revision_needs_no_session() {
         let session_of = |revision: Option<&str>| {
             let mut request = http::Request::post("/mcp").header(&SESSION_ID, "a-session");
             if let Some(revision) = revision {
@@ -500,7 +505,7 @@ mod tests {
             }
             let (head, ()) = request.body(()).unwrap().into_parts();
             let arrival = Arrival::new(Arc::default(), &head.headers);
-            let context = RequestContext { arrival, identity: Identity::local() };
+            let context = RequestContext { arrival, identity: AuthenticatedClient::local() };
             MessageContext::http(&context, &head).cancelling_session().map(str::to_owned)
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
@@ -566,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentinel_is_undone_and_what_only_looks_like_it_is_not() {
+    fn the_sentinel_is_decoded_and_similar_texts_are_not() {
         check(&[("mcp-param-region", "=?base64?SGVsbG8=?=")], json!({ "region": "Hello" }), Ok(()));
         check(&[("mcp-param-region", "=?base64?SGVsbG8?=")], json!({ "region": "Hello" }), Err("Base64"));
         check(&[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")], json!({ "region": "Hello" }), Err("Base64"));
@@ -608,8 +613,10 @@ mod tests {
         let name = http::Request::post("/mcp").header("mcp-name", "=?base64?YmVyZ2VuIMOl?=");
         let both = name.header("mcp-method", "tools/call");
         let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
-        let context =
-            RequestContext { arrival: Arrival::of_pipe(&Arc::default()), identity: Identity::local() };
+        let context = RequestContext {
+            arrival: Arrival::from_stdio(&Arc::default()),
+            identity: AuthenticatedClient::local(),
+        };
         let [good, none] = [&good, &none].map(|head| MessageContext::http(&context, head));
         good.check_method("tools/call").unwrap();
         good.check_name("bergen å").unwrap();

@@ -10,24 +10,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    client_channel::Unanswered,
+    client_channel::ClientRequestError,
     context::RpcContext,
     response::RpcResponse,
-    revision::{Era, Revision},
+    revision::{Lifecycle, Revision},
     rpc_error::RpcError,
 };
 use crate::{
-    crypto::{Purpose, Unsealed, fingerprint, random_id},
-    pipeline::{Answering, Elicitor},
-    route::{Abilities, Answer as InputAnswer, Asking, FormAbility, Inquiry, Missing, Question, Unfit},
-    translate::Sample,
+    crypto::{Purpose, TokenError, fingerprint, random_id},
+    pipeline::{Elicitor, InputResponsesFuture},
+    route::{
+        ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
+        InputResponse as InputAnswer, InvalidInput, MissingCapability,
+    },
+    translate::SamplingRequest,
 };
 
 /// Elicitor of a request: sends input requests to its client, or collects them for its result.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
     client: &'a RpcContext<'a>,
-    asking: &'a Asking,
+    asking: &'a InputRequests,
     /// A digest of the request: the state of another request is rejected.
     subject: String,
     /// The input responses that came with the request (since 2026-07-28).
@@ -52,13 +55,13 @@ impl<'a> RequestElicitor<'a> {
     /// When the request has a state of another request, or its input responses are malformed.
     pub(super) fn new(
         client: &'a RpcContext<'a>,
-        asking: &'a Asking,
+        asking: &'a InputRequests,
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Self, RpcError> {
         let capabilities = || abilities(client.revision, &client.capabilities());
-        let (abilities, subject, answered, responses) = match client.revision.era() {
-            Era::PerRequest => {
+        let (abilities, subject, answered, responses) = match client.revision.lifecycle() {
+            Lifecycle::PerRequest => {
                 // Most tools request no input, and their requests have no state.
                 let [request_state, input_responses] =
                     ["requestState", "inputResponses"].map(|name| client.request.param(name));
@@ -78,12 +81,13 @@ impl<'a> RequestElicitor<'a> {
                 // they are checked in the same way.
                 let RequestState { answers: answered, asked, .. } = state.unwrap_or_default();
                 responses.retain(|name, _| asked.contains(name) || asking.gives_arguments(name));
-                let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
+                let abilities =
+                    if asking.is_empty() { ClientCapabilities::default() } else { capabilities() };
                 (abilities, subject, answered, responses)
             }
-            Era::Handshake => {
+            Lifecycle::Handshake => {
                 let can_ask = !asking.is_empty() && client.outbox.is_open();
-                let abilities = if can_ask { capabilities() } else { Abilities::default() };
+                let abilities = if can_ask { capabilities() } else { ClientCapabilities::default() };
                 (abilities, String::new(), Map::new(), Map::new())
             }
         };
@@ -97,16 +101,16 @@ impl<'a> RequestElicitor<'a> {
     /// When the client lacks a capability, or an input response is invalid.
     pub(super) fn end(self) -> Result<Option<RpcResponse>, RpcError> {
         match self.round.outcome {
-            RoundOutcome::Settled => Ok(None),
-            RoundOutcome::Wrong(why) => Err(RpcError::Params(why.into())),
-            RoundOutcome::Unable(missing) => Err(RpcError::Capability { missing }),
-            RoundOutcome::Open(questions) => {
+            RoundOutcome::Complete => Ok(None),
+            RoundOutcome::Invalid(why) => Err(RpcError::Params(why.into())),
+            RoundOutcome::Unsupported(missing) => Err(RpcError::Capability { missing }),
+            RoundOutcome::InputRequired(questions) => {
                 let requests = requests(&questions, self.client.revision);
                 let asked = questions.iter().map(|question| question.name.clone()).collect();
                 let state = RequestState { subject: self.subject, answers: self.round.answered, asked };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
                 let expires = SystemTime::now() + self.asking.patience;
-                let state = self.client.seal.seal(Purpose::State, &state, expires);
+                let state = self.client.seal.issue(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
                 let (id, meta) = (self.client.request.id, self.client.meta);
                 Ok(Some(RpcResponse::result(id, Some("input_required"), &members, meta)))
@@ -115,20 +119,20 @@ impl<'a> RequestElicitor<'a> {
     }
 
     /// Legacy revisions: sends one input request after the other, as a person responds.
-    async fn ask_now(&self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
+    async fn send_input_requests(&self, questions: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
         let mut answers = Map::new();
         for question in questions {
             let (method, params) = request(&question, self.client.revision);
             let value = match self.client.outbox.send_request(method, &params, self.asking.patience).await {
                 Ok(result) => serde_json::from_str(result.get())
-                    .map_err(|_| Unfit::Wrong("the client's answer can't be read".to_owned()))
+                    .map_err(|_| InvalidInput::Wrong("the client's answer can't be read".to_owned()))
                     .and_then(|result| answer(&question, result))
                     .and_then(|answer| question.take(answer))
                     .map_err(|unfit| match unfit {
-                        Unfit::Refused(sentence) => sentence,
-                        Unfit::Wrong(why) => format!("Nothing was done: {why}."),
+                        InvalidInput::Declined(sentence) => sentence,
+                        InvalidInput::Wrong(why) => format!("Nothing was done: {why}."),
                     })?,
-                Err(Unanswered::Refused { .. }) if question.optional => Value::Null,
+                Err(ClientRequestError::ClientError { .. }) if question.optional => Value::Null,
                 Err(unanswered) => {
                     return Err(format!("Nothing was done: asked for `{}`, {unanswered}.", question.name));
                 }
@@ -140,7 +144,7 @@ impl<'a> RequestElicitor<'a> {
 }
 
 impl Elicitor for RequestElicitor<'_> {
-    fn abilities(&self) -> Abilities {
+    fn abilities(&self) -> ClientCapabilities {
         self.round.abilities()
     }
 
@@ -148,24 +152,24 @@ impl Elicitor for RequestElicitor<'_> {
         self.round.answers()
     }
 
-    fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_> {
-        match self.client.revision.era() {
-            Era::PerRequest => self.round.request_input(questions),
-            Era::Handshake => Box::pin(self.ask_now(questions)),
+    fn request_input(&mut self, questions: Vec<InputRequest>) -> InputResponsesFuture<'_> {
+        match self.client.revision.lifecycle() {
+            Lifecycle::PerRequest => self.round.request_input(questions),
+            Lifecycle::Handshake => Box::pin(self.send_input_requests(questions)),
         }
     }
 
-    fn unable(&mut self, missing: Vec<Missing>) {
-        match self.client.revision.era() {
-            Era::PerRequest => self.round.unable(missing),
+    fn unable(&mut self, missing: Vec<MissingCapability>) {
+        match self.client.revision.lifecycle() {
+            Lifecycle::PerRequest => self.round.unable(missing),
             // The model reads a tool error instead.
-            Era::Handshake => {}
+            Lifecycle::Handshake => {}
         }
     }
 }
 
 /// Input requests by name, in the form of revision 2026-07-28.
-pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String, Value> {
+pub(super) fn requests(questions: &[InputRequest], revision: Revision) -> Map<String, Value> {
     let requests = questions.iter().map(|question| {
         let (method, params) = request(question, revision);
         (question.name.clone(), json!({ "method": method, "params": params }))
@@ -215,7 +219,7 @@ fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<Request
     let content = client
         .seal
         .open(Purpose::State, token, SystemTime::now())
-        .map_err(|unsealed: Unsealed| refuse(&unsealed.to_string()))?;
+        .map_err(|unsealed: TokenError| refuse(&unsealed.to_string()))?;
     let state: RequestState =
         serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
     match state.subject == subject {
@@ -227,7 +231,7 @@ fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<Request
 /// One round of input requests: matches responses to them, and records what is missing.
 #[derive(Debug)]
 pub(super) struct ElicitationRound {
-    pub(super) abilities: Abilities,
+    pub(super) abilities: ClientCapabilities,
     /// All input responses, of this request and of earlier ones.
     pub(super) answered: Map<String, Value>,
     /// The input responses of this request, until they are matched.
@@ -239,25 +243,25 @@ pub(super) struct ElicitationRound {
 #[derive(Debug)]
 pub(super) enum RoundOutcome {
     /// No input is missing, as far as is known.
-    Settled,
+    Complete,
     /// These input requests are open.
-    Open(Vec<Question>),
+    InputRequired(Vec<InputRequest>),
     /// An input response is invalid.
-    Wrong(String),
+    Invalid(String),
     /// The client lacks these capabilities.
-    Unable(Vec<Missing>),
+    Unsupported(Vec<MissingCapability>),
 }
 
 impl ElicitationRound {
     pub(super) fn new(
-        abilities: Abilities,
+        abilities: ClientCapabilities,
         answered: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
-        Self { abilities, answered, responses: Some(responses), outcome: RoundOutcome::Settled }
+        Self { abilities, answered, responses: Some(responses), outcome: RoundOutcome::Complete }
     }
 
-    pub(super) fn take(&mut self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
+    pub(super) fn take(&mut self, questions: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
         /// Nobody reads it: the request ends with input requests or an error.
         const PENDING: &str = "The client is asked first.";
         // The responses belong to input requests that were sent earlier; further ones need another request of
@@ -273,9 +277,9 @@ impl ElicitationRound {
                 Ok(value) => {
                     taken.insert(question.name, value);
                 }
-                Err(Unfit::Refused(sentence)) => return Err(sentence),
-                Err(Unfit::Wrong(why)) => {
-                    self.outcome = RoundOutcome::Wrong(why);
+                Err(InvalidInput::Declined(sentence)) => return Err(sentence),
+                Err(InvalidInput::Wrong(why)) => {
+                    self.outcome = RoundOutcome::Invalid(why);
                     return Err(PENDING.to_owned());
                 }
             }
@@ -284,13 +288,13 @@ impl ElicitationRound {
         if open.is_empty() {
             return Ok(taken);
         }
-        self.outcome = RoundOutcome::Open(open);
+        self.outcome = RoundOutcome::InputRequired(open);
         Err(PENDING.to_owned())
     }
 }
 
 impl Elicitor for ElicitationRound {
-    fn abilities(&self) -> Abilities {
+    fn abilities(&self) -> ClientCapabilities {
         self.abilities
     }
 
@@ -298,13 +302,13 @@ impl Elicitor for ElicitationRound {
         self.answered.clone()
     }
 
-    fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_> {
+    fn request_input(&mut self, questions: Vec<InputRequest>) -> InputResponsesFuture<'_> {
         let taken = self.take(questions);
         Box::pin(async move { taken })
     }
 
-    fn unable(&mut self, missing: Vec<Missing>) {
-        self.outcome = RoundOutcome::Unable(missing);
+    fn unable(&mut self, missing: Vec<MissingCapability>) {
+        self.outcome = RoundOutcome::Unsupported(missing);
     }
 }
 
@@ -312,29 +316,34 @@ impl Elicitor for ElicitationRound {
 ///
 /// `elicitation` was added in 2025-06-18; its modes, multiple choices and titles in 2025-11-25, where a
 /// capability without modes means forms (Elicitation, "Capabilities").
-pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -> Abilities {
+pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -> ClientCapabilities {
     let declared = |name: &str| capabilities.get(name).and_then(Value::as_object);
     let elicitation = declared("elicitation");
     let (form, link) = match (revision, elicitation) {
-        (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => (FormAbility::None, false),
-        (Revision::R2025_06_18, Some(_)) => (FormAbility::WithoutLists, false),
+        (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => (FormSupport::None, false),
+        (Revision::R2025_06_18, Some(_)) => (FormSupport::WithoutLists, false),
         (Revision::R2025_11_25 | Revision::R2026_07_28, Some(modes)) => {
             let link = modes.contains_key("url");
-            let form = if modes.contains_key("form") || !link { FormAbility::All } else { FormAbility::None };
+            let form = if modes.contains_key("form") || !link { FormSupport::All } else { FormSupport::None };
             (form, link)
         }
     };
-    Abilities { form, link, sample: declared("sampling").is_some(), roots: declared("roots").is_some() }
+    ClientCapabilities {
+        form,
+        link,
+        sample: declared("sampling").is_some(),
+        roots: declared("roots").is_some(),
+    }
 }
 
 /// The method and the parameters of an input request.
-fn request(question: &Question, revision: Revision) -> (&'static str, Value) {
+fn request(question: &InputRequest, revision: Revision) -> (&'static str, Value) {
     match &question.inquiry {
-        Inquiry::Form { message, form } => {
+        InputRequestKind::Form { message, form } => {
             let schema = form_of(revision, form.document());
             ("elicitation/create", json!({ "message": message, "requestedSchema": schema }))
         }
-        Inquiry::Link { message, url } => {
+        InputRequestKind::Link { message, url } => {
             let mut params = json!({ "mode": "url", "message": message, "url": url });
             match revision {
                 // Only this revision has ids for them.
@@ -346,12 +355,12 @@ fn request(question: &Question, revision: Revision) -> (&'static str, Value) {
             }
             ("elicitation/create", params)
         }
-        Inquiry::Sample(sample) => ("sampling/createMessage", sample_params(sample)),
-        Inquiry::Roots => ("roots/list", json!({})),
+        InputRequestKind::Sample(sample) => ("sampling/createMessage", sample_params(sample)),
+        InputRequestKind::Roots => ("roots/list", json!({})),
     }
 }
 
-fn sample_params(sample: &Sample) -> Value {
+fn sample_params(sample: &SamplingRequest) -> Value {
     let message = |text: &str| json!({ "type": "text", "text": text });
     let messages: Vec<Value> = sample
         .messages
@@ -403,12 +412,12 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 ///
 /// # Errors
 ///
-/// [`Unfit::Wrong`] if the specification does not allow it for such an input request.
-fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
-    let wrong = |what: &str| Unfit::Wrong(format!("the answer to `{}` {what}", question.name));
+/// [`InvalidInput::Invalid`] if the specification does not allow it for such an input request.
+fn answer(question: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
+    let wrong = |what: &str| InvalidInput::Wrong(format!("the answer to `{}` {what}", question.name));
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
     match &question.inquiry {
-        Inquiry::Form { .. } | Inquiry::Link { .. } => {
+        InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {
             let action = result.get("action").and_then(Value::as_str);
             match (action, result.get("content")) {
                 (Some("decline"), _) => Ok(InputAnswer::Declined),
@@ -424,7 +433,7 @@ fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
                 }
             }
         }
-        Inquiry::Sample(_) => {
+        InputRequestKind::Sample(_) => {
             let text_of = |block: &Value| match block["type"].as_str() {
                 Some("text") => block["text"].as_str().map(str::to_owned),
                 _ => None,
@@ -438,13 +447,13 @@ fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
                 None => None,
             };
             let member = |name: &str| result.get(name).and_then(Value::as_str).map(str::to_owned);
-            Ok(InputAnswer::Said {
+            Ok(InputAnswer::SampledText {
                 text: text.ok_or_else(|| wrong("has no text"))?,
                 model: member("model").unwrap_or_default(),
                 stop_reason: member("stopReason"),
             })
         }
-        Inquiry::Roots => {
+        InputRequestKind::Roots => {
             let Some(Value::Array(roots)) = result.get("roots") else {
                 return Err(wrong("has no list of `roots`"));
             };
@@ -452,7 +461,7 @@ fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
                 let uri = root["uri"].as_str().ok_or_else(|| wrong("has a root without `uri`"))?;
                 Ok(json!({ "uri": uri, "name": root["name"].as_str() }))
             };
-            roots.iter().map(root).collect::<Result<_, Unfit>>().map(InputAnswer::Roots)
+            roots.iter().map(root).collect::<Result<_, InvalidInput>>().map(InputAnswer::Roots)
         }
     }
 }
@@ -460,7 +469,7 @@ fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::Form;
+    use crate::route::InputForm;
 
     #[test]
     fn a_subject_is_the_same_whatever_the_order_of_its_arguments() {
@@ -480,32 +489,35 @@ mod tests {
         }
     }
 
-    fn question(inquiry: Inquiry) -> Question {
-        Question { name: "it".into(), optional: false, inquiry }
+    fn input_request(inquiry: InputRequestKind) -> InputRequest {
+        InputRequest { name: "it".into(), optional: false, inquiry }
     }
 
-    fn form(properties: Value) -> Question {
-        let form = Form::compile(json!({ "properties": properties }).as_object().unwrap()).unwrap();
-        question(Inquiry::Form { message: "Which?".into(), form })
+    fn form(properties: Value) -> InputRequest {
+        let form = InputForm::compile(json!({ "properties": properties }).as_object().unwrap()).unwrap();
+        input_request(InputRequestKind::Form { message: "Which?".into(), form })
     }
 
     #[test]
-    fn capabilities_mean_what_each_revision_says() {
+    fn capabilities_are_read_as_each_revision_defines_them() {
         let able = |revision, declared: Value| abilities(revision, declared.as_object().unwrap());
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
         let newest = able(Revision::R2026_07_28, all.clone());
-        assert_eq!(newest, Abilities { form: FormAbility::All, link: true, sample: true, roots: true });
-        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})).form, FormAbility::All);
+        assert_eq!(
+            newest,
+            ClientCapabilities { form: FormSupport::All, link: true, sample: true, roots: true }
+        );
+        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})).form, FormSupport::All);
         let link_only = able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}}));
-        assert_eq!((link_only.form, link_only.link), (FormAbility::None, true));
+        assert_eq!((link_only.form, link_only.link), (FormSupport::None, true));
         let before_modes = able(Revision::R2025_06_18, all.clone());
-        assert_eq!((before_modes.form, before_modes.link), (FormAbility::WithoutLists, false));
+        assert_eq!((before_modes.form, before_modes.link), (FormSupport::WithoutLists, false));
         let oldest = able(Revision::R2024_11_05, all);
-        assert_eq!((oldest.form, oldest.sample, oldest.roots), (FormAbility::None, true, true));
+        assert_eq!((oldest.form, oldest.sample, oldest.roots), (FormSupport::None, true, true));
         assert_eq!(
             able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})),
-            Abilities::default()
+            ClientCapabilities::default()
         );
     }
 
@@ -529,8 +541,11 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_an_id_where_the_revision_wants_one() {
-        let link = question(Inquiry::Link { message: "Sign in".into(), url: "https://example.com/".into() });
+    fn a_url_request_has_an_id_if_the_revision_requires_one() {
+        let link = input_request(InputRequestKind::Link {
+            message: "Sign in".into(),
+            url: "https://example.com/".into(),
+        });
         assert!(request(&link, Revision::R2025_11_25).1["elicitationId"].is_string());
         assert_eq!(
             request(&link, Revision::R2026_07_28).1,
@@ -539,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_or_refused() {
+    fn input_responses_are_accepted_or_rejected() {
         let form = form(json!({"a": {"type": "string"}}));
         let read = |value: Value| answer(&form, value);
         assert_eq!(read(json!({"action": "decline"})), Ok(InputAnswer::Declined));
@@ -548,17 +563,17 @@ mod tests {
         for wrong in
             [json!(5), json!({}), json!({"action": "yes"}), json!({"action": "accept", "content": [1]})]
         {
-            assert!(matches!(read(wrong), Err(Unfit::Wrong(_))));
+            assert!(matches!(read(wrong), Err(InvalidInput::Wrong(_))));
         }
-        let roots = question(Inquiry::Roots);
+        let roots = input_request(InputRequestKind::Roots);
         let found = answer(&roots, json!({"roots": [{"uri": "file:///a", "name": "A", "_meta": {}}]}));
         assert_eq!(found, Ok(InputAnswer::Roots(vec![json!({"uri": "file:///a", "name": "A"})])));
         assert!(answer(&roots, json!({"roots": [{}]})).is_err() && answer(&roots, json!({})).is_err());
     }
 
     #[test]
-    fn a_models_words_are_those_of_its_text_blocks() {
-        let sample = Sample {
+    fn sampled_text_is_that_of_the_text_blocks() {
+        let sample = SamplingRequest {
             messages: Vec::new(),
             system: None,
             max_tokens: 5,
@@ -567,9 +582,10 @@ mod tests {
             models: Vec::new(),
             optional: false,
         };
-        let question = question(Inquiry::Sample(sample));
+        let question = input_request(InputRequestKind::Sample(sample));
         let said = |content: Value| answer(&question, json!({"model": "m", "content": content}));
-        let text = |text: &str| InputAnswer::Said { text: text.into(), model: "m".into(), stop_reason: None };
+        let text =
+            |text: &str| InputAnswer::SampledText { text: text.into(), model: "m".into(), stop_reason: None };
         assert_eq!(said(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
         let image = json!({"type": "image", "data": ""});
         let blocks = json!([image, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);

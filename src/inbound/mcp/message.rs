@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value, error::Category, value::RawValue};
 use super::{revision::missing_meta, rpc_error::RpcError};
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, values_within},
-    route::LogLevel,
+    route::McpLogLevel,
 };
 
 /// Limit of the messages of a batch.
@@ -25,23 +25,23 @@ const TOKEN_LIMIT_BYTES: usize = 1024;
 
 /// A message from a client.
 #[derive(Debug)]
-pub(super) enum Message<'a> {
-    Request(Request<'a>),
-    Notification(Notification<'a>),
+pub(super) enum ClientMessage<'a> {
+    Request(RpcRequest<'a>),
+    Notification(RpcNotification<'a>),
     /// A response to a request of ours: its result or its error.
     Response {
-        id: Id<'a>,
+        id: RpcId<'a>,
         answered: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
 /// A request, which needs a response.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
-    pub(super) id: Id<'a>,
+pub(super) struct RpcRequest<'a> {
+    pub(super) id: RpcId<'a>,
     pub(super) method: Cow<'a, str>,
     /// `_meta` of its parameters.
-    pub(super) meta: Meta<'a>,
+    pub(super) meta: RequestMeta<'a>,
     params: Members<'a>,
     /// The whole message as it was received.
     pub(super) message: &'a [u8],
@@ -49,7 +49,7 @@ pub(super) struct Request<'a> {
 
 /// A notification.
 #[derive(Debug)]
-pub(super) struct Notification<'a> {
+pub(super) struct RpcNotification<'a> {
     /// `None` if it is not a string.
     pub(super) method: Option<Cow<'a, str>>,
     params: Member<'a>,
@@ -57,12 +57,12 @@ pub(super) struct Notification<'a> {
 
 /// A request's id as the client wrote it: a JSON string or an integer of any size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Id<'a>(&'a RawValue);
+pub(super) struct RpcId<'a>(&'a RawValue);
 
 /// Why a body is not a message, with its id and method if those could be read.
 #[derive(Debug)]
-pub(super) struct Rejected<'a> {
-    pub(super) id: Option<Id<'a>>,
+pub(super) struct RejectedMessage<'a> {
+    pub(super) id: Option<RpcId<'a>>,
     pub(super) method: Option<Cow<'a, str>>,
     pub(super) refusal: RpcError,
 }
@@ -122,7 +122,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 /// `_meta` of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Meta<'a> {
+pub(super) struct RequestMeta<'a> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
     protocol_version: Member<'a>,
     #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
@@ -141,15 +141,16 @@ pub(super) struct Meta<'a> {
 ///
 /// # Errors
 ///
-/// [`Rejected`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method accepts.
-pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
-    let envelope = envelope(body).map_err(|refusal| Rejected { id: None, method: None, refusal })?;
+/// [`RejectedMessage`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method
+/// accepts.
+pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<'_>> {
+    let envelope = envelope(body).map_err(|refusal| RejectedMessage { id: None, method: None, refusal })?;
     let [method_member, params] = ["method", "params"].map(|name| envelope.get(name));
     let method = method_member.text();
     // The id first: whatever else is wrong, the error then names the request that it is for.
-    let id = envelope.get("id").0.map(Id::of).transpose();
-    let id = id.map_err(|refusal| Rejected { id: None, method: method.clone(), refusal })?;
-    let reject = |refusal| Rejected { id, method: method.clone(), refusal };
+    let id = envelope.get("id").0.map(RpcId::parse).transpose();
+    let id = id.map_err(|refusal| RejectedMessage { id: None, method: method.clone(), refusal })?;
+    let reject = |refusal| RejectedMessage { id, method: method.clone(), refusal };
     let no_message = |why: &'static str| reject(RpcError::NotAMessage(why.into()));
     if envelope.get("jsonrpc").text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
@@ -161,12 +162,14 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
             let params: Members<'_> = params.optional_object("params").map_err(reject)?;
             let meta = params.get("_meta").optional_object("params._meta").map_err(reject)?;
-            Ok(Message::Request(Request { id, method, meta, params, message: body }))
+            Ok(ClientMessage::Request(RpcRequest { id, method, meta, params, message: body }))
         }
-        (Some(_), None) => Ok(Message::Notification(Notification { method: method.clone(), params })),
+        (Some(_), None) => {
+            Ok(ClientMessage::Notification(RpcNotification { method: method.clone(), params }))
+        }
         (None, Some(id)) => match (envelope.get("result").0, envelope.get("error").0) {
-            (_, Some(error)) => Ok(Message::Response { id, answered: Err(error) }),
-            (Some(result), None) => Ok(Message::Response { id, answered: Ok(result) }),
+            (_, Some(error)) => Ok(ClientMessage::Response { id, answered: Err(error) }),
+            (Some(result), None) => Ok(ClientMessage::Response { id, answered: Ok(result) }),
             (None, None) => Err(no_message("a message needs a `method`")),
         },
         (None, None) => Err(no_message("a message needs a `method`")),
@@ -220,14 +223,14 @@ impl<'de> Visitor<'de> for BatchVisitor {
 }
 
 /// Whether a message gets a response: a request, or an invalid message.
-pub(super) fn wants_answer(body: &[u8]) -> bool {
+pub(super) fn needs_response(body: &[u8]) -> bool {
     match message(body) {
-        Ok(Message::Request(_)) | Err(_) => true,
-        Ok(Message::Notification(_) | Message::Response { .. }) => false,
+        Ok(ClientMessage::Request(_)) | Err(_) => true,
+        Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) => false,
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> RpcRequest<'a> {
     /// A parameter.
     pub(super) fn param(&self, name: &str) -> Member<'a> {
         self.params.get(name)
@@ -244,12 +247,12 @@ impl<'a> Request<'a> {
     }
 }
 
-impl<'a> Notification<'a> {
+impl<'a> RpcNotification<'a> {
     /// The id of the request that it cancels; `None` for other notifications.
-    pub(super) fn cancelled(&self) -> Option<Id<'a>> {
+    pub(super) fn cancelled(&self) -> Option<RpcId<'a>> {
         self.method.as_deref().filter(|method| *method == "notifications/cancelled")?;
         let params: Members<'_> = self.params.object("params").ok()??;
-        Id::of(params.get("requestId").0?).ok()
+        RpcId::parse(params.get("requestId").0?).ok()
     }
 }
 
@@ -282,7 +285,7 @@ impl<'a> Member<'a> {
             return Err(RpcError::Params(format!("`{path}` must be an object").into()));
         }
         let object = serde_json::from_str(raw);
-        object.map_err(|error| RpcError::Params(format!("`{path}`: {}", without_place(&error)).into()))
+        object.map_err(|error| RpcError::Params(format!("`{path}`: {}", without_position(&error)).into()))
     }
 
     /// The object; empty if the member is missing or `null`.
@@ -296,9 +299,9 @@ impl<'a> Member<'a> {
     }
 
     /// A log level.
-    pub(super) fn level(self, path: &str) -> Result<LogLevel, RpcError> {
+    pub(super) fn level(self, path: &str) -> Result<McpLogLevel, RpcError> {
         let level = self.text().and_then(|text| text.parse().ok());
-        let names = || LogLevel::NAMES.join(", ");
+        let names = || McpLogLevel::NAMES.join(", ");
         level.ok_or_else(|| RpcError::Params(format!("`{path}` must be one of {}", names()).into()))
     }
 }
@@ -311,7 +314,7 @@ fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
             match serde_json::from_slice::<&RawValue>(body) {
                 Err(error) => not_json(&error),
                 Ok(_) if error.classify() == Category::Data => {
-                    RpcError::NotAMessage(without_place(&error).into())
+                    RpcError::NotAMessage(without_position(&error).into())
                 }
                 Ok(_) => not_json(&error),
             }
@@ -328,13 +331,13 @@ fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
 }
 
 /// The message of serde_json without its "at line 1 column 7", which counts from the start of a part.
-pub(super) fn without_place(error: &serde_json::Error) -> String {
+pub(super) fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
-impl<'a> Id<'a> {
-    fn of(raw: &'a RawValue) -> Result<Self, RpcError> {
+impl<'a> RpcId<'a> {
+    fn parse(raw: &'a RawValue) -> Result<Self, RpcError> {
         let token = raw.get();
         let digits = token.strip_prefix('-').unwrap_or(token);
         let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -365,7 +368,7 @@ impl<'a> Id<'a> {
     }
 }
 
-impl<'a> Meta<'a> {
+impl<'a> RequestMeta<'a> {
     /// The revision that the request declares.
     pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.protocol_version.optional_text("io.modelcontextprotocol/protocolVersion")
@@ -387,7 +390,7 @@ impl<'a> Meta<'a> {
     }
 
     /// The log level that the client requests for this request.
-    pub(super) fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
+    pub(super) fn log_level(&self) -> Result<Option<McpLogLevel>, RpcError> {
         let level = self.log_level;
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
     }
@@ -422,14 +425,14 @@ mod tests {
     #[track_caller]
     fn check_rejected(body: &str, id: Option<&str>, expected: &str) {
         let rejected = message(body.as_bytes()).unwrap_err();
-        assert_eq!(rejected.id.map(Id::as_json), id, "{body}");
+        assert_eq!(rejected.id.map(RpcId::as_json), id, "{body}");
         let found =
             format!("{} {}", rejected.refusal.to_error(Revision::R2025_11_25).code.0, rejected.refusal);
         assert!(found.starts_with(expected), "{body}: {found}");
     }
 
     #[test]
-    fn what_is_not_json_is_a_parse_error() {
+    fn invalid_json_is_a_parse_error() {
         for body in [
             "",
             "   ",
@@ -445,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_json_but_no_message_is_an_invalid_request() {
+    fn json_that_is_no_message_is_an_invalid_request() {
         check_rejected("[]", None, "-32600 batches");
         check_rejected(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, None, "-32600 batches");
         check_rejected("7", None, "-32600 a message is");
@@ -465,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_no_method_takes_are_told_with_the_id() {
+    fn invalid_parameters_are_reported_with_the_id() {
         let with =
             |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         check_rejected(&with("[]"), Some("1"), "-32602 `params` must");
@@ -478,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_have_a_limit_whatever_else_is_in_a_message() {
+    fn arguments_are_limited_regardless_of_the_rest_of_a_message() {
         let list = "1,".repeat(ARGUMENT_VALUE_LIMIT);
         let params = format!(r#"{{"name":"a","arguments":{{"list":[{list}1]}}}}"#);
         for before in
@@ -491,11 +494,11 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_kept_as_it_was_written() {
+    fn an_id_is_returned_as_it_was_written() {
         for id in ["0", "-7", "123456789012345678901234567890", r#""""#, r#""a\u0041\"b""#] {
             let body = format!(r#" {{"id" : {id} , "jsonrpc":"2.0","method":"pi\u006eg","params":null}} "#);
             match message(body.as_bytes()).unwrap() {
-                Message::Request(request) => {
+                ClientMessage::Request(request) => {
                     assert_eq!((request.id.as_json(), request.method.as_ref()), (id, "ping"));
                 }
                 other => panic!("{other:?}"),
@@ -504,15 +507,15 @@ mod tests {
     }
 
     #[test]
-    fn notifications_and_answers_are_told_from_requests() {
+    fn notifications_and_responses_are_distinguished_from_requests() {
         let notification = br#"{"jsonrpc":"2.0","method":"notifications/initialized","params":7}"#;
-        assert!(matches!(message(notification), Ok(Message::Notification(_))));
+        assert!(matches!(message(notification), Ok(ClientMessage::Notification(_))));
         assert!(matches!(
             message(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
-            Ok(Message::Response { answered: Ok(_), .. })
+            Ok(ClientMessage::Response { answered: Ok(_), .. })
         ));
         let refused = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
-        assert!(matches!(message(refused), Ok(Message::Response { answered: Err(_), .. })));
+        assert!(matches!(message(refused), Ok(ClientMessage::Response { answered: Err(_), .. })));
     }
 
     #[track_caller]
@@ -527,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_taken_apart() {
+    fn a_batch_is_split_into_messages() {
         assert!(batch(b"{}").is_none() && batch(b"").is_none() && batch(b" 7").is_none());
         check(r#" [ {"a": 1 }, 7 , [] ]"#, Ok(&[r#"{"a": 1 }"#, "7", "[]"]));
         check("[]", Err("needs a message"));
@@ -548,12 +551,12 @@ mod tests {
         }
 
         #[test]
-        fn any_text_in_any_place_is_a_message_or_an_error(
+        fn any_text_is_a_message_or_an_error(
             id in "\\PC{0,8}|[0-9]{1,40}|\"[a-z\\\\]{0,4}\"",
             params in "\\PC{0,8}|\\{\"(name|_meta|arguments|cursor)\":[\\[\\]{}0-9a\"]{0,8}\\}",
         ) {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
-            if let Ok(Message::Request(request)) = message(body.as_bytes()) {
+            if let Ok(ClientMessage::Request(request)) = message(body.as_bytes()) {
                 let _ = (request.name(), request.arguments());
                 prop_assert!(serde_json::from_str::<Value>(request.id.as_json()).is_ok());
             }

@@ -2,7 +2,7 @@
 //!
 //! Transport and messages:
 //!
-//! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
+//! - [`McpEndpoint`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
 //! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a
 //!   message.
 //! - `revision`: protocol revisions and all their differences; `rpc_error`: the table of errors.
@@ -58,19 +58,19 @@ use tokio::time::sleep;
 use self::{
     client_channel::Outbox,
     context::{LAST_EVENT_ID, MessageContext},
-    protocol::Protocol,
+    protocol::MessageDispatcher,
     response::{PendingResponse, ResponseForm},
-    revision::{Era, Revision},
+    revision::{Lifecycle, Revision},
     rpc_error::RpcError,
 };
 use super::{
     Shutdown,
-    authenticate::Identity,
+    authenticate::AuthenticatedClient,
     context::{Arrival, LoggedRequest, Rejection, RequestContext},
     filter::Filter,
 };
 use crate::{
-    crypto::Secret,
+    crypto::SecretKey,
     pipeline::{ApiKind, Gateway},
     settings::{
         code::Code,
@@ -80,9 +80,9 @@ use crate::{
     tls::ClientTls,
 };
 
-pub use replicas::PeerAddress;
+pub use replicas::ReplicaUrl;
 pub use resumable::ResumeSettings;
-pub use stdio::{Line, Parted};
+pub use stdio::{ClientLine, ConnectionEnd};
 
 /// The `Allow` of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
@@ -92,22 +92,22 @@ const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
 /// Time without a message after which the response becomes a stream with keep-alive comments: proxies close
 /// idle connections.
-const SILENCE: Duration = Duration::from_secs(2);
+const STREAM_AFTER: Duration = Duration::from_secs(2);
 
 /// Error for a stream that can't be resumed.
-const GONE: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
+const SESSION_NOT_FOUND: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
 
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Mcp {
-    protocol: Arc<Protocol>,
+pub struct McpEndpoint {
+    protocol: Arc<MessageDispatcher>,
     filter: Filter,
 }
 
-impl Mcp {
+impl McpEndpoint {
     /// Creates an endpoint for the tools of `gateway`.
-    pub fn new(gateway: Gateway, settings: McpSettings, filter: Filter) -> Self {
-        let protocol = Protocol::new(gateway, settings, filter.guard.clone());
+    pub fn new(gateway: Gateway, settings: McpApiSettings, filter: Filter) -> Self {
+        let protocol = MessageDispatcher::new(gateway, settings, filter.guard.clone());
         Self { protocol: Arc::new(protocol), filter }
     }
 
@@ -152,7 +152,7 @@ impl Mcp {
         head: &mut Parts,
         arrival: &Arrival,
         body: Body,
-    ) -> Result<(Identity, RequestBody), Box<Response<Body>>> {
+    ) -> Result<(AuthenticatedClient, RequestBody), Box<Response<Body>>> {
         let guard = &self.filter.guard;
         let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
         if let Some(forwarded_identity) =
@@ -201,14 +201,14 @@ impl Mcp {
     /// comes from a person with a browser; one without a session can't be notified.
     async fn get(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let headers = carrier.headers();
-        let session = match (carrier.revision()?.era(), carrier.session_to_check()?) {
-            (Era::Handshake, Some(session)) if response::takes_stream(headers) => session,
-            (Era::Handshake | Era::PerRequest, _) => {
+        let session = match (carrier.revision()?.lifecycle(), carrier.session_to_check()?) {
+            (Lifecycle::Handshake, Some(session)) if response::accepts_stream(headers) => session,
+            (Lifecycle::Handshake | Lifecycle::PerRequest, _) => {
                 return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
             }
         };
         let ending = carrier.context.arrival.connection.ending.clone();
-        match ending.now() {
+        match ending.stage() {
             Shutdown::Serving => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that there are no streams, and never try again.
@@ -218,11 +218,11 @@ impl Mcp {
         }
         let protocol = Arc::clone(&self.protocol);
         protocol.sessions.check(Some(session), carrier.owner())?;
-        if let Some(id) = context::sole(headers, &LAST_EVENT_ID)? {
+        if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
             let rest = protocol.resumed(carrier, session, id).await;
-            return rest.ok_or_else(|| RpcError::NotAMessage(GONE.into()));
+            return rest.ok_or_else(|| RpcError::NotAMessage(SESSION_NOT_FOUND.into()));
         }
-        let (place, closed) = protocol.streams.place_of(session, carrier.client())?;
+        let (place, closed) = protocol.streams.session_slot(session, carrier.client())?;
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
@@ -231,9 +231,9 @@ impl Mcp {
         let notifying = async move {
             let audience = subscriptions::Recipient { gateway: &protocol.gateway, client };
             tokio::select! {
-                () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
+                () = subscriptions::notify_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
                 () = revoked => {}
-                () = ending.come() => {}
+                () = ending.begun() => {}
             }
             None
         };
@@ -247,7 +247,7 @@ impl Mcp {
         let id = carrier.session_to_check()?.ok_or_else(missing)?;
         self.protocol.sessions.end(id, carrier.owner())?;
         self.protocol.forget(id);
-        self.protocol.tell_ended(id);
+        self.protocol.publish_ended(id);
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         Ok(response)
@@ -265,19 +265,18 @@ impl Mcp {
         };
         let protocol = Arc::clone(&self.protocol);
         let resumables = Arc::clone(&protocol.resumables);
-        let session = resumables.are_kept().then(|| older_session(carrier)).flatten();
+        let session = resumables.is_enabled().then(|| legacy_session(carrier)).flatten();
         let questions = Arc::clone(&protocol.questions);
         let (outbox, mailbox) = match form {
             ResponseForm::Json => (Outbox::closed(questions), None),
             ResponseForm::Either | ResponseForm::EventStream => {
                 let (outbox, mailbox) = Outbox::new(questions);
-                (outbox.of(carrier.client().clone()), Some(mailbox))
+                (outbox.with_client(carrier.client().clone()), Some(mailbox))
             }
         };
-        let mut answering: PendingResponse =
-            pin_in_box!(
-                async move { protocol.take(MessageContext::http(&context, &head), &body, &outbox).await }
-            );
+        let mut answering: PendingResponse = pin_in_box!(async move {
+            protocol.handle(MessageContext::http(&context, &head), &body, &outbox).await
+        });
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
             biased;
@@ -289,7 +288,7 @@ impl Mcp {
             first = async {
                 tokio::select! {
                     first = mailbox.recv() => first,
-                    () = sleep(SILENCE) => None,
+                    () = sleep(STREAM_AFTER) => None,
                 }
             } => match session {
                 Some((session, revision)) => {
@@ -308,9 +307,9 @@ enum RequestBody {
 }
 
 /// The session of a legacy request, and its revision.
-fn older_session(carrier: MessageContext<'_>) -> Option<(String, Revision)> {
+fn legacy_session(carrier: MessageContext<'_>) -> Option<(String, Revision)> {
     let session = carrier.session()?;
-    let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
+    let revision = carrier.revision().ok().filter(|revision| revision.lifecycle() == Lifecycle::Handshake)?;
     Some((session.to_owned(), revision))
 }
 
@@ -321,18 +320,18 @@ fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Respon
 /// Settings of the MCP API.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "server", process, default, check = Self::check)]
-pub struct McpSettings {
+pub struct McpApiSettings {
     /// Description of the server for MCP clients, and its lists.
     #[key(name = "mcp", default = McpServerSettings::default(), restart)]
     pub server: McpServerSettings,
     /// Secret key that encrypts session ids, at least 16 bytes; the same on every replica.
     #[key(shown = "a random one", secret, restart)]
-    pub secret_key: Option<Secret>,
+    pub secret_key: Option<SecretKey>,
     /// URL at which other replicas reach this one, such as `http://10.0.0.7:8080`, to forward input responses
     /// and resumed streams. With `https://`, the certificate must be issued by a CA of the system. Needs
     /// `secret_key`.
     #[key(restart)]
-    pub advertise_url: Option<PeerAddress>,
+    pub advertise_url: Option<ReplicaUrl>,
     /// TLS settings for reaching other replicas.
     #[key(skip)]
     pub peer_tls: Option<ClientTls>,
@@ -385,7 +384,7 @@ fn read_name(value: &Cursor<'_>) -> Checked<String> {
     Ok(name)
 }
 
-impl McpSettings {
+impl McpApiSettings {
     /// Requires a secret key for an advertised URL, which is of use only with a key that replicas share.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {

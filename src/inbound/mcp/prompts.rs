@@ -9,32 +9,35 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::{
     context::RpcContext,
     elicitation::RequestElicitor,
-    message::Request,
-    protocol::Protocol,
+    message::RpcRequest,
+    protocol::MessageDispatcher,
     response::{RpcResponse, raw_json},
-    revision::Era,
-    rpc_error::{RpcError, Short},
+    revision::Lifecycle,
+    rpc_error::{RpcError, TruncatedText},
 };
 use crate::{
     model::{Arguments, kind_of, write_block},
-    pipeline::{ForwardError, PromptError, Proxied, Snapshot, Typed, elicit_first},
+    pipeline::{ForwardError, PromptError, ProxiedEntry, Snapshot, TypedArgument, elicit_first},
     prompt::Prompt,
     route::{McpMethod, Suggestions},
 };
 
 /// `prompts/list`.
-pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
 }
 
 /// `prompts/get`.
-pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn get(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let name = client.request.name()?;
     let arguments = client.request.arguments()?;
-    match client.revision.era() {
-        Era::Handshake => {}
-        Era::PerRequest => client.carrier.check_name(&name)?,
+    match client.revision.lifecycle() {
+        Lifecycle::Handshake => {}
+        Lifecycle::PerRequest => client.carrier.check_name(&name)?,
     }
     let snapshot = protocol.gateway.snapshot();
     let prompt = snapshot.prompts.get(&*name);
@@ -52,7 +55,7 @@ pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<
     if let Some(questions) = elicitor.end()? {
         return Ok(questions);
     }
-    let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.told()))?;
+    let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.message()))?;
     messages(client, &snapshot, prompt, &arguments).await
 }
 
@@ -60,7 +63,7 @@ pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<
 async fn forward(
     client: &RpcContext<'_>,
     snapshot: &Snapshot,
-    prompt: &Proxied,
+    prompt: &ProxiedEntry,
     arguments: Map<String, Value>,
 ) -> Result<RpcResponse, RpcError> {
     client.may(&prompt.route.scopes)?;
@@ -143,7 +146,7 @@ struct WrittenContext {
 }
 
 /// `params.ref`.
-fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, RpcError> {
+fn reference<'a>(request: &RpcRequest<'a>) -> Result<Reference<'a>, RpcError> {
     const HELP: &str = "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
                         `{\"type\": \"ref/resource\", \"uri\": …}`";
     match request.param("ref").object("").ok().flatten() {
@@ -158,7 +161,7 @@ fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, RpcError> {
 }
 
 /// `params.context.arguments`: the arguments that are already filled in (since 2025-06-18).
-fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
+fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, RpcError> {
     match request.param("context").optional_object::<WrittenContext>("") {
         Ok(WrittenContext { arguments })
             if arguments.iter().flatten().all(|(_, value)| value.is_string()) =>
@@ -170,14 +173,17 @@ fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, RpcErr
 }
 
 /// `completion/complete`.
-pub(super) async fn complete(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn complete(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let request = client.request;
     let reference = reference(request)?;
     let argument = request.param("argument").object("").ok().flatten();
     let WrittenArgument { name, value } = argument.ok_or_else(|| {
         RpcError::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
     })?;
-    let typed = Typed { argument: &name, value: &value, others: context_arguments(request)? };
+    let typed = TypedArgument { argument: &name, value: &value, others: context_arguments(request)? };
     let snapshot = protocol.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
         return Box::pin(forward_completion(client, &snapshot, entry, reference, typed)).await;
@@ -188,7 +194,7 @@ pub(super) async fn complete(protocol: &Protocol, client: &RpcContext<'_>) -> Re
 
 /// The proxied prompt or resource template of a reference, and the reference in the upstream's terms. `None`
 /// if the configuration has its own.
-fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Option<(&'s Proxied, Value)> {
+fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Option<(&'s ProxiedEntry, Value)> {
     match reference {
         Reference::Prompt(name) => {
             let is_own = snapshot.prompts.contains_key(&**name);
@@ -207,9 +213,9 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Optio
 async fn forward_completion(
     client: &RpcContext<'_>,
     snapshot: &Snapshot,
-    entry: &Proxied,
+    entry: &ProxiedEntry,
     reference: Value,
-    Typed { argument, value, others }: Typed<'_>,
+    TypedArgument { argument, value, others }: TypedArgument<'_>,
 ) -> Result<RpcResponse, RpcError> {
     client.may(&entry.route.scopes)?;
     if !entry.completes {
@@ -235,11 +241,12 @@ async fn suggestions(
     snapshot: &Snapshot,
     client: &RpcContext<'_>,
     reference: &Reference<'_>,
-    typed: Typed<'_>,
+    typed: TypedArgument<'_>,
 ) -> Result<Suggestions, RpcError> {
     let call = client.call(Map::new());
     let name = typed.argument;
-    let unknown = |of: &str| RpcError::Prompt(format!("the {of} has no argument `{}`", Short(name)).into());
+    let unknown =
+        |of: &str| RpcError::Prompt(format!("the {of} has no argument `{}`", TruncatedText(name)).into());
     match reference {
         Reference::Prompt(prompt) => {
             let found = snapshot.prompts.get(&**prompt);

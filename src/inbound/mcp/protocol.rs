@@ -9,56 +9,57 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
 
 use super::{
-    McpSettings,
+    McpApiSettings,
     client_channel::{OpenRequests, Outbox},
     context::{MessageContext, RpcContext},
-    message::{self, Id, Message, Rejected, Request},
+    message::{self, ClientMessage, RejectedMessage, RpcId, RpcRequest},
     prompts,
-    replicas::Peers,
+    replicas::Replicas,
     resources,
     response::RpcResponse,
-    resumable::Resumables,
-    revision::{Era, Method, MethodRow, Needs, Revision},
+    resumable::ResumableStreams,
+    revision::{Lifecycle, Method, MethodRow, RequiredCapability, Revision},
     rpc_error::{ErrorCounts, RpcError},
     server_info::ServerInfo,
     session_subscriptions::SessionSubscriptions,
-    sessions::{InFlight, Levels, Session, Sessions, Strangers},
-    subscriptions::{self, Streams},
+    sessions::{InFlightRequests, LogLevels, Session, Sessions, UnknownSessions},
+    subscriptions::{self, OpenStreams},
     task_elicitation::ElicitingTasks,
     tasks, tools,
 };
 use crate::{
-    crypto::Seal,
-    inbound::{authenticate::Guard, context::Arrival},
+    crypto::TokenCipher,
+    inbound::{authenticate::Authenticator, context::Arrival},
     pipeline::Gateway,
 };
 
 /// Dispatches the messages of all transports, and has the state of the endpoint.
 #[derive(Debug)]
-pub(super) struct Protocol {
+pub(super) struct MessageDispatcher {
     pub(super) gateway: Gateway,
     /// Authorizes open streams again.
-    pub(super) guard: Guard,
+    pub(super) guard: Authenticator,
     pub(super) server_info: ServerInfo,
-    pub(super) seal: Seal,
+    pub(super) seal: TokenCipher,
     pub(super) questions: Arc<OpenRequests>,
     pub(super) eliciting_tasks: Arc<ElicitingTasks>,
-    pub(super) levels: Levels,
+    pub(super) levels: LogLevels,
     pub(super) sessions: Sessions,
-    pub(super) streams: Arc<Streams>,
-    pub(super) resumables: Arc<Resumables>,
-    pub(super) in_flight: InFlight,
+    pub(super) streams: Arc<OpenStreams>,
+    pub(super) resumables: Arc<ResumableStreams>,
+    pub(super) in_flight: InFlightRequests,
     pub(super) subscribed: Arc<SessionSubscriptions>,
     pub(super) errors: ErrorCounts,
 }
 
-impl Protocol {
-    pub(super) fn new(gateway: Gateway, settings: McpSettings, guard: Guard) -> Self {
-        let seal = settings.secret_key.as_ref().map_or_else(Seal::random, Seal::of);
-        let strangers = if settings.secret_key.is_some() { Strangers::Refused } else { Strangers::Taken };
+impl MessageDispatcher {
+    pub(super) fn new(gateway: Gateway, settings: McpApiSettings, guard: Authenticator) -> Self {
+        let seal = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
+        let strangers =
+            if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
         let sessions = Sessions::new(seal.clone(), strangers);
-        let streams = Streams::new(settings.max_streams, settings.max_streams_per_client);
-        let questions = Arc::new(OpenRequests::among(Peers::new(
+        let streams = OpenStreams::new(settings.max_streams, settings.max_streams_per_client);
+        let questions = Arc::new(OpenRequests::new(Replicas::new(
             seal.clone(),
             settings.advertise_url.clone(),
             settings.peer_tls.clone(),
@@ -66,13 +67,13 @@ impl Protocol {
         Self {
             gateway,
             guard,
-            resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),
+            resumables: Arc::new(ResumableStreams::new(settings.resume, Arc::clone(&questions))),
             server_info: ServerInfo::new(settings.server),
             seal,
             questions,
             eliciting_tasks: Arc::default(),
-            levels: Levels::default(),
-            in_flight: InFlight::default(),
+            levels: LogLevels::default(),
+            in_flight: InFlightRequests::default(),
             sessions,
             streams,
             subscribed: Arc::default(),
@@ -90,10 +91,10 @@ impl Protocol {
 
     /// Responds to a message with a JSON-RPC error, and counts it. `method` is `None` if it could not be
     /// read.
-    pub(super) fn refuse(
+    pub(super) fn error_response(
         &self,
         carrier: MessageContext<'_>,
-        id: Option<Id<'_>>,
+        id: Option<RpcId<'_>>,
         method: Option<&str>,
         revision: Revision,
         refusal: &RpcError,
@@ -106,16 +107,16 @@ impl Protocol {
     /// to a notification or to a response.
     ///
     /// Messages before the result of a request go to `outbox`. Dropping the future cancels the request.
-    pub(super) async fn take(
+    pub(super) async fn handle(
         &self,
         carrier: MessageContext<'_>,
         body: &[u8],
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
         match carrier.revision() {
-            Ok(revision) if revision.takes_batches() => match message::batch(body) {
+            Ok(revision) if revision.supports_batches() => match message::batch(body) {
                 Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
-                Some(Err(refusal)) => Some(self.refuse(carrier, None, None, revision, &refusal)),
+                Some(Err(refusal)) => Some(self.error_response(carrier, None, None, revision, &refusal)),
                 None => self.message(carrier, body, outbox).await,
             },
             Ok(_) | Err(_) => self.message(carrier, body, outbox).await,
@@ -133,10 +134,16 @@ impl Protocol {
             let body = member.get().as_bytes();
             match message::message(body) {
                 // It must be alone (2025-03-26, Lifecycle, "Initialization").
-                Ok(Message::Request(request)) if request.method == "initialize" => {
+                Ok(ClientMessage::Request(request)) if request.method == "initialize" => {
                     let refusal = RpcError::NotAMessage("`initialize` can't be part of a batch".into());
                     let revision = Revision::R2025_03_26;
-                    Some(self.refuse(carrier, Some(request.id), Some(&request.method), revision, &refusal))
+                    Some(self.error_response(
+                        carrier,
+                        Some(request.id),
+                        Some(&request.method),
+                        revision,
+                        &refusal,
+                    ))
                 }
                 _ => self.message(carrier, body, outbox).await,
             }
@@ -153,12 +160,12 @@ impl Protocol {
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
         let request = match message::message(body) {
-            Ok(Message::Request(request)) => request,
+            Ok(ClientMessage::Request(request)) => request,
             // Boxed, so that the future of every call has no space for it.
             other => return Box::pin(self.other_message(carrier, body, other)).await,
         };
         let session = carrier.cancelling_session();
-        let flight = session.and_then(|session| self.in_flight.enter(session, request.id.as_json()));
+        let flight = session.and_then(|session| self.in_flight.add(session, request.id.as_json()));
         let Some(flight) = flight else {
             return Some(self.request(carrier, &request, outbox).await);
         };
@@ -174,15 +181,15 @@ impl Protocol {
         &self,
         carrier: MessageContext<'_>,
         body: &[u8],
-        message: Result<Message<'_>, Rejected<'_>>,
+        message: Result<ClientMessage<'_>, RejectedMessage<'_>>,
     ) -> Option<RpcResponse> {
         let said = carrier.revision();
         // For errors before the revision of a request is known.
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &RpcError| Some(self.refuse(carrier, id, None, assumed, refusal));
+        let refuse = |id, refusal: &RpcError| Some(self.error_response(carrier, id, None, assumed, refusal));
         let (message, revision) = match (message, said) {
-            (Err(Rejected { id, method, refusal }), _) => {
-                return Some(self.refuse(carrier, id, method.as_deref(), assumed, &refusal));
+            (Err(RejectedMessage { id, method, refusal }), _) => {
+                return Some(self.error_response(carrier, id, method.as_deref(), assumed, &refusal));
             }
             (Ok(_), Err(refusal)) => return refuse(None, &refusal),
             (Ok(message), Ok(revision)) => (message, revision),
@@ -190,26 +197,26 @@ impl Protocol {
         if let Err(refusal) = self.check_session(carrier, revision) {
             return refuse(None, &refusal);
         }
-        match (message, revision.era()) {
-            (Message::Request(request), _) => {
+        match (message, revision.lifecycle()) {
+            (ClientMessage::Request(request), _) => {
                 unreachable!("requests are taken elsewhere: {}", request.method)
             }
-            (Message::Notification(notification), era) => {
+            (ClientMessage::Notification(notification), era) => {
                 if let (Some(session), Some(id)) = (carrier.cancelling_session(), notification.cancelled()) {
                     self.in_flight.cancel(session, id.as_json());
                     return None;
                 }
                 match era {
-                    Era::Handshake => None,
-                    Era::PerRequest => {
+                    Lifecycle::Handshake => None,
+                    Lifecycle::PerRequest => {
                         let checked = carrier.check_notification(&notification);
                         checked.err().and_then(|refusal| refuse(None, &refusal))
                     }
                 }
             }
-            (Message::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
+            (ClientMessage::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
                 true => None,
-                false if self.hand_on(carrier, id, body).await => None,
+                false if self.forward_response(carrier, id, body).await => None,
                 // Over stdio it can only be late, and needs no response.
                 false if carrier.is_stdio() => None,
                 false => refuse(
@@ -226,9 +233,9 @@ impl Protocol {
 
     /// Checks the session of a message. Since 2026-07-28 there are none, whatever a header names.
     fn check_session(&self, carrier: MessageContext<'_>, revision: Revision) -> Result<(), RpcError> {
-        match revision.era() {
-            Era::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
-            Era::PerRequest => Ok(()),
+        match revision.lifecycle() {
+            Lifecycle::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
+            Lifecycle::PerRequest => Ok(()),
         }
     }
 
@@ -250,7 +257,7 @@ impl Protocol {
     fn answered(
         &self,
         carrier: MessageContext<'_>,
-        id: Id<'_>,
+        id: RpcId<'_>,
         answered: Result<&RawValue, &RawValue>,
     ) -> bool {
         let Some(id) = id.as_text() else { return false };
@@ -259,28 +266,28 @@ impl Protocol {
                 || ErrorData::new(ErrorCode::INTERNAL_ERROR, "an error that can't be read", None);
             serde_json::from_str(error.get()).unwrap_or_else(|_| unreadable())
         });
-        self.questions.answer(&id, carrier.owner(), answered)
+        self.questions.complete(&id, carrier.owner(), answered)
     }
 
     /// Forwards a client's response to the replica that sent the request. Returns whether it was accepted.
-    async fn hand_on(&self, carrier: MessageContext<'_>, id: Id<'_>, body: &[u8]) -> bool {
+    async fn forward_response(&self, carrier: MessageContext<'_>, id: RpcId<'_>, body: &[u8]) -> bool {
         let (Some(id), Some(peers)) = (id.as_text(), self.questions.peers()) else { return false };
-        peers.hand_on(&id, carrier, body).await
+        peers.forward_response(&id, carrier, body).await
     }
 
     async fn request(
         &self,
         carrier: MessageContext<'_>,
-        request: &Request<'_>,
+        request: &RpcRequest<'_>,
         outbox: &Outbox,
     ) -> RpcResponse {
         let refuse = |revision, refusal: &RpcError| {
             let id = Some(request.id);
-            let answer = self.refuse(carrier, id, Some(&request.method), revision, refusal);
+            let answer = self.error_response(carrier, id, Some(&request.method), revision, refusal);
             match refusal {
                 RpcError::Forbidden { needed } => {
                     let known = || self.gateway.snapshot().needed_scopes();
-                    answer.challenging(carrier.context.identity.challenge_for(needed, known))
+                    answer.with_challenge(carrier.context.identity.challenge_for(needed, known))
                 }
                 _ => answer,
             }
@@ -300,29 +307,29 @@ impl Protocol {
         result.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
-    fn has(&self, needs: Needs) -> bool {
+    fn has(&self, needs: RequiredCapability) -> bool {
         let snapshot = self.gateway.snapshot();
         match needs {
-            Needs::Nothing => true,
-            Needs::Prompts => snapshot.has_prompts(),
-            Needs::Completions => snapshot.completes(),
-            Needs::Tasks => tasks::are_offered(&snapshot),
-            Needs::Resources => snapshot.has_resources(),
-            Needs::WatchedResources => snapshot.watches_resources(),
+            RequiredCapability::Nothing => true,
+            RequiredCapability::Prompts => snapshot.has_prompts(),
+            RequiredCapability::Completions => snapshot.completes(),
+            RequiredCapability::Tasks => tasks::any_offered(&snapshot),
+            RequiredCapability::Resources => snapshot.has_resources(),
+            RequiredCapability::WatchedResources => snapshot.watches_resources(),
         }
     }
 
     async fn result(&self, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
         let (request, revision) = (client.request, client.revision);
-        match revision.era() {
-            Era::Handshake => {}
-            Era::PerRequest => {
+        match revision.lifecycle() {
+            Lifecycle::Handshake => {}
+            Lifecycle::PerRequest => {
                 request.meta.check_capabilities()?;
                 client.carrier.check_method(&request.method)?;
             }
         }
-        let row = MethodRow::named(&request.method);
-        let row = row.filter(|row| row.is_in(revision) && self.has(row.needs));
+        let row = MethodRow::by_name(&request.method);
+        let row = row.filter(|row| row.exists_in(revision) && self.has(row.needs));
         let method = row.map(|row| row.method).ok_or_else(|| RpcError::UnknownMethod {
             method: request.method.clone().into_owned(),
             revision,
@@ -340,8 +347,8 @@ impl Protocol {
                 let answer = server_info.initialize(&self.gateway.snapshot(), client, negotiated);
                 // Anything but an object counts as none: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
-                let session = Session::new(negotiated, capabilities).of(client.carrier.client());
-                Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
+                let session = Session::new(negotiated, capabilities).with_client(client.carrier.client());
+                Ok(answer.with_session(session.encrypt(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {
                 let level = request.param("level").level("params.level")?;

@@ -27,59 +27,59 @@ use tracing::warn;
 
 use super::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
 use crate::{
-    crypto::{Purpose, Seal, fingerprint, random_id},
+    crypto::{Purpose, TokenCipher, fingerprint, random_id},
     model::UpstreamResponse,
     route::{HttpRequest, PathBase, Scopes},
     settings::{
         section::Invalid,
         value::{FromText, text_settings},
     },
-    telemetry::Chain,
+    telemetry::ErrorChain,
     tls::ClientTls,
     upstream::{
         Client, ClientIdentity, Deadline, UpstreamCall, UpstreamError,
-        http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
+        http::{Address, HttpSettings, HttpUpstream, HttpVersion, remove_hop_by_hop},
     },
 };
 
 /// Lifetime of the id of a request from us to a client.
-const QUESTION_LIFE: Duration = Duration::from_secs(60 * 60);
+const ID_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// Timeout of a request to another replica.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limit of its response to a forwarded input response, in bytes.
-const REPLY_LIMIT_BYTES: usize = 64 << 10;
+const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 
 /// Limit of its response to a forwarded request, in bytes: a result with its envelope.
 const RESULT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Marks a forwarded message, so that it is not forwarded again.
-const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
+const FORWARDED: HeaderName = HeaderName::from_static("glossator-handed-on");
 
 /// The headers that are forwarded with an input response.
-const CARRIED: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
+const FORWARDED_HEADERS: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
 
 /// The other replicas: forwards messages to them, and issues names that lead them back to this one.
 #[derive(Debug)]
-pub(super) struct Peers {
-    seal: Seal,
+pub(super) struct Replicas {
+    seal: TokenCipher,
     /// The URL at which other replicas reach this one.
-    own: Option<PeerAddress>,
+    own: Option<ReplicaUrl>,
     /// TLS settings for reaching them.
     tls: Option<ClientTls>,
 }
 
 /// The URL of a replica: `http://10.0.0.7:8080`, or the same with `https://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerAddress {
+pub struct ReplicaUrl {
     written: String,
     address: Address,
 }
 
-text_settings!(PeerAddress);
+text_settings!(ReplicaUrl);
 
-impl FromText for PeerAddress {
+impl FromText for ReplicaUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         Self::parse(text).ok_or_else(|| {
             let help =
@@ -89,7 +89,7 @@ impl FromText for PeerAddress {
     }
 }
 
-impl PeerAddress {
+impl ReplicaUrl {
     /// Parses a URL. `None` if it is not an address in the network.
     pub fn parse(written: &str) -> Option<Self> {
         let address: Address = written.parse().ok()?;
@@ -102,30 +102,30 @@ impl PeerAddress {
     }
 }
 
-impl Peers {
-    pub(super) fn new(seal: Seal, own: Option<PeerAddress>, tls: Option<ClientTls>) -> Self {
+impl Replicas {
+    pub(super) fn new(seal: TokenCipher, own: Option<ReplicaUrl>, tls: Option<ClientTls>) -> Self {
         Self { seal, own, tls }
     }
 
     /// An unpredictable name for a request of ours, or a stream. It contains the URL of this replica, if
     /// there is one.
-    pub(super) fn name(&self) -> String {
+    pub(super) fn issue_id(&self) -> String {
         let id = random_id();
         match &self.own {
             None => id,
             Some(own) => {
                 let content = format!("{id} {}", own.written);
-                self.seal.seal(Purpose::Question, content.as_bytes(), SystemTime::now() + QUESTION_LIFE)
+                self.seal.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
             }
         }
     }
 
     /// The replica that issued this name, if it is another one.
-    fn giver(&self, id: &str) -> Option<PeerAddress> {
-        let content = self.seal.open(Purpose::Question, id, SystemTime::now()).ok()?;
+    fn issuer(&self, id: &str) -> Option<ReplicaUrl> {
+        let content = self.seal.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
         let (_, written) = content.split_once(' ')?;
-        PeerAddress::parse(written).filter(|giver| Some(giver) != self.own.as_ref())
+        ReplicaUrl::parse(written).filter(|giver| Some(giver) != self.own.as_ref())
     }
 
     /// The URL at which other replicas reach this one.
@@ -134,36 +134,37 @@ impl Peers {
     }
 
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
-    pub(super) async fn hand_on(&self, id: &str, carrier: MessageContext<'_>, body: &[u8]) -> bool {
-        let Some(giver) = self.giver(id) else { return false };
+    pub(super) async fn forward_response(&self, id: &str, carrier: MessageContext<'_>, body: &[u8]) -> bool {
+        let Some(giver) = self.issuer(id) else { return false };
         let headers = carrier.headers();
-        let carried = CARRIED.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
-        let response = self.send(giver, carrier, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        let carried =
+            FORWARDED_HEADERS.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
+        let response = self.send(giver, carrier, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
         response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
     /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
     pub(super) async fn resume(&self, name: &str, carrier: MessageContext<'_>) -> Option<Response<Body>> {
-        let giver = self.giver(name)?;
+        let giver = self.issuer(name)?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static(PATH);
         let headers = carrier.headers().clone();
-        *request.headers_mut() = self.handed_on(carrier, request.method(), headers, b"")?;
+        *request.headers_mut() = self.forwarded_headers(carrier, request.method(), headers, b"")?;
         let written = giver.written.clone();
-        let deadline = Deadline::after(PATIENCE).at;
+        let deadline = Deadline::after(REQUEST_TIMEOUT).at;
         let response = within_timeout(&written, self.upstream(giver).stream(request, deadline)).await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
     /// Forwards a request to the replica at this address, and returns its response. `None` if that is this
     /// one, or it does not respond.
-    pub(super) async fn pass(
+    pub(super) async fn forward_request(
         &self,
         address: &str,
         carrier: MessageContext<'_>,
         body: &[u8],
     ) -> Option<UpstreamResponse> {
-        let peer = PeerAddress::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
+        let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
         let mut headers = carrier.headers().clone();
         remove_hop_by_hop(&mut headers);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -173,14 +174,14 @@ impl Peers {
     /// Sends a message to another replica, unless it was forwarded before.
     async fn send(
         &self,
-        peer: PeerAddress,
+        peer: ReplicaUrl,
         carrier: MessageContext<'_>,
         headers: HeaderMap,
         body: &[u8],
         response_limit_bytes: usize,
     ) -> Option<UpstreamResponse> {
         let method = Method::POST;
-        let headers = self.handed_on(carrier, &method, headers, body)?;
+        let headers = self.forwarded_headers(carrier, &method, headers, body)?;
         let request = HttpRequest {
             under: PathBase::UpstreamUrl,
             method,
@@ -188,28 +189,28 @@ impl Peers {
             headers,
             body: Bytes::copy_from_slice(body),
         };
-        let (deadline, request) = (Deadline::after(PATIENCE), request.into());
+        let (deadline, request) = (Deadline::after(REQUEST_TIMEOUT), request.into());
         let ask = UpstreamCall::new(request, response_limit_bytes, deadline, false);
         let written = peer.written.clone();
         within_timeout(&written, self.upstream(peer).answer(&ask)).await
     }
 
     /// The headers of a forwarded message; `None` if it was forwarded before.
-    fn handed_on(
+    fn forwarded_headers(
         &self,
         carrier: MessageContext<'_>,
         method: &Method,
         mut headers: HeaderMap,
         body: &[u8],
     ) -> Option<HeaderMap> {
-        if carrier.headers().contains_key(HANDED_ON) {
+        if carrier.headers().contains_key(FORWARDED) {
             return None;
         }
-        headers.insert(HANDED_ON, HeaderValue::from_static("1"));
-        headers.remove(CALLER);
+        headers.insert(FORWARDED, HeaderValue::from_static("1"));
+        headers.remove(IDENTITY);
         if let Some(client) = carrier.client().client() {
             let token = sign_identity(&self.seal, client, method, &headers, body)?;
-            headers.insert(CALLER, token);
+            headers.insert(IDENTITY, token);
         }
         Some(headers)
     }
@@ -218,15 +219,15 @@ impl Peers {
     /// is encrypted.
     pub(super) fn forwarded_identity(&self, head: &Parts) -> Option<ForwardedIdentity> {
         let forwarded_identity = read_forwarded_identity(&self.seal, head, SystemTime::now())?;
-        head.headers.contains_key(HANDED_ON).then_some(forwarded_identity)
+        head.headers.contains_key(FORWARDED).then_some(forwarded_identity)
     }
 
-    fn upstream(&self, peer: PeerAddress) -> HttpUpstream {
+    fn upstream(&self, peer: ReplicaUrl) -> HttpUpstream {
         let name = "peer".parse().expect("a word is a name");
         HttpUpstream::new(HttpSettings {
-            protocol: Protocol::Http1,
+            protocol: HttpVersion::Http1,
             tls: self.tls.clone().filter(|_| peer.is_tls()),
-            connect_timeout: PATIENCE,
+            connect_timeout: REQUEST_TIMEOUT,
             // Requests are rare, and each may be to another replica.
             idle_connections: 0,
             ..HttpSettings::new(name, peer.address)
@@ -236,35 +237,35 @@ impl Peers {
 
 /// The response of another replica; failures are logged.
 async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, UpstreamError>>) -> Option<T> {
-    match timeout(PATIENCE, request).await {
+    match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(response)) => Some(response),
         Ok(Err(error)) => {
-            warn!(peer, error = %Chain(&error), "forwarding to another replica failed");
+            warn!(peer, error = %ErrorChain(&error), "forwarding to another replica failed");
             None
         }
         Err(_) => {
-            warn!(peer, after = ?PATIENCE, "another replica did not respond in time");
+            warn!(peer, after = ?REQUEST_TIMEOUT, "another replica did not respond in time");
             None
         }
     }
 }
 
 /// Header with the signed identity.
-pub(super) const CALLER: HeaderName = HeaderName::from_static("glossator-caller");
+pub(super) const IDENTITY: HeaderName = HeaderName::from_static("glossator-caller");
 
 /// Lifetime of a signed identity: the timeout between replicas, and a difference of their clocks.
-const LIFE: Duration = Duration::from_secs(15);
+const SIGNATURE_TTL: Duration = Duration::from_secs(15);
 
 /// The endpoint of other replicas that accepts forwarded messages.
 pub(super) const PATH: &str = "/mcp";
 
 /// The headers that a signed identity is bound to, in addition to the body.
-const BOUND: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
+const SIGNED_HEADERS: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
 
 /// Signs the identity of a client for one request to [`PATH`]. `None` for a name that does not fit in a
 /// header.
 pub(super) fn sign_identity(
-    seal: &Seal,
+    seal: &TokenCipher,
     client: &Client,
     method: &Method,
     headers: &HeaderMap,
@@ -273,7 +274,7 @@ pub(super) fn sign_identity(
     let scopes: Vec<&str> = client.scopes().iter().collect();
     let request = digest(method, PATH, headers, body);
     let content = serde_json::json!([request, client.id(), client.name(), scopes]).to_string();
-    let token = seal.seal(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + LIFE);
+    let token = seal.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + SIGNATURE_TTL);
     HeaderValue::from_str(&token).ok()
 }
 
@@ -287,15 +288,15 @@ pub(super) struct ForwardedIdentity {
 /// Decrypts the identity that another replica has signed. `None` if there is none, if it is not from a
 /// replica, or if it has expired. This is checked before the body is read.
 pub(super) fn read_forwarded_identity(
-    seal: &Seal,
+    seal: &TokenCipher,
     head: &Parts,
     now: SystemTime,
 ) -> Option<ForwardedIdentity> {
-    let token = head.headers.get(CALLER)?.to_str().ok()?;
+    let token = head.headers.get(IDENTITY)?.to_str().ok()?;
     let content = seal.open(Purpose::ClientIdentity, token, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
-    let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
+    let scopes = Scopes::from_client(scopes.iter().map(String::as_str));
     Some(ForwardedIdentity {
         request,
         client: ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes))),
@@ -320,7 +321,7 @@ fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> St
     };
     add(method.as_str().as_bytes());
     add(target.as_bytes());
-    for name in BOUND {
+    for name in SIGNED_HEADERS {
         add(&headers.get_all(&name).iter().count().to_be_bytes());
         headers.get_all(&name).iter().for_each(|value| add(value.as_bytes()));
     }
@@ -332,51 +333,51 @@ fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> St
 mod tests {
     use super::*;
     use crate::{
-        crypto::Secret,
+        crypto::SecretKey,
         inbound::{
             filter::{Filter, FilterSettings},
-            mcp::{Mcp, McpSettings, client_channel::Outbox},
-            rest::Rest,
+            mcp::{McpApiSettings, McpEndpoint, client_channel::Outbox},
+            rest::RestApi,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},
     };
 
-    fn peers(secret: &str, own: Option<&str>) -> Peers {
-        let secret = Secret::new(secret.as_bytes()).unwrap();
-        Peers::new(Seal::of(&secret), own.map(|own| PeerAddress::parse(own).unwrap()), None)
+    fn peers(secret: &str, own: Option<&str>) -> Replicas {
+        let secret = SecretKey::new(secret.as_bytes()).unwrap();
+        Replicas::new(TokenCipher::new(&secret), own.map(|own| ReplicaUrl::parse(own).unwrap()), None)
     }
 
     #[test]
-    fn a_question_tells_other_replicas_who_asked_and_nobody_else() {
+    fn the_id_of_a_client_request_reveals_its_replica_only_to_replicas() {
         let (secret, own) = ("the same for all", "http://10.0.0.7:8080");
         let asker = peers(secret, Some(own));
-        let id = asker.name();
-        assert!(!id.contains("10.0.0.7") && id != asker.name());
+        let id = asker.issue_id();
+        assert!(!id.contains("10.0.0.7") && id != asker.issue_id());
         let other = peers(secret, Some("http://10.0.0.8:8080"));
-        assert_eq!(other.giver(&id), PeerAddress::parse(own));
-        assert_eq!(peers(secret, None).giver(&id), PeerAddress::parse(own));
-        assert_eq!(asker.giver(&id), None, "it is here, or nowhere");
-        assert_eq!(peers("another secret of all", None).giver(&id), None);
-        assert_eq!(other.giver(&peers(secret, None).name()), None);
-        assert_eq!(other.giver("made up"), None);
+        assert_eq!(other.issuer(&id), ReplicaUrl::parse(own));
+        assert_eq!(peers(secret, None).issuer(&id), ReplicaUrl::parse(own));
+        assert_eq!(asker.issuer(&id), None, "it is here, or nowhere");
+        assert_eq!(peers("another secret of all", None).issuer(&id), None);
+        assert_eq!(other.issuer(&peers(secret, None).issue_id()), None);
+        assert_eq!(other.issuer("made up"), None);
     }
 
     #[test]
     fn a_peer_is_reached_over_the_network() {
         for wrong in ["10.0.0.7", "unix:/run/x", "ftp://x", "http://user@x", ""] {
-            assert_eq!(PeerAddress::parse(wrong), None, "{wrong}");
+            assert_eq!(ReplicaUrl::parse(wrong), None, "{wrong}");
         }
     }
 
     /// An endpoint without tools, one of several replicas.
-    fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
+    fn replica(own: Option<ReplicaUrl>) -> (McpEndpoint, Gateway) {
         let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
-        let secret = Secret::new(b"the same for all");
-        let settings = McpSettings { secret_key: secret, advertise_url: own, ..McpSettings::default() };
-        (Mcp::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
+        let secret = SecretKey::new(b"the same for all");
+        let settings = McpApiSettings { secret_key: secret, advertise_url: own, ..McpApiSettings::default() };
+        (McpEndpoint::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
     }
 
-    async fn answer(replica: &Mcp, id: &str, more: Option<HeaderName>) -> StatusCode {
+    async fn answer(replica: &McpEndpoint, id: &str, more: Option<HeaderName>) -> StatusCode {
         let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#);
         let mut request = Request::post("/mcp")
             .header(HOST, "localhost")
@@ -389,15 +390,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_reaches_another_replica_is_handed_on_once() {
+    async fn a_response_at_another_replica_is_forwarded_once() {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
+        let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (asker, gateway) = replica(own);
         let handler = crate::server::HttpHandler::for_clients(
-            Rest::new(gateway, Filter::new(&FilterSettings::default())),
+            RestApi::new(gateway, Filter::new(&FilterSettings::default())),
             asker.clone(),
             crate::telemetry::Meters::default(),
-            crate::telemetry::Tracing::off(),
+            crate::telemetry::Tracer::off(),
         );
         tokio::spawn(async move {
             let _ = crate::server::serve(listener, Default::default(), handler, std::future::pending::<()>())
@@ -407,11 +408,14 @@ mod tests {
         let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());
         let asked = tokio::spawn(async move {
             let params = serde_json::json!({});
-            outbox.send_request("roots/list", &params, PATIENCE).await.map(|result| result.get().to_owned())
+            outbox
+                .send_request("roots/list", &params, REQUEST_TIMEOUT)
+                .await
+                .map(|result| result.get().to_owned())
         });
         let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         let id = sent["id"].as_str().unwrap();
-        assert_eq!(answer(&other, id, Some(HANDED_ON)).await, StatusCode::BAD_REQUEST);
+        assert_eq!(answer(&other, id, Some(FORWARDED)).await, StatusCode::BAD_REQUEST);
         assert_eq!(answer(&other, id, None).await, StatusCode::ACCEPTED);
         assert_eq!(asked.await.unwrap().unwrap(), r#"{"roots":[]}"#);
         assert_eq!(answer(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
@@ -420,7 +424,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod vouched_tests {
+mod signed_identity_tests {
     use http::Request;
 
     use super::*;
@@ -436,15 +440,15 @@ mod vouched_tests {
     }
 
     #[test]
-    fn who_is_vouched_for_is_so_for_one_request_and_a_short_while() {
-        let seal = Seal::random();
+    fn a_signed_identity_is_valid_for_one_request_and_a_short_time() {
+        let seal = TokenCipher::random();
         let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
         let sent = request(Method::POST, PATH, &of_session);
         let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
         let token = sign_identity(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
-        let check = |mut head: Parts, body: &[u8], seal: &Seal, now| {
-            head.headers.insert(CALLER, token.clone());
+        let check = |mut head: Parts, body: &[u8], seal: &TokenCipher, now| {
+            head.headers.insert(IDENTITY, token.clone());
             read_forwarded_identity(seal, &head, now)?.sender_of(&head, body)
         };
         let found = check(sent.clone(), BODY, &seal, now).unwrap();
@@ -452,8 +456,8 @@ mod vouched_tests {
         assert!(found.may(client.scopes()) && !found.may(&Scopes::new(["more"]).unwrap()));
         assert_eq!(check(sent.clone(), b"{}", &seal, now), None);
         assert_eq!(check(sent.clone(), b"", &seal, now), None);
-        assert_eq!(check(sent.clone(), BODY, &Seal::random(), now), None);
-        assert_eq!(check(sent.clone(), BODY, &seal, now + LIFE + Duration::from_secs(1)), None);
+        assert_eq!(check(sent.clone(), BODY, &TokenCipher::random(), now), None);
+        assert_eq!(check(sent.clone(), BODY, &seal, now + SIGNATURE_TTL + Duration::from_secs(1)), None);
         for other in [
             request(Method::GET, PATH, &of_session),
             request(Method::POST, "/message", &of_session),

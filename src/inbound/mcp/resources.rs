@@ -6,38 +6,45 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::{
-    client_channel::CallSubscriber, context::RpcContext, message::Request, protocol::Protocol,
-    response::RpcResponse, revision::Era, rpc_error::RpcError, server_info::WithHints, sessions::Session,
+    client_channel::CallSubscriber, context::RpcContext, message::RpcRequest, protocol::MessageDispatcher,
+    response::RpcResponse, revision::Lifecycle, rpc_error::RpcError, server_info::WithHints,
+    sessions::Session,
 };
 use crate::{
     model::ResourceContents,
-    pipeline::{CacheScope, Call, ForwardError, Proxied, ReadError, Snapshot, WatchError},
+    pipeline::{CacheScope, Call, ForwardError, ProxiedEntry, ResourceReadError, Snapshot, WatchError},
     route::McpMethod,
 };
 
 /// `resources/list`.
-pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
 }
 
 /// `resources/templates/list`.
-pub(super) fn list_templates(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list_templates(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
 }
 
-fn uri_of(request: &Request<'_>) -> Result<String, RpcError> {
+fn uri_of(request: &RpcRequest<'_>) -> Result<String, RpcError> {
     Ok(request.param("uri").required_text("params.uri")?.into_owned())
 }
 
 /// `resources/read`.
-pub(super) async fn read(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn read(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (client.request, client.revision);
     let uri = uri_of(request)?;
-    match revision.era() {
-        Era::Handshake => {}
-        Era::PerRequest => client.carrier.check_name(&uri)?,
+    match revision.lifecycle() {
+        Lifecycle::Handshake => {}
+        Lifecycle::PerRequest => client.carrier.check_name(&uri)?,
     }
     let snapshot = protocol.gateway.snapshot();
     if let Some(needed) = snapshot.scopes_of_uri(&uri) {
@@ -45,13 +52,13 @@ pub(super) async fn read(protocol: &Protocol, client: &RpcContext<'_>) -> Result
     }
     if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
         let read = Box::pin(forward(client, &snapshot, resource, &uri)).await;
-        return read.map_err(|error| refusal(uri, &error, client));
+        return read.map_err(|error| read_error(uri, &error, client));
     }
-    let listening = CallSubscriber::of(protocol, client)?;
+    let listening = CallSubscriber::new(protocol, client)?;
     let call = Call { subscriber: Some(&listening), ..client.call(Map::new()) };
     // Dropped with the connection, which cancels the upstream request.
     let read = snapshot.read(&uri, call).await;
-    let read = read.map_err(|error| refusal(uri, &error, client))?;
+    let read = read.map_err(|error| read_error(uri, &error, client))?;
     let scope = match read.freshness.scope {
         CacheScope::Public => client.cache_scope(),
         CacheScope::Private => "private",
@@ -64,14 +71,16 @@ pub(super) async fn read(protocol: &Protocol, client: &RpcContext<'_>) -> Result
 async fn forward(
     client: &RpcContext<'_>,
     snapshot: &Snapshot,
-    resource: &Proxied,
+    resource: &ProxiedEntry,
     uri: &str,
-) -> Result<RpcResponse, ReadError> {
+) -> Result<RpcResponse, ResourceReadError> {
     let to = (McpMethod::ReadResource, uri);
     match snapshot.forward(resource, to, client.call(Map::new())).await {
         Ok(members) => Ok(client.forwarded(&members, Some(resource))),
-        Err(ForwardError::Unknown(text)) => Err(ReadError::Missing(text)),
-        Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => Err(ReadError::Failed(text)),
+        Err(ForwardError::Unknown(text)) => Err(ResourceReadError::Missing(text)),
+        Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => {
+            Err(ResourceReadError::Failed(text))
+        }
     }
 }
 
@@ -80,19 +89,22 @@ struct ReadResult<'a> {
     contents: &'a [ResourceContents],
 }
 
-fn refusal(uri: String, error: &ReadError, client: &RpcContext<'_>) -> RpcError {
+fn read_error(uri: String, error: &ResourceReadError, client: &RpcContext<'_>) -> RpcError {
     let why = error.to_string();
     match error {
-        ReadError::Unknown | ReadError::Missing(_) => RpcError::NoResource { uri, why },
-        ReadError::Arguments(_) => RpcError::ResourceArguments { uri, why },
-        ReadError::Failed(_) => {
+        ResourceReadError::Unknown | ResourceReadError::Missing(_) => RpcError::NoResource { uri, why },
+        ResourceReadError::Arguments(_) => RpcError::ResourceArguments { uri, why },
+        ResourceReadError::Failed(_) => {
             RpcError::ResourceFailed { uri, why, request_id: client.request_id.as_str().to_owned() }
         }
     }
 }
 
 /// `resources/subscribe`, of legacy revisions.
-pub(super) async fn subscribe(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn subscribe(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;
     if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
         client.may(needed)?;
@@ -108,7 +120,7 @@ pub(super) async fn subscribe(protocol: &Protocol, client: &RpcContext<'_>) -> R
 
 /// `resources/unsubscribe`. It is no error if there was no subscription.
 pub(super) async fn unsubscribe(
-    protocol: &Protocol,
+    protocol: &MessageDispatcher,
     client: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::{
     client_channel::Mailbox,
     context::SESSION_ID,
-    message::Id,
+    message::RpcId,
     revision::{Revision, UnknownId},
     rpc_error::RpcError,
 };
@@ -43,7 +43,7 @@ pub(super) struct RpcResponse {
 impl RpcResponse {
     /// The result of a request. Legacy revisions have no `resultType`; an empty `_meta` is omitted.
     pub(super) fn result(
-        id: Id<'_>,
+        id: RpcId<'_>,
         result_type: Option<&str>,
         members: &impl Serialize,
         meta: &Map<String, Value>,
@@ -64,12 +64,12 @@ impl RpcResponse {
             meta: &'a Map<String, Value>,
         }
         let result = Members { result_type, members, meta };
-        Self::of(StatusCode::OK, &Response { jsonrpc: "2.0", id: id.as_raw(), result })
+        Self::new(StatusCode::OK, &Response { jsonrpc: "2.0", id: id.as_raw(), result })
     }
 
     /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
     pub(super) fn tool_result(
-        id: Id<'_>,
+        id: RpcId<'_>,
         revision: Revision,
         result: &ToolResult,
         meta: &Map<String, Value>,
@@ -83,7 +83,7 @@ impl RpcResponse {
         Self { body, ..Self::default() }
     }
 
-    fn of(status: StatusCode, message: &impl Serialize) -> Self {
+    fn new(status: StatusCode, message: &impl Serialize) -> Self {
         let body = serde_json::to_vec(message).expect("a message has string keys only");
         Self { status, body, ..Self::default() }
     }
@@ -96,15 +96,15 @@ impl RpcResponse {
     /// A JSON-RPC error, which is logged.
     pub(super) fn error(
         request: LoggedRequest<'_>,
-        id: Option<Id<'_>>,
+        id: Option<RpcId<'_>>,
         revision: Revision,
         refusal: &RpcError,
     ) -> Self {
-        request.rejected(&refusal.rejection(revision));
+        request.log_rejection(&refusal.rejection(revision));
         Self::unlogged_error(id, revision, refusal)
     }
 
-    fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &RpcError) -> Self {
+    fn unlogged_error(id: Option<RpcId<'_>>, revision: Revision, refusal: &RpcError) -> Self {
         #[derive(Serialize)]
         struct Response<'a> {
             jsonrpc: &'static str,
@@ -115,14 +115,14 @@ impl RpcResponse {
         let id = match (id, revision.unknown_id()) {
             (Some(id), _) => Some(Some(id.as_raw())),
             (None, UnknownId::Null) => Some(None),
-            (None, UnknownId::LeftOut) => None,
+            (None, UnknownId::Omitted) => None,
         };
         let error = refusal.to_error(revision);
-        Self::of(refusal.status(revision), &Response { jsonrpc: "2.0", id, error })
+        Self::new(refusal.status(revision), &Response { jsonrpc: "2.0", id, error })
     }
 
     /// The response of another replica.
-    pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
+    pub(super) fn from_replica(status: StatusCode, body: Bytes) -> Self {
         Self { status, body: Vec::from(body), ..Self::default() }
     }
 
@@ -134,12 +134,12 @@ impl RpcResponse {
     }
 
     /// The same response, which opens a session with this id.
-    pub(super) fn opening(self, session: String) -> Self {
+    pub(super) fn with_session(self, session: String) -> Self {
         Self { session: Some(session), ..self }
     }
 
     /// The same response, with a challenge that names the missing scopes.
-    pub(super) fn challenging(self, challenge: Option<HeaderValue>) -> Self {
+    pub(super) fn with_challenge(self, challenge: Option<HeaderValue>) -> Self {
         Self { challenge, ..self }
     }
 
@@ -198,7 +198,7 @@ pub(super) fn write_tool_result(
 /// The response to a request that is rejected before its message is read: a JSON-RPC error without an id, as
 /// both specifications allow.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
-    request.rejected(rejection);
+    request.log_rejection(rejection);
     let refusal = RpcError::NotAMessage(rejection.to_string().into());
     let mut answer = RpcResponse::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = rejection.status;
@@ -264,9 +264,10 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
 }
 
 /// Whether the client accepts event streams, and not only by `*/*`.
-pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_stream(headers: &HeaderMap) -> bool {
     let mut ranges = media_ranges(headers);
-    accepts(headers, EVENT_STREAM) && ranges.any(|range| range.is(EVENT_STREAM) || range.is("text/*"))
+    accepts(headers, EVENT_STREAM)
+        && ranges.any(|range| range.is_exactly(EVENT_STREAM) || range.is_exactly("text/*"))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_preferred_and_a_stream_given_to_those_who_take_nothing_else() {
+    fn json_is_preferred_and_a_stream_is_sent_if_only_that_is_accepted() {
         check_form(&["application/json, text/event-stream"], Ok(ResponseForm::Either));
         check_form(&["text/event-stream", "application/json"], Ok(ResponseForm::Either));
         check_form(&["*/*"], Ok(ResponseForm::Either));
@@ -408,7 +409,7 @@ mod stream_tests {
     use serde_json::json;
 
     use super::{super::client_channel::Outbox, *};
-    use crate::inbound::mcp::message::{Message, message};
+    use crate::inbound::mcp::message::{ClientMessage, message};
 
     async fn text_of(response: Response<Body>) -> String {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -417,12 +418,12 @@ mod stream_tests {
 
     fn answer() -> Option<RpcResponse> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        let Ok(Message::Request(request)) = message(body) else { unreachable!() };
+        let Ok(ClientMessage::Request(request)) = message(body) else { unreachable!() };
         Some(RpcResponse::result(request.id, None, &json!({}), &Map::new()))
     }
 
     #[tokio::test]
-    async fn what_was_told_comes_before_the_result_and_in_order() {
+    async fn notifications_precede_the_result_in_order() {
         let (outbox, mailbox) = Outbox::new(Arc::default());
         outbox.notify("notifications/one", &json!({ "n": 1 }));
         let response = event_stream(

@@ -3,8 +3,8 @@
 //! A call continues for a while after its client's connection breaks. Its messages are numbered events, and
 //! the client can fetch the rest over another connection, from any replica.
 //!
-//! - [`Resumables`]: the streams of this replica.
-//! - [`Log`]: the events of one stream.
+//! - [`ResumableStreams`]: the streams of this replica.
+//! - [`EventLog`]: the events of one stream.
 //! - [`Reader`]: one connection that reads a stream.
 
 use std::{
@@ -51,10 +51,10 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The streams of this replica that clients can resume.
 #[derive(Debug)]
-pub(super) struct Resumables {
+pub(super) struct ResumableStreams {
     settings: ResumeSettings,
     questions: Arc<OpenRequests>,
-    streams: Mutex<HashMap<String, Arc<Resumable>>>,
+    streams: Mutex<HashMap<String, Arc<ResumableStream>>>,
     read_bytes: AtomicUsize,
 }
 
@@ -72,7 +72,7 @@ pub struct ResumeSettings {
     pub max_stream_duration: Option<Duration>,
 }
 
-impl Resumables {
+impl ResumableStreams {
     pub(super) fn new(settings: ResumeSettings, questions: Arc<OpenRequests>) -> Self {
         Self { settings, questions, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
@@ -96,7 +96,7 @@ impl Resumables {
             resumable.push(|id| format!("id: {id}\nretry: {retry}\ndata: \n\n").into_bytes());
         }
         if let Some(first) = first {
-            resumable.say(&first);
+            resumable.push_message(&first);
         }
         let life =
             self.settings.max_stream_duration.filter(|_| knows_to_return).map(|life| Instant::now() + life);
@@ -111,32 +111,32 @@ impl Resumables {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
         let resumable = self.streams().get(name).filter(|found| *found.session == *session).cloned()?;
-        let next = number.checked_add(1).filter(|next| resumable.log.borrow().keeps(*next))?;
+        let next = number.checked_add(1).filter(|next| resumable.log.borrow().has(*next))?;
         let life = self.settings.max_stream_duration.map(|life| Instant::now() + life);
         Some(read(resumable, next, life))
     }
 
     /// Closes all streams of a session, and cancels their calls.
-    pub(super) fn end_of(&self, session: &str) {
+    pub(super) fn close_session(&self, session: &str) {
         self.streams().values().filter(|stream| *stream.session == *session).for_each(|stream| {
             stream.log.send_modify(|log| log.is_closed = true);
         });
     }
 
     /// Whether streams can be resumed at all.
-    pub(super) fn are_kept(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.settings.stream_resume_timeout > Duration::ZERO
     }
 
-    fn begin(&self, session: &str) -> Option<Arc<Resumable>> {
+    fn begin(&self, session: &str) -> Option<Arc<ResumableStream>> {
         let mut streams = self.streams();
         if streams.len() >= STREAMS_LIMIT {
             return None;
         }
         // Other replicas read from the name which replica has the stream.
-        let name = self.questions.name();
-        let (log, _) = watch::channel(Log::default());
-        let resumable = Arc::new(Resumable { name: name.clone(), session: session.into(), log });
+        let name = self.questions.new_id();
+        let (log, _) = watch::channel(EventLog::default());
+        let resumable = Arc::new(ResumableStream { name: name.clone(), session: session.into(), log });
         streams.insert(name, Arc::clone(&resumable));
         Some(resumable)
     }
@@ -145,7 +145,7 @@ impl Resumables {
     /// long. The messages are stored for a while.
     async fn drive(
         self: Arc<Self>,
-        resumable: Arc<Resumable>,
+        resumable: Arc<ResumableStream>,
         mut mailbox: Mailbox,
         mut answering: PendingResponse,
     ) {
@@ -158,7 +158,7 @@ impl Resumables {
                         mailbox.close();
                         // A message just before the result is sent before it.
                         while let Some(message) = mailbox.recv().await {
-                            resumable.say(&message);
+                            resumable.push_message(&message);
                         }
                         if let Some(answer) = answer {
                             // Not limited: the result must not be dropped.
@@ -166,7 +166,7 @@ impl Resumables {
                         }
                         break;
                     }
-                    Some(message) = mailbox.recv() => resumable.say(&message),
+                    Some(message) = mailbox.recv() => resumable.push_message(&message),
                 }
             }
         };
@@ -190,22 +190,22 @@ impl Resumables {
         self.streams().remove(&resumable.name);
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<String, Arc<Resumable>>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<String, Arc<ResumableStream>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A stream that its client can resume.
 #[derive(Debug)]
-struct Resumable {
+struct ResumableStream {
     name: String,
     session: Box<str>,
-    log: watch::Sender<Log>,
+    log: watch::Sender<EventLog>,
 }
 
 /// The events of a stream, and its readers.
 #[derive(Debug, Default)]
-struct Log {
+struct EventLog {
     /// The number of the first stored event.
     first: u64,
     events: VecDeque<Bytes>,
@@ -220,9 +220,9 @@ struct Log {
     is_read: bool,
 }
 
-impl Resumable {
+impl ResumableStream {
     /// Adds a message, and drops the oldest ones beyond the limits.
-    fn say(&self, message: &[u8]) {
+    fn push_message(&self, message: &[u8]) {
         self.push(|id| response::as_event(Some(id), message));
         self.log.send_if_modified(|log| {
             while log.events.len() > MESSAGES_LIMIT || log.bytes > MESSAGES_LIMIT_BYTES {
@@ -261,14 +261,14 @@ impl Resumable {
     }
 }
 
-impl Log {
+impl EventLog {
     /// The number of the next event.
     fn end(&self) -> u64 {
         self.first + self.events.len() as u64
     }
 
     /// Whether all events from this one on are stored.
-    fn keeps(&self, next: u64) -> bool {
+    fn has(&self, next: u64) -> bool {
         (self.first..=self.end()).contains(&next)
     }
 
@@ -282,12 +282,12 @@ impl Log {
 
 /// A connection that reads a stream. When it is dropped, another connection of the client may read on.
 struct Reader {
-    resumable: Arc<Resumable>,
+    resumable: Arc<ResumableStream>,
     number: u64,
 }
 
 /// The events of a stream from `next` on, as the response on one connection, until `life`.
-fn read(resumable: Arc<Resumable>, next: u64, life: Option<Instant>) -> Response<Body> {
+fn read(resumable: Arc<ResumableStream>, next: u64, life: Option<Instant>) -> Response<Body> {
     let mut number = 0;
     resumable.log.send_modify(|log| {
         log.readers += 1;
@@ -340,9 +340,9 @@ mod tests {
     use super::*;
     use crate::inbound::mcp::client_channel::Outbox;
 
-    fn resumables(max_stream_duration: Option<Duration>) -> Arc<Resumables> {
+    fn resumables(max_stream_duration: Option<Duration>) -> Arc<ResumableStreams> {
         let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };
-        Arc::new(Resumables::new(settings, Arc::default()))
+        Arc::new(ResumableStreams::new(settings, Arc::default()))
     }
 
     async fn text_of(response: Response<Body>) -> String {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_of_many_messages_keeps_the_last_of_them() {
+    async fn a_stream_of_many_messages_stores_the_last_ones() {
         let resumables = resumables(None);
         let (outbox, mailbox) = Outbox::new(Arc::default());
         let answering = Box::pin(async move {

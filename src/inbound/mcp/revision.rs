@@ -11,10 +11,10 @@ use rmcp::model::ProtocolVersion;
 
 use super::{
     context::{self, PROTOCOL_VERSION},
-    message::Request,
-    rpc_error::{RpcError, Short},
+    message::RpcRequest,
+    rpc_error::{RpcError, TruncatedText},
 };
-use crate::model::{Block, Content, SentBlock, Shapes, Text, ToolResult};
+use crate::model::{BlockText, Content, ContentBlock, ForeignBlock, StructuredContentSupport, ToolResult};
 
 /// A supported protocol revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub(super) enum Revision {
 
 /// The way in which clients of a revision declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum Lifecycle {
     /// With `initialize`, once: up to 2025-11-25.
     Handshake,
     /// In `_meta` and headers, with every request: from 2026-07-28.
@@ -60,7 +60,7 @@ pub(super) enum Method {
 
 /// The capability that a method needs; a method of an undeclared one is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(super) enum RequiredCapability {
     Nothing,
     Prompts,
     Completions,
@@ -76,44 +76,59 @@ pub(super) struct MethodRow {
     pub(super) name: &'static str,
     pub(super) method: Method,
     /// The kind of revision that has it; `None` for both.
-    era: Option<Era>,
-    pub(super) needs: Needs,
+    era: Option<Lifecycle>,
+    pub(super) needs: RequiredCapability,
 }
 
 const METHODS: [MethodRow; 18] = [
-    row("initialize", Method::Initialize, Some(Era::Handshake), Needs::Nothing),
-    row("ping", Method::Ping, Some(Era::Handshake), Needs::Nothing),
-    row("logging/setLevel", Method::SetLevel, Some(Era::Handshake), Needs::Nothing),
-    row("server/discover", Method::Discover, Some(Era::PerRequest), Needs::Nothing),
-    row("tools/list", Method::ListTools, None, Needs::Nothing),
-    row("tools/call", Method::CallTool, None, Needs::Nothing),
-    row("prompts/list", Method::ListPrompts, None, Needs::Prompts),
-    row("prompts/get", Method::GetPrompt, None, Needs::Prompts),
-    row("completion/complete", Method::Complete, None, Needs::Completions),
-    row("subscriptions/listen", Method::Listen, Some(Era::PerRequest), Needs::Nothing),
-    row("tasks/get", Method::GetTask, Some(Era::PerRequest), Needs::Tasks),
-    row("tasks/update", Method::UpdateTask, Some(Era::PerRequest), Needs::Tasks),
-    row("tasks/cancel", Method::CancelTask, Some(Era::PerRequest), Needs::Tasks),
-    row("resources/list", Method::ListResources, None, Needs::Resources),
-    row("resources/templates/list", Method::ListResourceTemplates, None, Needs::Resources),
-    row("resources/read", Method::ReadResource, None, Needs::Resources),
-    row("resources/subscribe", Method::Subscribe, Some(Era::Handshake), Needs::WatchedResources),
-    row("resources/unsubscribe", Method::Unsubscribe, Some(Era::Handshake), Needs::WatchedResources),
+    row("initialize", Method::Initialize, Some(Lifecycle::Handshake), RequiredCapability::Nothing),
+    row("ping", Method::Ping, Some(Lifecycle::Handshake), RequiredCapability::Nothing),
+    row("logging/setLevel", Method::SetLevel, Some(Lifecycle::Handshake), RequiredCapability::Nothing),
+    row("server/discover", Method::Discover, Some(Lifecycle::PerRequest), RequiredCapability::Nothing),
+    row("tools/list", Method::ListTools, None, RequiredCapability::Nothing),
+    row("tools/call", Method::CallTool, None, RequiredCapability::Nothing),
+    row("prompts/list", Method::ListPrompts, None, RequiredCapability::Prompts),
+    row("prompts/get", Method::GetPrompt, None, RequiredCapability::Prompts),
+    row("completion/complete", Method::Complete, None, RequiredCapability::Completions),
+    row("subscriptions/listen", Method::Listen, Some(Lifecycle::PerRequest), RequiredCapability::Nothing),
+    row("tasks/get", Method::GetTask, Some(Lifecycle::PerRequest), RequiredCapability::Tasks),
+    row("tasks/update", Method::UpdateTask, Some(Lifecycle::PerRequest), RequiredCapability::Tasks),
+    row("tasks/cancel", Method::CancelTask, Some(Lifecycle::PerRequest), RequiredCapability::Tasks),
+    row("resources/list", Method::ListResources, None, RequiredCapability::Resources),
+    row("resources/templates/list", Method::ListResourceTemplates, None, RequiredCapability::Resources),
+    row("resources/read", Method::ReadResource, None, RequiredCapability::Resources),
+    row(
+        "resources/subscribe",
+        Method::Subscribe,
+        Some(Lifecycle::Handshake),
+        RequiredCapability::WatchedResources,
+    ),
+    row(
+        "resources/unsubscribe",
+        Method::Unsubscribe,
+        Some(Lifecycle::Handshake),
+        RequiredCapability::WatchedResources,
+    ),
 ];
 
-const fn row(name: &'static str, method: Method, era: Option<Era>, needs: Needs) -> MethodRow {
+const fn row(
+    name: &'static str,
+    method: Method,
+    era: Option<Lifecycle>,
+    needs: RequiredCapability,
+) -> MethodRow {
     MethodRow { name, method, era, needs }
 }
 
 impl MethodRow {
     /// The method of that name, in any revision.
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
+    pub(super) fn by_name(name: &str) -> Option<&'static Self> {
         METHODS.iter().find(|row| row.name == name)
     }
 
     /// Whether the method exists in a revision.
-    pub(super) fn is_in(&self, revision: Revision) -> bool {
-        self.era.is_none_or(|era| era == revision.era())
+    pub(super) fn exists_in(&self, revision: Revision) -> bool {
+        self.era.is_none_or(|era| era == revision.lifecycle())
     }
 }
 
@@ -121,7 +136,7 @@ impl MethodRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownId {
     Null,
-    LeftOut,
+    Omitted,
 }
 
 impl Revision {
@@ -131,7 +146,7 @@ impl Revision {
 
     /// The revision of a legacy client that does not declare one (2025-11-25, Transports, "Protocol Version
     /// Header").
-    const UNSAID: Self = Self::R2025_03_26;
+    const DEFAULT_WITHOUT_HEADER: Self = Self::R2025_03_26;
 
     /// The newest revision that has `initialize`.
     const NEWEST_WITH_HANDSHAKE: Self = Self::R2025_11_25;
@@ -158,10 +173,12 @@ impl Revision {
         }
     }
 
-    pub(super) const fn era(self) -> Era {
+    pub(super) const fn lifecycle(self) -> Lifecycle {
         match self {
-            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25 => Era::Handshake,
-            Self::R2026_07_28 => Era::PerRequest,
+            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25 => {
+                Lifecycle::Handshake
+            }
+            Self::R2026_07_28 => Lifecycle::PerRequest,
         }
     }
 
@@ -181,13 +198,13 @@ impl Revision {
     ///
     /// When the two disagree, when either is not a supported revision, or when one that is required is
     /// missing.
-    pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, RpcError> {
-        let in_header = context::sole(headers, &PROTOCOL_VERSION)?;
+    pub(super) fn from_request(headers: &HeaderMap, request: &RpcRequest<'_>) -> Result<Self, RpcError> {
+        let in_header = context::single_value(headers, &PROTOCOL_VERSION)?;
         let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
                 // The revision is among the parameters, and a header is ignored.
                 "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
-                _ => match (Self::of_header(in_header)?, request.method.as_ref()) {
+                _ => match (Self::from_header(in_header)?, request.method.as_ref()) {
                     (Self::R2026_07_28, _) | (_, "server/discover") => Err(missing_meta("protocolVersion")),
                     (handshake, _) => Ok(handshake),
                 },
@@ -196,8 +213,8 @@ impl Revision {
         match in_header {
             Some(in_header) if in_header != in_body => Err(RpcError::Headers(format!(
                 "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
-                Short(in_header),
-                Short(&in_body)
+                TruncatedText(in_header),
+                TruncatedText(&in_body)
             ))),
             Some(_) => in_body.parse(),
             None => match in_body.parse() {
@@ -219,7 +236,7 @@ impl Revision {
     /// # Errors
     ///
     /// When the revision is not supported, or is missing without a handshake.
-    pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, RpcError> {
+    pub(super) fn from_stdio_request(said: Option<Self>, request: &RpcRequest<'_>) -> Result<Self, RpcError> {
         match (request.meta.protocol_version()?, request.method.as_ref(), said) {
             (Some(in_body), _, _) => in_body.parse(),
             // The revision is among the parameters; a ping may precede it.
@@ -237,12 +254,12 @@ impl Revision {
     /// # Errors
     ///
     /// When it is not supported.
-    pub(super) fn of_header(value: Option<&str>) -> Result<Self, RpcError> {
-        value.map_or(Ok(Self::UNSAID), str::parse)
+    pub(super) fn from_header(value: Option<&str>) -> Result<Self, RpcError> {
+        value.map_or(Ok(Self::DEFAULT_WITHOUT_HEADER), str::parse)
     }
 
     /// Whether a client may send a batch (2025-03-26, Overview, "Batching").
-    pub(super) fn takes_batches(self) -> bool {
+    pub(super) fn supports_batches(self) -> bool {
         match self {
             Self::R2025_03_26 => true,
             Self::R2024_11_05 | Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => false,
@@ -260,17 +277,17 @@ impl Revision {
 
     /// `resultType` of a complete result (since 2026-07-28).
     pub(super) fn result_type(self) -> Option<&'static str> {
-        match self.era() {
-            Era::Handshake => None,
-            Era::PerRequest => Some("complete"),
+        match self.lifecycle() {
+            Lifecycle::Handshake => None,
+            Lifecycle::PerRequest => Some("complete"),
         }
     }
 
     /// The shapes of `structuredContent`, and of the root of an `outputSchema`.
-    pub(super) fn shapes(self) -> Shapes {
-        match self.era() {
-            Era::Handshake => Shapes::ObjectsOnly,
-            Era::PerRequest => Shapes::Any,
+    pub(super) fn shapes(self) -> StructuredContentSupport {
+        match self.lifecycle() {
+            Lifecycle::Handshake => StructuredContentSupport::ObjectsOnly,
+            Lifecycle::PerRequest => StructuredContentSupport::Any,
         }
     }
 
@@ -285,16 +302,16 @@ impl Revision {
     pub(super) fn adapt_content(self, content: &mut Content) {
         match self {
             Self::R2024_11_05 | Self::R2025_03_26 => {
-                if let Block::ResourceLink { uri, name, .. } = &content.block {
-                    content.block = Block::Text(Text::Plain(format!("{name}: {uri}")));
-                } else if let Block::AsSent(SentBlock { link: Some(link), .. }) = &content.block {
-                    content.block = Block::Text(Text::Plain(link.clone()));
+                if let ContentBlock::ResourceLink { uri, name, .. } = &content.block {
+                    content.block = ContentBlock::Text(BlockText::Plain(format!("{name}: {uri}")));
+                } else if let ContentBlock::Foreign(ForeignBlock { link: Some(link), .. }) = &content.block {
+                    content.block = ContentBlock::Text(BlockText::Plain(link.clone()));
                 } else if self == Self::R2024_11_05
-                    && let Block::Audio { mime_type, .. } = &content.block
+                    && let ContentBlock::Audio { mime_type, .. } = &content.block
                 {
                     let words =
                         format!("a sound ({mime_type}), which this revision of the protocol can't carry");
-                    content.block = Block::Text(Text::Plain(words));
+                    content.block = ContentBlock::Text(BlockText::Plain(words));
                 }
             }
             Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => {}
@@ -306,7 +323,7 @@ impl Revision {
     pub(super) fn unknown_id(self) -> UnknownId {
         match self {
             Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 => UnknownId::Null,
-            Self::R2025_11_25 | Self::R2026_07_28 => UnknownId::LeftOut,
+            Self::R2025_11_25 | Self::R2026_07_28 => UnknownId::Omitted,
         }
     }
 }
@@ -350,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_answered_with_what_was_asked_for_or_the_newest_that_has_one() {
+    fn a_handshake_negotiates_the_requested_or_the_newest_revision() {
         assert_eq!(Revision::negotiated("2024-11-05"), Revision::R2024_11_05);
         assert_eq!(Revision::negotiated("2025-11-25"), Revision::R2025_11_25);
         assert_eq!(Revision::negotiated("2026-07-28"), Revision::R2025_11_25);
@@ -359,13 +376,13 @@ mod tests {
 
     #[test]
     fn a_link_is_text_for_clients_that_know_no_links() {
-        let link = Block::ResourceLink {
+        let link = ContentBlock::ResourceLink {
             uri: "file:///r.csv".to_owned(),
             name: "report".to_owned(),
             description: None,
             mime_type: None,
         };
-        let result = ToolResult::new(crate::model::Outcome::Success, vec![link.into()]);
+        let result = ToolResult::new(crate::model::ToolOutcome::Success, vec![link.into()]);
         for revision in Revision::ALL {
             let mut adapted = result.clone();
             revision.adapt(&mut adapted);

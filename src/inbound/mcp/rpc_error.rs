@@ -12,14 +12,14 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::{
-    revision::{Era, MethodRow, Revision},
+    revision::{Lifecycle, MethodRow, Revision},
     tasks,
 };
 use crate::{
     inbound::context::Rejection,
     pipeline::{PromptError, REQUEST_ID_META},
-    route::{Ability, Missing, Scopes},
-    telemetry::{MeterSource, Reading},
+    route::{ClientCapability, MissingCapability, Scopes},
+    telemetry::{MeterSource, MetricsSnapshot},
 };
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
@@ -32,19 +32,22 @@ pub(super) enum RpcError {
     #[error("{0}")]
     NotAMessage(Cow<'static, str>),
     /// A method that does not exist, or not in this revision.
-    #[error("method `{}` is not offered here in revision {revision}", Short(method))]
+    #[error("method `{}` is not offered here in revision {revision}", TruncatedText(method))]
     UnknownMethod { method: String, revision: Revision },
     /// Invalid parameters.
     #[error("{0}")]
     Params(Cow<'static, str>),
     /// An unknown tool in a well-formed request.
-    #[error("unknown tool `{}`; `tools/list` names those there are", Short(tool))]
+    #[error("unknown tool `{}`; `tools/list` names those there are", TruncatedText(tool))]
     UnknownTool { tool: String },
     /// An unknown prompt in a well-formed request.
-    #[error("unknown prompt `{}`; `prompts/list` names those there are", Short(prompt))]
+    #[error("unknown prompt `{}`; `prompts/list` names those there are", TruncatedText(prompt))]
     UnknownPrompt { prompt: String },
     /// A completion for an unknown resource template.
-    #[error("unknown resource template `{}`; `resources/templates/list` names those there are", Short(uri))]
+    #[error(
+        "unknown resource template `{}`; `resources/templates/list` names those there are",
+        TruncatedText(uri)
+    )]
     UnknownTemplate { uri: String },
     /// Invalid arguments of a prompt.
     #[error("{0}")]
@@ -80,9 +83,9 @@ pub(super) enum RpcError {
         "this needs capabilities that the client does not declare in `io.modelcontextprotocol/clientCapabilities`: {}",
         names_of(missing)
     )]
-    Capability { missing: Vec<Missing> },
+    Capability { missing: Vec<MissingCapability> },
     /// An unsupported revision.
-    #[error("protocol version `{}` is not supported", Short(requested))]
+    #[error("protocol version `{}` is not supported", TruncatedText(requested))]
     Version { requested: String },
     /// The client lacks a scope.
     #[error("the caller is not allowed this: it needs `{needed}`")]
@@ -97,7 +100,7 @@ pub(super) enum RpcError {
     #[error(
         "you wait for changes {limit} times, which is as often as one caller may; end one of these streams first"
     )]
-    TooManyStreamsOfCaller { limit: usize },
+    TooManyStreamsOfClient { limit: usize },
     /// The shutdown of the server cuts the request off.
     #[error("{}", crate::inbound::SHUTTING_DOWN)]
     ShuttingDown,
@@ -149,7 +152,7 @@ impl RpcError {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
             }
-            Self::TooManyStreamsOfCaller { .. } => {
+            Self::TooManyStreamsOfClient { .. } => {
                 let status = StatusCode::TOO_MANY_REQUESTS;
                 ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
             }
@@ -158,8 +161,8 @@ impl RpcError {
     }
 
     fn code(&self, revision: Revision) -> ErrorCode {
-        match (self, revision.era()) {
-            (Self::NoResource { .. }, Era::Handshake) => ErrorCode::RESOURCE_NOT_FOUND,
+        match (self, revision.lifecycle()) {
+            (Self::NoResource { .. }, Lifecycle::Handshake) => ErrorCode::RESOURCE_NOT_FOUND,
             _ => self.facts().1,
         }
     }
@@ -167,9 +170,9 @@ impl RpcError {
     /// The HTTP status of the error, for a client of `revision`.
     pub(super) fn status(&self, revision: Revision) -> StatusCode {
         let (_, _, handshake, per_request) = self.facts();
-        match revision.era() {
-            Era::Handshake => handshake,
-            Era::PerRequest => per_request,
+        match revision.lifecycle() {
+            Lifecycle::Handshake => handshake,
+            Lifecycle::PerRequest => per_request,
         }
     }
 
@@ -183,7 +186,7 @@ impl RpcError {
         let supported = || Revision::ALL.map(Revision::as_str);
         let data = match self {
             Self::Version { requested } => {
-                Some(json!({ "supported": supported(), "requested": Short(requested).to_string() }))
+                Some(json!({ "supported": supported(), "requested": TruncatedText(requested).to_string() }))
             }
             Self::NoResource { uri, .. } | Self::ResourceArguments { uri, .. } => Some(json!({ "uri": uri })),
             Self::ResourceFailed { uri, request_id, .. } => {
@@ -216,7 +219,7 @@ impl ErrorCounts {
     /// Counts an error for a message of this method. Clients can name any, so an unknown method counts as
     /// `other`, as does a message whose method could not be read.
     pub(super) fn count(&self, method: Option<&str>, refusal: &RpcError, revision: Revision) {
-        let method = method.and_then(MethodRow::named).map_or(Self::OTHER, |row| row.name);
+        let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
         let code = refusal.code(revision).0;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
     }
@@ -233,7 +236,7 @@ impl Default for ErrorCounts {
 }
 
 impl MeterSource for ErrorCounts {
-    fn tell(&self, reading: &mut Reading) {
+    fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "JSON-RPC errors returned to MCP clients, by method and code";
         let errors = reading.counter("glossator_mcp_errors", help);
         for ((method, code), count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -243,20 +246,22 @@ impl MeterSource for ErrorCounts {
 }
 
 /// The missing capabilities in the form of a declaration.
-fn capabilities(missing: &[Missing]) -> Value {
+fn capabilities(missing: &[MissingCapability]) -> Value {
     let mut capabilities = json!({});
     for missing in missing {
         match missing.ability {
-            Ability::Form | Ability::FormWithLists => capabilities["elicitation"]["form"] = json!({}),
-            Ability::Link => capabilities["elicitation"]["url"] = json!({}),
-            Ability::Sample => capabilities["sampling"] = json!({}),
-            Ability::Roots => capabilities["roots"] = json!({}),
+            ClientCapability::Form | ClientCapability::FormWithLists => {
+                capabilities["elicitation"]["form"] = json!({})
+            }
+            ClientCapability::Link => capabilities["elicitation"]["url"] = json!({}),
+            ClientCapability::Sample => capabilities["sampling"] = json!({}),
+            ClientCapability::Roots => capabilities["roots"] = json!({}),
         }
     }
     capabilities
 }
 
-fn names_of(missing: &[Missing]) -> String {
+fn names_of(missing: &[MissingCapability]) -> String {
     let capabilities = capabilities(missing);
     let names: Vec<_> =
         capabilities.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
@@ -264,9 +269,9 @@ fn names_of(missing: &[Missing]) -> String {
 }
 
 /// Text of a client in a response to it: at most 100 characters.
-pub(super) struct Short<'a>(pub(super) &'a str);
+pub(super) struct TruncatedText<'a>(pub(super) &'a str);
 
-impl fmt::Display for Short<'_> {
+impl fmt::Display for TruncatedText<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.char_indices().nth(100) {
             Some((end, _)) => write!(formatter, "{}…", &self.0[..end]),

@@ -13,11 +13,11 @@ use super::{
     McpServerSettings,
     context::{CacheHints, RpcContext},
     response::RpcResponse,
-    revision::{Era, Revision},
+    revision::{Lifecycle, Revision},
     rpc_error::RpcError,
     tasks,
 };
-use crate::pipeline::{List, Snapshot};
+use crate::pipeline::{DefinitionList, Snapshot};
 
 /// The parts of results that are the same for all requests.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl ServerInfo {
 
     /// `_meta` of every result.
     pub(super) fn result_meta(&self, revision: Revision) -> &Map<String, Value> {
-        match revision.era() {
-            Era::Handshake => &self.no_meta,
-            Era::PerRequest => &self.meta,
+        match revision.lifecycle() {
+            Lifecycle::Handshake => &self.no_meta,
+            Lifecycle::PerRequest => &self.meta,
         }
     }
 
@@ -69,7 +69,7 @@ impl ServerInfo {
         let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
-        if tasks::are_offered(snapshot) {
+        if tasks::any_offered(snapshot) {
             result["capabilities"]["extensions"] = json!({ tasks::EXTENSION: {} });
         }
         if let Some(instructions) = &self.instructions {
@@ -82,7 +82,7 @@ impl ServerInfo {
     /// One page of a list. It is not cacheable while entries of an upstream are missing.
     pub(super) fn list(
         &self,
-        list: &List,
+        list: &DefinitionList,
         is_whole: bool,
         client: &RpcContext<'_>,
     ) -> Result<RpcResponse, RpcError> {
@@ -118,7 +118,7 @@ pub(super) struct WithHints<T: Serialize> {
 /// The capabilities of the server: tools always, the others if there are any. `listChanged` is declared for
 /// every list.
 fn capabilities(snapshot: &Snapshot, client: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
-    let has = |list: &List| list.seen_by(client.carrier.client()).next().is_some();
+    let has = |list: &DefinitionList| list.seen_by(client.carrier.client()).next().is_some();
     let lists = &snapshot.lists;
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();

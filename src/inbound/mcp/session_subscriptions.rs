@@ -13,12 +13,12 @@ use std::{
 
 use tracing::{debug, warn};
 
-use super::{Mcp, protocol::Protocol};
+use super::{McpEndpoint, protocol::MessageDispatcher};
 use crate::{
-    pipeline::{Gateway, WatchError, Watching},
-    route::LogLevel,
-    shared_state::{Message, SharedStore},
-    telemetry::Foreign,
+    pipeline::{Gateway, ResourceWatch, WatchError},
+    route::McpLogLevel,
+    shared_state::{ReplicaMessage, SharedStore},
+    telemetry::Untrusted,
 };
 
 /// Limit of the sessions with subscriptions; beyond it, the oldest without a stream is evicted.
@@ -55,7 +55,7 @@ struct SubscribedSession {
 #[derive(Debug)]
 struct WatchedResource {
     /// The poll of the resource, while the session has a stream here.
-    watching: Option<Watching>,
+    watching: Option<ResourceWatch>,
     /// Whether it is in the shared state.
     is_known: bool,
 }
@@ -81,7 +81,7 @@ impl SessionSubscriptions {
         if session.resources.contains_key(uri) {
             return Ok(());
         }
-        if !session.has_room_for(uri) {
+        if !session.fits(uri) {
             return Err(WatchError::Enough);
         }
         let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
@@ -90,7 +90,7 @@ impl SessionSubscriptions {
     }
 
     /// Marks a subscription that is in the shared state.
-    pub(super) fn known(&self, session: &str, uri: &str) {
+    pub(super) fn mark_stored(&self, session: &str, uri: &str) {
         let mut sessions = self.sessions();
         let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
         if let Some(wanted) = found {
@@ -107,7 +107,7 @@ impl SessionSubscriptions {
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
             // A URI that is unknown here may belong to another configuration.
             if found.resources.contains_key(uri.as_str())
-                || !found.has_room_for(uri)
+                || !found.fits(uri)
                 || gateway.can_watch(uri).is_err()
             {
                 continue;
@@ -130,7 +130,7 @@ impl SessionSubscriptions {
     }
 
     /// The subscriptions that are not yet in the shared state, each with its session.
-    pub(super) fn unknown(&self) -> Vec<(Box<str>, Box<str>)> {
+    pub(super) fn mark_unstored(&self) -> Vec<(Box<str>, Box<str>)> {
         let sessions = self.sessions();
         let all = sessions.by_id.iter().flat_map(|(id, session)| {
             session
@@ -147,7 +147,7 @@ impl SessionSubscriptions {
         let mut sessions = self.sessions();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.remove(uri);
-        sessions.forget_if_idle(session);
+        sessions.remove_if_idle(session);
     }
 
     /// Removes a session that has ended.
@@ -167,7 +167,7 @@ impl SessionSubscriptions {
                     Err(error) => {
                         // The URI may contain a client's arguments.
                         warn!(%error, "subscription to a resource without change detection");
-                        debug!(uri = %Foreign(uri), "the resource without change detection");
+                        debug!(uri = %Untrusted(uri), "the resource without change detection");
                     }
                 }
             }
@@ -181,7 +181,7 @@ impl SessionSubscriptions {
 }
 
 impl SubscribedSession {
-    fn has_room_for(&self, uri: &str) -> bool {
+    fn fits(&self, uri: &str) -> bool {
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
         self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
     }
@@ -203,7 +203,7 @@ impl SubscribedSessions {
         self.by_id.get_mut(id)
     }
 
-    fn forget_if_idle(&mut self, id: &str) {
+    fn remove_if_idle(&mut self, id: &str) {
         let idle = |session: &SubscribedSession| session.streams == 0 && session.resources.is_empty();
         if self.by_id.get(id).is_some_and(idle) {
             self.by_id.remove(id);
@@ -234,14 +234,14 @@ impl Drop for SessionListener {
         if found.streams == 0 {
             found.resources.values_mut().for_each(|wanted| wanted.watching = None);
         }
-        sessions.forget_if_idle(&self.session);
+        sessions.remove_if_idle(&self.session);
     }
 }
 
 /// Lifetime of the subscriptions of a session in the shared state.
-const SUBSCRIPTION_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+const SUBSCRIPTION_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-impl Protocol {
+impl MessageDispatcher {
     /// Adds a subscription of a session, for streams at any replica.
     ///
     /// # Errors
@@ -254,8 +254,8 @@ impl Protocol {
             // Not in the shared state yet: `catch_up` adds it when the store is back.
             None => Ok(()),
             Some(true) => {
-                self.subscribed.known(session, uri);
-                shared.tell(&Message::Subscribed { session: session.into() });
+                self.subscribed.mark_stored(session, uri);
+                shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
                 Ok(())
             }
             Some(false) => {
@@ -269,9 +269,9 @@ impl Protocol {
     pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
         self.subscribed.remove(session, uri);
         if let Some(shared) = self.gateway.shared()
-            && shared.drop_member(&group(shared, session), uri.as_bytes()).await.is_ok()
+            && shared.remove_member(&group(shared, session), uri.as_bytes()).await.is_ok()
         {
-            shared.tell(&Message::Subscribed { session: session.into() });
+            shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
         }
     }
 
@@ -286,39 +286,39 @@ impl Protocol {
     }
 
     /// Sets the log level of a session, at every replica.
-    pub(super) fn set_level(&self, session: &str, level: LogLevel) {
+    pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
         self.levels.set(session, level);
         if let Some(shared) = self.gateway.shared() {
-            shared.tell(&Message::Level { session: session.into(), level: level.as_str().into() });
+            shared.publish(&ReplicaMessage::Level { session: session.into(), level: level.as_str().into() });
         }
     }
 
     /// Removes a session that its client has ended.
     pub(super) fn forget(&self, session: &str) {
-        self.streams.end_of(session);
-        self.resumables.end_of(session);
+        self.streams.close_session(session);
+        self.resumables.close_session(session);
         self.subscribed.end(session);
     }
 
     /// Notifies the other replicas that a session was ended here.
-    pub(super) fn tell_ended(&self, session: &str) {
+    pub(super) fn publish_ended(&self, session: &str) {
         if let Some(shared) = self.gateway.shared() {
             shared.remove(&group(shared, session));
-            shared.tell(&Message::Ended { session: session.into() });
+            shared.publish(&ReplicaMessage::Ended { session: session.into() });
         }
     }
 }
 
-impl Mcp {
+impl McpEndpoint {
     /// Handles a change of a session's subscriptions at another replica.
-    pub async fn hear_subscribed(&self, session: &str) {
+    pub async fn on_subscriptions_changed(&self, session: &str) {
         if self.protocol.subscribed.listens(session) {
             self.protocol.read_subscriptions(session).await;
         }
     }
 
     /// Handles a log level that was set at another replica.
-    pub fn hear_level(&self, session: &str, level: &str) {
+    pub fn on_log_level(&self, session: &str, level: &str) {
         // An unknown level may come from another version.
         if let Ok(level) = level.parse() {
             self.protocol.levels.set(session, level);
@@ -326,9 +326,9 @@ impl Mcp {
     }
 
     /// Handles the end of a session at another replica.
-    pub fn hear_ended(&self, session: &str) {
+    pub fn on_session_ended(&self, session: &str) {
         // It may have been ended here as well, or have expired meanwhile.
-        if self.protocol.sessions.end_as_told(session) {
+        if self.protocol.sessions.end_remotely(session) {
             self.protocol.forget(session);
         }
     }
@@ -337,10 +337,10 @@ impl Mcp {
     /// others do.
     pub async fn catch_up(&self) {
         let Some(shared) = self.protocol.gateway.shared() else { return };
-        for (session, uri) in self.protocol.subscribed.unknown() {
+        for (session, uri) in self.protocol.subscribed.mark_unstored() {
             if save(shared, &session, &uri).await == Some(true) {
-                self.protocol.subscribed.known(&session, &uri);
-                shared.tell(&Message::Subscribed { session });
+                self.protocol.subscribed.mark_stored(&session, &uri);
+                shared.publish(&ReplicaMessage::Subscribed { session });
             }
         }
         for session in self.protocol.subscribed.listening() {
@@ -352,7 +352,7 @@ impl Mcp {
 /// Stores a subscription. Returns whether the limit allowed it; `None` if the store can't be reached.
 async fn save(shared: &SharedStore, session: &str, uri: &str) -> Option<bool> {
     let group = group(shared, session);
-    shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_LIFE).await.ok()
+    shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()
 }
 
 fn group(shared: &SharedStore, session: &str) -> String {
@@ -380,7 +380,7 @@ routes:
     }
 
     #[tokio::test]
-    async fn upstreams_are_asked_for_sessions_that_listen() {
+    async fn upstreams_are_polled_for_sessions_with_a_stream() {
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         subscribed.add(&gateway, "s", "t://a").unwrap();
         assert_eq!(subscribed.add(&gateway, "s", "none:x"), Err(WatchError::Unknown));
@@ -412,7 +412,7 @@ routes:
     }
 
     #[tokio::test]
-    async fn what_other_replicas_know_takes_the_place_of_what_was_known() {
+    async fn subscriptions_of_other_replicas_replace_older_ones() {
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
         subscribed.replace(&gateway, "s", &uris(&["t://a"]));
@@ -420,12 +420,12 @@ routes:
         let listening = subscribed.listen(&gateway, "s");
         subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
         subscribed.add(&gateway, "s", "t://own").unwrap();
-        assert_eq!(subscribed.unknown(), [("s".into(), "t://own".into())]);
+        assert_eq!(subscribed.mark_unstored(), [("s".into(), "t://own".into())]);
         subscribed.replace(&gateway, "s", &uris(&["t://b", "t://c"]));
         assert_eq!(listening.all().len(), 3);
         assert!(["t://b", "t://c", "t://own"].iter().all(|uri| listening.wants(uri)));
         assert_eq!(gateway.watched(), 3);
-        subscribed.known("s", "t://own");
+        subscribed.mark_stored("s", "t://own");
         subscribed.replace(&gateway, "s", &[]);
         assert_eq!((listening.all().len(), gateway.watched()), (0, 0));
         assert_eq!(subscribed.listening(), [Box::<str>::from("s")]);

@@ -3,9 +3,9 @@
 //! - [`Session`]: an encrypted session id with the parameters of `initialize`, so that every
 //!   replica can read it and none needs a table of sessions.
 //! - [`Sessions`]: ids of ended sessions, in the replica that got the `DELETE`.
-//! - [`Levels`]: log levels (`logging/setLevel`), in the replica that got the request and in those that it
+//! - [`LogLevels`]: log levels (`logging/setLevel`), in the replica that got the request and in those that it
 //!   notifies. Another replica sends no log lines.
-//! - [`InFlight`]: running requests that `notifications/cancelled` can end.
+//! - [`InFlightRequests`]: running requests that `notifications/cancelled` can end.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -19,16 +19,16 @@ use tokio::sync::Notify;
 
 use super::{revision::Revision, rpc_error::RpcError};
 use crate::{
-    crypto::{Purpose, Seal, Unsealed},
-    route::LogLevel,
+    crypto::{Purpose, TokenCipher, TokenError},
+    route::McpLogLevel,
     upstream::ClientIdentity,
 };
 
 /// Lifetime of a session id.
-const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const SESSION_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The client capabilities that a server uses.
-const KEPT: [&str; 3] = ["elicitation", "roots", "sampling"];
+const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 
 /// Limit of one capability, in bytes; a longer one is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
@@ -48,7 +48,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(revision: Revision, mut capabilities: Map<String, Value>) -> Self {
-        capabilities.retain(|name, value| KEPT.contains(&name.as_str()) && value.is_object());
+        capabilities.retain(|name, value| STORED_CAPABILITIES.contains(&name.as_str()) && value.is_object());
         for value in capabilities.values_mut() {
             if value.to_string().len() > CAPABILITY_LIMIT_BYTES {
                 *value = Value::Object(Map::new());
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// The same, for this client.
-    pub(super) fn of(self, client: &ClientIdentity) -> Self {
+    pub(super) fn with_client(self, client: &ClientIdentity) -> Self {
         let address = match client {
             ClientIdentity::Address(address) => Some(address.to_string()),
             ClientIdentity::Only | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
@@ -72,19 +72,19 @@ impl Session {
     }
 
     /// Encrypts the session into its id.
-    pub(super) fn seal(&self, seal: &Seal, now: SystemTime) -> String {
+    pub(super) fn encrypt(&self, seal: &TokenCipher, now: SystemTime) -> String {
         let content = serde_json::to_vec(self).expect("its keys are strings");
-        seal.seal(Purpose::Session, &content, now + LIFE)
+        seal.issue(Purpose::Session, &content, now + SESSION_TTL)
     }
 
     /// Decrypts a session id.
     ///
     /// # Errors
     ///
-    /// [`Unsealed`] when it is not one of ours, or has expired.
-    pub(super) fn open(seal: &Seal, id: &str, now: SystemTime) -> Result<Self, Unsealed> {
+    /// [`TokenError`] when it is not one of ours, or has expired.
+    pub(super) fn open(seal: &TokenCipher, id: &str, now: SystemTime) -> Result<Self, TokenError> {
         let content = seal.open(Purpose::Session, id, now)?;
-        serde_json::from_slice(&content).map_err(|_| Unsealed::Foreign)
+        serde_json::from_slice(&content).map_err(|_| TokenError::Invalid)
     }
 }
 
@@ -96,29 +96,29 @@ const ENDED_LIMIT: usize = 10_000;
 /// Checks session ids, and stores the ids of ended sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    seal: Seal,
-    strangers: Strangers,
-    ended: Mutex<Ended>,
+    seal: TokenCipher,
+    strangers: UnknownSessions,
+    ended: Mutex<EndedSessions>,
 }
 
 /// The policy for session ids of unknown origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strangers {
+pub(super) enum UnknownSessions {
     /// Rejected: every replica has the same secret key, so there is no such session.
-    Refused,
+    Reject,
     /// Accepted, as a request without a session: it may be of another replica, or of this one before its
     /// restart.
-    Taken,
+    Accept,
 }
 
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedSessions {
     known: HashSet<Arc<str>>,
     /// The same ids by client, the oldest first.
     by_client: HashMap<String, VecDeque<Arc<str>>>,
 }
 
-impl Ended {
+impl EndedSessions {
     fn add(&mut self, client: &str, id: &str) {
         let id: Arc<str> = id.into();
         if !self.known.insert(Arc::clone(&id)) {
@@ -137,7 +137,7 @@ impl Ended {
 }
 
 impl Sessions {
-    pub(super) fn new(seal: Seal, strangers: Strangers) -> Self {
+    pub(super) fn new(seal: TokenCipher, strangers: UnknownSessions) -> Self {
         Self { seal, strangers, ended: Mutex::default() }
     }
 
@@ -154,8 +154,8 @@ impl Sessions {
         }
         match (Session::open(&self.seal, id, SystemTime::now()), self.strangers) {
             (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
-            (Err(Unsealed::Foreign), Strangers::Taken) if owner.is_none() => Ok(()),
-            (Ok(_) | Err(Unsealed::Foreign | Unsealed::Expired), _) => Err(RpcError::NoSession),
+            (Err(TokenError::Invalid), UnknownSessions::Accept) if owner.is_none() => Ok(()),
+            (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::NoSession),
         }
     }
 
@@ -166,13 +166,13 @@ impl Sessions {
     /// [`RpcError::NoSession`] when no session was removed.
     pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), RpcError> {
         self.check(Some(id), owner)?;
-        self.end_as_told(id);
+        self.end_remotely(id);
         Ok(())
     }
 
     /// Ends a session that another replica has ended, and whose owner that replica has checked. Returns
     /// whether there was one.
-    pub(super) fn end_as_told(&self, id: &str) -> bool {
+    pub(super) fn end_remotely(&self, id: &str) -> bool {
         let Ok(session) = Session::open(&self.seal, id, SystemTime::now()) else {
             // Not an id of ours: if it were stored, anybody could fill the list.
             return false;
@@ -181,7 +181,7 @@ impl Sessions {
         true
     }
 
-    fn ended(&self) -> MutexGuard<'_, Ended> {
+    fn ended(&self) -> MutexGuard<'_, EndedSessions> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,18 +194,18 @@ const KEY_LENGTH: usize = 32;
 
 /// The log levels of sessions.
 #[derive(Debug, Default)]
-pub(super) struct Levels(Mutex<KeptLevels>);
+pub(super) struct LogLevels(Mutex<LevelTable>);
 
 #[derive(Debug, Default)]
-struct KeptLevels {
-    levels: HashMap<Box<str>, LogLevel>,
+struct LevelTable {
+    levels: HashMap<Box<str>, McpLogLevel>,
     /// The keys, the oldest first.
     order: VecDeque<Box<str>>,
 }
 
-impl Levels {
+impl LogLevels {
     /// Stores the log level that a client has set.
-    pub(super) fn set(&self, session: &str, level: LogLevel) {
+    pub(super) fn set(&self, session: &str, level: McpLogLevel) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(session);
         if kept.levels.insert(key.into(), level).is_none() {
@@ -219,7 +219,7 @@ impl Levels {
     }
 
     /// The level of a session, if this replica has stored it.
-    pub(super) fn of(&self, session: &str) -> Option<LogLevel> {
+    pub(super) fn get(&self, session: &str) -> Option<McpLogLevel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).levels.get(key(session)).copied()
     }
 }
@@ -236,20 +236,20 @@ type Key = (Box<str>, Box<str>);
 
 /// The requests of sessions that are in flight in this process. The limits of connections bound their number.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(Mutex<HashMap<Key, Arc<Notify>>>);
+pub(super) struct InFlightRequests(Mutex<HashMap<Key, Arc<Notify>>>);
 
 /// A request in flight, removed on drop.
 #[derive(Debug)]
-pub(super) struct Flight<'a> {
-    all: &'a InFlight,
+pub(super) struct CancellableRequest<'a> {
+    all: &'a InFlightRequests,
     key: Key,
     ended: Arc<Notify>,
 }
 
-impl InFlight {
+impl InFlightRequests {
     /// Adds a request. `None` if its id is too long, or in flight already: the two could not be
     /// distinguished.
-    pub(super) fn enter(&self, session: &str, id: &str) -> Option<Flight<'_>> {
+    pub(super) fn add(&self, session: &str, id: &str) -> Option<CancellableRequest<'_>> {
         if id.len() > ID_LIMIT_BYTES {
             return None;
         }
@@ -260,7 +260,7 @@ impl InFlight {
             return None;
         }
         requests.insert(key.clone(), Arc::clone(&ended));
-        Some(Flight { all: self, key, ended })
+        Some(CancellableRequest { all: self, key, ended })
     }
 
     /// Cancels a request. Returns whether it was in flight here.
@@ -274,14 +274,14 @@ impl InFlight {
     }
 }
 
-impl Flight<'_> {
+impl CancellableRequest<'_> {
     /// Waits until the request is cancelled.
     pub(super) async fn cancelled(&self) {
         self.ended.notified().await;
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for CancellableRequest<'_> {
     fn drop(&mut self) {
         self.all.requests().remove(&self.key);
     }
@@ -300,10 +300,10 @@ mod tests {
 
     #[test]
     fn a_session_is_its_id() {
-        let (seal, now) = (Seal::random(), SystemTime::UNIX_EPOCH);
+        let (seal, now) = (TokenCipher::random(), SystemTime::UNIX_EPOCH);
         let said = json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
         let session = Session::new(Revision::R2025_11_25, said.as_object().unwrap().clone());
-        let opened = Session::open(&seal, &session.seal(&seal, now), now).unwrap();
+        let opened = Session::open(&seal, &session.encrypt(&seal, now), now).unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
@@ -324,12 +324,12 @@ mod sessions_tests {
         upstream::{Client, ClientIdentity},
     };
 
-    fn id(seal: &Seal) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).seal(seal, SystemTime::now())
+    fn id(seal: &TokenCipher) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).encrypt(seal, SystemTime::now())
     }
 
-    fn id_of(seal: &Seal, client: &ClientIdentity) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).of(client).seal(seal, SystemTime::now())
+    fn id_of(seal: &TokenCipher, client: &ClientIdentity) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).with_client(client).encrypt(seal, SystemTime::now())
     }
 
     fn client(name: &str) -> ClientIdentity {
@@ -338,8 +338,8 @@ mod sessions_tests {
 
     #[test]
     fn an_id_is_taken_until_it_is_ended() {
-        let seal = Seal::random();
-        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let seal = TokenCipher::random();
+        let sessions = Sessions::new(seal.clone(), UnknownSessions::Reject);
         let (one, other) = (id(&seal), id(&seal));
         sessions.check(None, None).unwrap();
         sessions.check(Some(&one), None).unwrap();
@@ -347,16 +347,16 @@ mod sessions_tests {
         assert_eq!(sessions.check(Some(&one), None).unwrap_err(), RpcError::NoSession);
         assert_eq!(sessions.end(&one, None).unwrap_err(), RpcError::NoSession);
         sessions.check(Some(&other), None).unwrap();
-        let expired = Session::new(Revision::R2025_11_25, Map::new()).seal(&seal, SystemTime::UNIX_EPOCH);
+        let expired = Session::new(Revision::R2025_11_25, Map::new()).encrypt(&seal, SystemTime::UNIX_EPOCH);
         assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), RpcError::NoSession);
     }
 
     #[test]
-    fn ids_of_strangers_are_refused_where_every_replica_knows_its_own() {
-        let foreign = id(&Seal::random());
-        let refused = Sessions::new(Seal::random(), Strangers::Refused);
+    fn unknown_session_ids_are_rejected_if_replicas_share_a_key() {
+        let foreign = id(&TokenCipher::random());
+        let refused = Sessions::new(TokenCipher::random(), UnknownSessions::Reject);
         assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), RpcError::NoSession);
-        let taken = Sessions::new(Seal::random(), Strangers::Taken);
+        let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
         taken.check(Some(&foreign), None).unwrap();
         taken.end(&foreign, None).unwrap();
         assert_eq!(taken.ended().known.len(), 0);
@@ -364,16 +364,17 @@ mod sessions_tests {
 
     #[test]
     fn a_session_is_nobodys_but_its_owners() {
-        let seal = Seal::random();
-        let owned =
-            Session::new(Revision::R2025_11_25, Map::new()).of(&client("me")).seal(&seal, SystemTime::now());
-        for strangers in [Strangers::Taken, Strangers::Refused] {
+        let seal = TokenCipher::random();
+        let owned = Session::new(Revision::R2025_11_25, Map::new())
+            .with_client(&client("me"))
+            .encrypt(&seal, SystemTime::now());
+        for strangers in [UnknownSessions::Accept, UnknownSessions::Reject] {
             let sessions = Sessions::new(seal.clone(), strangers);
             let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
             assert!(check(&owned, Some("me")));
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
             assert!(!check(&id(&seal), Some("me")), "it was begun by nobody");
-            assert!(!check(&id(&Seal::random()), Some("me")), "nobody knows whose it is");
+            assert!(!check(&id(&TokenCipher::random()), Some("me")), "nobody knows whose it is");
             assert_eq!(sessions.end(&owned, Some("you")), Err(RpcError::NoSession));
             assert!(check(&owned, Some("me")));
         }
@@ -381,8 +382,8 @@ mod sessions_tests {
 
     #[test]
     fn the_list_of_ended_sessions_has_an_end() {
-        let seal = Seal::random();
-        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let seal = TokenCipher::random();
+        let sessions = Sessions::new(seal.clone(), UnknownSessions::Reject);
         let first = id(&seal);
         sessions.end(&first, None).unwrap();
         for _ in 0..ENDED_LIMIT {
@@ -393,11 +394,11 @@ mod sessions_tests {
     }
 
     #[test]
-    fn who_ends_many_sessions_brings_back_nobody_elses() {
-        let seal = Seal::random();
-        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+    fn ending_many_sessions_revives_no_other_session() {
+        let seal = TokenCipher::random();
+        let sessions = Sessions::new(seal.clone(), UnknownSessions::Reject);
         let (here, there) =
-            (["192.0.2.1", "192.0.2.2"]).map(|at| ClientIdentity::at(at.parse().unwrap())).into();
+            (["192.0.2.1", "192.0.2.2"]).map(|at| ClientIdentity::from_address(at.parse().unwrap())).into();
         let (known, other) = (client("one"), client("two"));
         for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
             let theirs = id_of(&seal, victim);
@@ -419,15 +420,15 @@ mod levels_tests {
     use super::*;
 
     #[test]
-    fn the_oldest_session_makes_room() {
-        let levels = Levels::default();
-        levels.set("first", LogLevel::Debug);
-        levels.set("first", LogLevel::Error);
-        assert_eq!(levels.of("first"), Some(LogLevel::Error));
+    fn the_oldest_session_is_evicted() {
+        let levels = LogLevels::default();
+        levels.set("first", McpLogLevel::Debug);
+        levels.set("first", McpLogLevel::Error);
+        assert_eq!(levels.get("first"), Some(McpLogLevel::Error));
         for number in 0..LEVELS_LIMIT {
-            levels.set(&format!("session {number}"), LogLevel::Info);
+            levels.set(&format!("session {number}"), McpLogLevel::Info);
         }
-        assert_eq!((levels.of("first"), levels.of("session 0")), (None, Some(LogLevel::Info)));
+        assert_eq!((levels.get("first"), levels.get("session 0")), (None, Some(McpLogLevel::Info)));
     }
 }
 
@@ -437,15 +438,15 @@ mod in_flight_tests {
 
     #[tokio::test]
     async fn a_request_is_cancelled_in_its_session_only() {
-        let all = InFlight::default();
-        let (mine, other) = (all.enter("mine", r#""a""#).unwrap(), all.enter("other", r#""a""#).unwrap());
-        assert!(all.enter("mine", r#""\u0061""#).is_none(), "the same id");
-        assert!(all.enter("mine", "1").is_some());
+        let all = InFlightRequests::default();
+        let (mine, other) = (all.add("mine", r#""a""#).unwrap(), all.add("other", r#""a""#).unwrap());
+        assert!(all.add("mine", r#""\u0061""#).is_none(), "the same id");
+        assert!(all.add("mine", "1").is_some());
         assert!(all.cancel("mine", r#""\u0061""#));
         mine.cancelled().await;
         drop(mine);
         assert!(!all.cancel("mine", r#""a""#));
-        assert!(all.enter("mine", &format!("{:0300}", 1)).is_none());
+        assert!(all.add("mine", &format!("{:0300}", 1)).is_none());
         drop(other);
         assert!(all.requests().is_empty());
     }

@@ -21,11 +21,11 @@ use tokio::{
 };
 
 use super::{
-    Mcp,
+    McpEndpoint,
     client_channel::{Mailbox, Outbox},
     context::{Handshake, MessageContext},
-    message::{self, Message},
-    protocol::Protocol,
+    message::{self, ClientMessage},
+    protocol::MessageDispatcher,
     revision::Revision,
     rpc_error::RpcError,
     sessions::Session,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     inbound::{
-        authenticate::Identity,
+        authenticate::AuthenticatedClient,
         context::{Arrival, Connection, RequestContext, Shutdown, ShutdownSignal},
     },
     upstream::ClientIdentity,
@@ -45,7 +45,7 @@ const IN_FLIGHT_LIMIT: usize = 256;
 
 /// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum ClientLine {
     /// A complete line, without the line break.
     Whole(Vec<u8>),
     /// It is longer than a message may be; the rest was skipped.
@@ -58,7 +58,7 @@ pub enum Line {
 /// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Parted {
+pub enum ConnectionEnd {
     /// Every request got its response, or nobody waits for it any more.
     Clean,
     /// The client closed its input, and the shutdown timeout ended before all of its requests had a response.
@@ -68,41 +68,41 @@ pub enum Parted {
     },
 }
 
-impl Mcp {
+impl McpEndpoint {
     /// Serves one client: reads its lines, and writes messages for it into `out`, each without a line break.
     ///
     /// After the last line, requests in flight may take as long as `drain`. They are cancelled when `stop`
     /// completes, and when the receiver of `out` is dropped.
-    pub async fn converse(
+    pub async fn serve_stdio(
         &self,
-        mut lines: mpsc::Receiver<Line>,
+        mut lines: mpsc::Receiver<ClientLine>,
         out: mpsc::Sender<Bytes>,
         drain: Duration,
         stop: impl Future<Output = ()>,
-    ) -> Parted {
+    ) -> ConnectionEnd {
         let mut stop = pin!(stop);
         let gone = out.clone();
         let mut gone = pin!(gone.closed());
-        let mut conversation = Conversation::new(Arc::clone(&self.protocol), out);
+        let mut conversation = StdioConnection::new(Arc::clone(&self.protocol), out);
         loop {
             let line = tokio::select! {
                 biased;
-                () = &mut stop => return Parted::Clean,
-                () = &mut gone => return Parted::Clean,
+                () = &mut stop => return ConnectionEnd::Clean,
+                () = &mut gone => return ConnectionEnd::Clean,
                 // Frees slots for further requests.
                 Some(_) = conversation.running.join_next() => continue,
                 line = lines.recv() => line,
             };
             match line {
                 None => break,
-                Some(Line::Whole(message)) if message.trim_ascii().is_empty() => {}
-                Some(Line::Whole(message)) => {
-                    conversation.take(message).await;
-                    conversation.tell_changes();
+                Some(ClientLine::Whole(message)) if message.trim_ascii().is_empty() => {}
+                Some(ClientLine::Whole(message)) => {
+                    conversation.handle_line(message).await;
+                    conversation.notify_changes();
                 }
-                Some(Line::TooLong { limit_bytes }) => {
+                Some(ClientLine::TooLong { limit_bytes }) => {
                     let words = format!("a message may have {limit_bytes} bytes, and this one has more");
-                    conversation.refuse(None, RpcError::NotAMessage(words.into())).await;
+                    conversation.reject(None, RpcError::NotAMessage(words.into())).await;
                 }
             }
         }
@@ -110,20 +110,20 @@ impl Mcp {
         let all_answered = async { while conversation.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;
-            () = &mut stop => return Parted::Clean,
-            () = &mut gone => return Parted::Clean,
+            () = &mut stop => return ConnectionEnd::Clean,
+            () = &mut gone => return ConnectionEnd::Clean,
             ended = timeout(drain, all_answered) => ended,
         };
         match ended {
-            Ok(()) => Parted::Clean,
-            Err(_) => Parted::CutOff { requests: conversation.running.len() },
+            Ok(()) => ConnectionEnd::Clean,
+            Err(_) => ConnectionEnd::CutOff { requests: conversation.running.len() },
         }
     }
 }
 
 /// The connection of one client. Dropping it cancels its requests.
-struct Conversation {
-    protocol: Arc<Protocol>,
+struct StdioConnection {
+    protocol: Arc<MessageDispatcher>,
     out: mpsc::Sender<Bytes>,
     /// The latest handshake.
     handshake: Arc<ArcSwapOption<Handshake>>,
@@ -136,8 +136,8 @@ struct Conversation {
     told_for: Option<Arc<Handshake>>,
 }
 
-impl Conversation {
-    fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
+impl StdioConnection {
+    fn new(protocol: Arc<MessageDispatcher>, out: mpsc::Sender<Bytes>) -> Self {
         let (shutdown, ending) = watch::channel(Shutdown::Serving);
         let connection = Connection { ending: ShutdownSignal::new(ending), ..Connection::default() };
         Self {
@@ -152,9 +152,9 @@ impl Conversation {
         }
     }
 
-    async fn take(&mut self, message: Vec<u8>) {
-        if self.running.len() >= IN_FLIGHT_LIMIT && message::wants_answer(&message) {
-            return self.refuse(Some(&message), RpcError::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
+    async fn handle_line(&mut self, message: Vec<u8>) {
+        if self.running.len() >= IN_FLIGHT_LIMIT && message::needs_response(&message) {
+            return self.reject(Some(&message), RpcError::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
         let (protocol, context) = (Arc::clone(&self.protocol), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
@@ -167,12 +167,15 @@ impl Conversation {
 
     /// Context of a message from the client, which is the process that started us.
     fn context(&self) -> RequestContext {
-        RequestContext { arrival: Arrival::of_pipe(&self.connection), identity: Identity::local() }
+        RequestContext {
+            arrival: Arrival::from_stdio(&self.connection),
+            identity: AuthenticatedClient::local(),
+        }
     }
 
     /// Starts the notifications for a legacy client after its handshake. Over HTTP it would open a stream for
     /// them.
-    fn tell_changes(&mut self) {
+    fn notify_changes(&mut self) {
         let handshake = self.handshake.load_full();
         if handshake.as_ref().map(Arc::as_ptr) == self.told_for.as_ref().map(Arc::as_ptr) {
             return;
@@ -182,7 +185,9 @@ impl Conversation {
         let Some(handshake) = handshake else { return };
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
         let session = handshake.session.as_str();
-        let Ok((place, closed)) = protocol.streams.place_of(session, &ClientIdentity::Only) else { return };
+        let Ok((place, closed)) = protocol.streams.session_slot(session, &ClientIdentity::Only) else {
+            return;
+        };
         // Subscribed before the next response, so that no change after it is missed.
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
@@ -191,21 +196,23 @@ impl Conversation {
             let audience =
                 subscriptions::Recipient { gateway: &protocol.gateway, client: ClientIdentity::Only };
             let telling =
-                subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
+                subscriptions::notify_session(listener, &outbox, &audience, &place, subscribed, closed);
             send_during(telling, mailbox, &out).await;
         });
     }
 
     /// Responds to a request that is not executed.
-    async fn refuse(&self, request: Option<&[u8]>, refusal: RpcError) {
+    async fn reject(&self, request: Option<&[u8]>, refusal: RpcError) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
         let carrier = MessageContext::stdio(&context, handshake.as_deref());
         let (id, method) = match request.map(message::message) {
-            Some(Ok(Message::Request(request))) => (Some(request.id), Some(request.method)),
-            Some(Ok(Message::Notification(_) | Message::Response { .. }) | Err(_)) | None => (None, None),
+            Some(Ok(ClientMessage::Request(request))) => (Some(request.id), Some(request.method)),
+            Some(Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_)) | None => {
+                (None, None)
+            }
         };
         let assumed = carrier.revision().unwrap_or(Revision::R2026_07_28);
-        let answer = self.protocol.refuse(carrier, id, method.as_deref(), assumed, &refusal);
+        let answer = self.protocol.error_response(carrier, id, method.as_deref(), assumed, &refusal);
         // Nobody reads any more: the connection is about to end.
         let _ = self.out.send(in_one_line(answer.into_body())).await;
     }
@@ -213,7 +220,7 @@ impl Conversation {
 
 /// Handles one message: sends the messages before its response, and then the response.
 async fn answer(
-    protocol: Arc<Protocol>,
+    protocol: Arc<MessageDispatcher>,
     context: RequestContext,
     message: Vec<u8>,
     out: mpsc::Sender<Bytes>,
@@ -221,7 +228,7 @@ async fn answer(
 ) {
     let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
     let said = handshake.load_full();
-    let answering = protocol.take(MessageContext::stdio(&context, said.as_deref()), &message, &outbox);
+    let answering = protocol.handle(MessageContext::stdio(&context, said.as_deref()), &message, &outbox);
     // There may be no response, or the client may have stopped reading.
     let Some(answer) = send_during(answering, mailbox, &out).await.flatten() else { return };
     if let Some(session) = answer.session()

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{
-    client_channel::{Outbox, Unanswered},
+    client_channel::{ClientRequestError, Outbox},
     context::RpcContext,
-    protocol::Protocol,
+    protocol::MessageDispatcher,
     response::RpcResponse,
     rpc_error::RpcError,
     session_subscriptions::SessionListener,
 };
 use crate::{
-    pipeline::{Change, Gateway, Heard, Listener, Watching},
+    pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, ResourceWatch},
     upstream::{ClientIdentity, PerClientLimit, PerClientPermit},
 };
 
@@ -43,9 +43,9 @@ pub(super) struct Subscription {
 #[derive(Debug)]
 enum Resources {
     /// These, which are polled for it.
-    Watched(BTreeMap<Arc<str>, Watching>),
+    Watched(BTreeMap<Arc<str>, ResourceWatch>),
     /// The resources that its session subscribes to.
-    OfSession(SessionListener),
+    Session(SessionListener),
 }
 
 /// A client that gets notifications.
@@ -56,10 +56,13 @@ pub(super) struct Recipient<'a> {
 
 /// `subscriptions/listen`: sends the requested notifications until the client disconnects or is no longer
 /// authorized, or the server shuts down.
-pub(super) async fn listen(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn listen(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let filter = client.request.param("notifications").object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
-    let _place = protocol.streams.place(client.carrier.client())?;
+    let _place = protocol.streams.slot(client.carrier.client())?;
     // Before the acknowledgement, so that no change after it is missed.
     let listener = protocol.gateway.changes().listen();
     let recipient = Recipient { gateway: &protocol.gateway, client: client.carrier.client().clone() };
@@ -76,7 +79,7 @@ pub(super) async fn listen(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
     tokio::select! {
         _ = notify(listener, client.outbox, &recipient, Some(&meta), subscription) => {}
         () = protocol.revoked(client.carrier) => {}
-        () = client.carrier.ending() => {}
+        () = client.carrier.shutdown_begun() => {}
     }
     let mut meta = client.meta.clone();
     meta.insert(SUBSCRIPTION_ID.to_owned(), client.request.id.to_value());
@@ -92,19 +95,19 @@ impl Recipient<'_> {
 }
 
 /// Notifies a legacy session until its stream is closed, or its client disconnects.
-pub(super) async fn tell_session(
-    listener: Listener,
+pub(super) async fn notify_session(
+    listener: ChangeReceiver,
     outbox: &Outbox,
     recipient: &Recipient<'_>,
     place: &StreamSlot,
     subscribed: SessionListener,
-    closed: Closed,
+    closed: StreamClosed,
 ) {
-    let of = Resources::OfSession(subscribed);
+    let of = Resources::Session(subscribed);
     let filter =
         SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().resources_list_changed();
     let subscription = Subscription { filter: filter.build(), of };
-    let subscription = || place.is_spoken_on().then_some(&subscription);
+    let subscription = || place.is_active().then_some(&subscription);
     tokio::select! {
         _ = notify(listener, outbox, recipient, None, subscription) => {}
         _ = closed => {}
@@ -113,14 +116,14 @@ pub(super) async fn tell_session(
 
 /// Sends notifications until the client disconnects; `subscription` is called for each change.
 async fn notify<'w>(
-    mut listener: Listener,
+    mut listener: ChangeReceiver,
     outbox: &Outbox,
     recipient: &Recipient<'_>,
     meta: Option<&Value>,
     subscription: impl Fn() -> Option<&'w Subscription>,
-) -> Result<Infallible, Unanswered> {
+) -> Result<Infallible, ClientRequestError> {
     loop {
-        let heard = listener.next().await.ok_or(Unanswered::NoWay)?;
+        let heard = listener.next().await.ok_or(ClientRequestError::NoChannel)?;
         let Some(subscription) = subscription() else { continue };
         for (method, uri) in subscription.messages(&heard) {
             if uri.as_deref().is_some_and(|uri| !recipient.may_read(uri)) {
@@ -160,23 +163,27 @@ impl Subscription {
     }
 
     /// The notifications for a change, each with its resource if it is about one.
-    fn messages(&self, heard: &Heard) -> Vec<(&'static str, Option<Arc<str>>)> {
+    fn messages(&self, heard: &ReceivedChange) -> Vec<(&'static str, Option<Arc<str>>)> {
         let lists = [
-            (Change::Tools, self.filter.tools_list_changed, "notifications/tools/list_changed"),
-            (Change::Prompts, self.filter.prompts_list_changed, "notifications/prompts/list_changed"),
-            (Change::Resources, self.filter.resources_list_changed, "notifications/resources/list_changed"),
+            (ChangeEvent::Tools, self.filter.tools_list_changed, "notifications/tools/list_changed"),
+            (ChangeEvent::Prompts, self.filter.prompts_list_changed, "notifications/prompts/list_changed"),
+            (
+                ChangeEvent::Resources,
+                self.filter.resources_list_changed,
+                "notifications/resources/list_changed",
+            ),
         ];
         // After missed changes, anything may be different.
-        let has_changed = |change: &Change| match heard {
-            Heard::Change(found) => found == change,
-            Heard::Missed => true,
+        let has_changed = |change: &ChangeEvent| match heard {
+            ReceivedChange::Change(found) => found == change,
+            ReceivedChange::Missed => true,
         };
         let lists =
             lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
         let uris = match heard {
-            Heard::Change(Change::Resource(uri)) if self.of.has(uri) => vec![Arc::clone(uri)],
-            Heard::Change(_) => Vec::new(),
-            Heard::Missed => self.of.all(),
+            ReceivedChange::Change(ChangeEvent::Resource(uri)) if self.of.has(uri) => vec![Arc::clone(uri)],
+            ReceivedChange::Change(_) => Vec::new(),
+            ReceivedChange::Missed => self.of.all(),
         };
         let updated = uris.into_iter().map(|uri| ("notifications/resources/updated", Some(uri)));
         lists.map(|(_, _, method)| (method, None)).chain(updated).collect()
@@ -187,14 +194,14 @@ impl Resources {
     fn has(&self, uri: &str) -> bool {
         match self {
             Self::Watched(watched) => watched.contains_key(uri),
-            Self::OfSession(listening) => listening.wants(uri),
+            Self::Session(listening) => listening.wants(uri),
         }
     }
 
     fn all(&self) -> Vec<Arc<str>> {
         match self {
             Self::Watched(watched) => watched.keys().cloned().collect(),
-            Self::OfSession(listening) => listening.all(),
+            Self::Session(listening) => listening.all(),
         }
     }
 }
@@ -205,15 +212,15 @@ const SESSION_LIMIT: usize = 4;
 
 /// All open streams of this process.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct OpenStreams {
     limit: usize,
     /// Limit of the streams of each client, if any.
     callers: Option<PerClientLimit>,
-    open: Mutex<OpenStreams>,
+    open: Mutex<StreamTable>,
 }
 
 #[derive(Debug, Default)]
-struct OpenStreams {
+struct StreamTable {
     count: usize,
     /// The number of streams since the start.
     begun: u64,
@@ -233,14 +240,14 @@ struct SessionStream {
 pub(super) struct StreamSlot {
     session: Option<Arc<str>>,
     number: u64,
-    streams: Arc<Streams>,
+    streams: Arc<OpenStreams>,
     _of_caller: Option<PerClientPermit>,
 }
 
 /// Completes when a stream is closed for another one, or its session ends.
-pub(super) type Closed = oneshot::Receiver<()>;
+pub(super) type StreamClosed = oneshot::Receiver<()>;
 
-impl Streams {
+impl OpenStreams {
     /// Creates the limits of all streams, and of those of one client.
     pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
         Arc::new(Self { limit, callers: caller_limit.map(PerClientLimit::new), open: Mutex::default() })
@@ -251,13 +258,13 @@ impl Streams {
     /// # Errors
     ///
     /// When all slots are occupied, or as many as one client may have.
-    pub(super) fn place(self: &Arc<Self>, client: &ClientIdentity) -> Result<StreamSlot, RpcError> {
+    pub(super) fn slot(self: &Arc<Self>, client: &ClientIdentity) -> Result<StreamSlot, RpcError> {
         self.enter(&mut self.open(), client, None)
     }
 
     fn enter(
         self: &Arc<Self>,
-        open: &mut OpenStreams,
+        open: &mut StreamTable,
         client: &ClientIdentity,
         session: Option<Arc<str>>,
     ) -> Result<StreamSlot, RpcError> {
@@ -265,7 +272,7 @@ impl Streams {
             return Err(RpcError::TooManyStreams);
         }
         let of_caller = self.callers.as_ref().map(|callers| callers.take(client)).transpose();
-        let of_caller = of_caller.map_err(|limit| RpcError::TooManyStreamsOfCaller { limit })?.flatten();
+        let of_caller = of_caller.map_err(|limit| RpcError::TooManyStreamsOfClient { limit })?.flatten();
         open.count += 1;
         open.begun += 1;
         Ok(StreamSlot { session, number: open.begun, streams: Arc::clone(self), _of_caller: of_caller })
@@ -276,11 +283,11 @@ impl Streams {
     /// # Errors
     ///
     /// As for a stream without a session.
-    pub(super) fn place_of(
+    pub(super) fn session_slot(
         self: &Arc<Self>,
         session: &str,
         client: &ClientIdentity,
-    ) -> Result<(StreamSlot, Closed), RpcError> {
+    ) -> Result<(StreamSlot, StreamClosed), RpcError> {
         let mut open = self.open();
         let session: Arc<str> = session.into();
         let place = self.enter(&mut open, client, Some(Arc::clone(&session)))?;
@@ -294,11 +301,11 @@ impl Streams {
     }
 
     /// Ends all streams of a session.
-    pub(super) fn end_of(&self, session: &str) {
+    pub(super) fn close_session(&self, session: &str) {
         self.open().of_sessions.remove(session);
     }
 
-    fn open(&self) -> MutexGuard<'_, OpenStreams> {
+    fn open(&self) -> MutexGuard<'_, StreamTable> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -306,7 +313,7 @@ impl Streams {
 impl StreamSlot {
     /// Whether messages for the session are sent on this stream: only on its newest one (MCP 2025-11-25,
     /// Transports, "Multiple Connections").
-    pub(super) fn is_spoken_on(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let open = self.streams.open();
         let newest = open.of_sessions.get(session).and_then(|members| members.last());
@@ -334,7 +341,7 @@ mod tests {
     use crate::inbound::mcp::session_subscriptions::tests::gateway;
 
     #[track_caller]
-    fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
+    fn check(asked: Value, acknowledged: Value, heard: &ReceivedChange, expected: &[(&str, Option<&str>)]) {
         let recipient = Recipient { gateway: &gateway(), client: ClientIdentity::Only };
         let subscription = Subscription::new(serde_json::from_value(asked).unwrap(), &recipient);
         assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
@@ -344,84 +351,91 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_was_asked_for_is_told() {
-        let changed = |change| Heard::Change(change);
+    async fn only_requested_notifications_are_sent() {
+        let changed = |change| ReceivedChange::Change(change);
         let tools = json!({ "toolsListChanged": true });
         let told = [("notifications/tools/list_changed", None)];
-        check(tools.clone(), tools.clone(), &changed(Change::Tools), &told);
-        check(tools.clone(), tools.clone(), &changed(Change::Prompts), &[]);
-        check(tools.clone(), tools, &Heard::Missed, &told);
+        check(tools.clone(), tools.clone(), &changed(ChangeEvent::Tools), &told);
+        check(tools.clone(), tools.clone(), &changed(ChangeEvent::Prompts), &[]);
+        check(tools.clone(), tools, &ReceivedChange::Missed, &told);
         let asked =
             json!({ "promptsListChanged": true, "toolsListChanged": false, "resourcesListChanged": null });
         let prompts = json!({ "promptsListChanged": true });
-        check(asked, prompts, &changed(Change::Prompts), &[("notifications/prompts/list_changed", None)]);
-        check(json!({}), json!({}), &Heard::Missed, &[]);
+        check(
+            asked,
+            prompts,
+            &changed(ChangeEvent::Prompts),
+            &[("notifications/prompts/list_changed", None)],
+        );
+        check(json!({}), json!({}), &ReceivedChange::Missed, &[]);
         let resource = json!({ "resourceSubscriptions": ["t://a"] });
         let told = [("notifications/resources/updated", Some("t://a"))];
-        check(resource.clone(), resource.clone(), &changed(Change::Resource("t://a".into())), &told);
-        check(resource.clone(), resource.clone(), &changed(Change::Resource("t://b".into())), &[]);
-        check(resource.clone(), resource.clone(), &Heard::Missed, &told);
+        check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://a".into())), &told);
+        check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://b".into())), &[]);
+        check(resource.clone(), resource.clone(), &ReceivedChange::Missed, &told);
         let too_much = json!({ "resourceSubscriptions": ["t://a", "once:x", "none:x", "t://a"] });
-        check(too_much, resource, &Heard::Missed, &told);
+        check(too_much, resource, &ReceivedChange::Missed, &told);
     }
 
-    fn is_closed(closed: &mut Closed) -> bool {
+    fn is_closed(closed: &mut StreamClosed) -> bool {
         closed.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
     #[test]
-    fn there_are_so_many_places_and_each_comes_back() {
-        let streams = Streams::new(2, None);
-        let one = streams.place(&ClientIdentity::Only).unwrap();
-        let other = streams.place_of("session", &ClientIdentity::Only).unwrap();
+    fn stream_slots_are_limited_and_released() {
+        let streams = OpenStreams::new(2, None);
+        let one = streams.slot(&ClientIdentity::Only).unwrap();
+        let other = streams.session_slot("session", &ClientIdentity::Only).unwrap();
         assert!(
-            streams.place(&ClientIdentity::Only).is_err()
-                && streams.place_of("session", &ClientIdentity::Only).is_err()
+            streams.slot(&ClientIdentity::Only).is_err()
+                && streams.session_slot("session", &ClientIdentity::Only).is_err()
         );
         drop(other);
         assert!(streams.open().of_sessions.is_empty());
-        let _again = streams.place(&ClientIdentity::Only).unwrap();
+        let _again = streams.slot(&ClientIdentity::Only).unwrap();
         drop(one);
-        assert!(streams.place(&ClientIdentity::Only).is_ok());
+        assert!(streams.slot(&ClientIdentity::Only).is_ok());
     }
 
     #[test]
     fn the_newest_stream_of_a_session_is_spoken_on() {
-        let streams = Streams::new(10, None);
-        let (first, mut first_closed) = streams.place_of("a", &ClientIdentity::Only).unwrap();
-        let (second, _keep) = streams.place_of("a", &ClientIdentity::Only).unwrap();
-        let (another, mut another_closed) = streams.place_of("b", &ClientIdentity::Only).unwrap();
-        assert!(!first.is_spoken_on() && second.is_spoken_on() && another.is_spoken_on());
+        let streams = OpenStreams::new(10, None);
+        let (first, mut first_closed) = streams.session_slot("a", &ClientIdentity::Only).unwrap();
+        let (second, _keep) = streams.session_slot("a", &ClientIdentity::Only).unwrap();
+        let (another, mut another_closed) = streams.session_slot("b", &ClientIdentity::Only).unwrap();
+        assert!(!first.is_active() && second.is_active() && another.is_active());
         assert!(!is_closed(&mut first_closed), "it may go on listening");
         drop(second);
-        assert!(first.is_spoken_on());
-        streams.end_of("a");
+        assert!(first.is_active());
+        streams.close_session("a");
         assert!(is_closed(&mut first_closed) && !is_closed(&mut another_closed));
-        assert!(!first.is_spoken_on() && another.is_spoken_on());
+        assert!(!first.is_active() && another.is_active());
     }
 
     #[test]
     fn a_session_that_opens_many_loses_its_oldest() {
-        let streams = Streams::new(10, None);
+        let streams = OpenStreams::new(10, None);
         let mut all: Vec<_> =
-            (0..=SESSION_LIMIT).map(|_| streams.place_of("a", &ClientIdentity::Only).unwrap()).collect();
+            (0..=SESSION_LIMIT).map(|_| streams.session_slot("a", &ClientIdentity::Only).unwrap()).collect();
         let closed: Vec<bool> = all.iter_mut().map(|(_, closed)| is_closed(closed)).collect();
         assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
         assert!(closed[0]);
     }
 
     #[test]
-    fn one_caller_has_its_part_of_them() {
-        let streams = Streams::new(9, Some(2));
-        let (one, other) =
-            (ClientIdentity::at([10, 0, 0, 1].into()), ClientIdentity::at([10, 0, 0, 2].into()));
-        let first = streams.place(&one).unwrap();
-        let _second = streams.place_of("session", &one).unwrap();
-        for refused in [streams.place(&one).map(drop), streams.place_of("another", &one).map(drop)] {
-            assert!(matches!(refused, Err(RpcError::TooManyStreamsOfCaller { limit: 2 })));
+    fn a_client_has_its_share_of_the_slots() {
+        let streams = OpenStreams::new(9, Some(2));
+        let (one, other) = (
+            ClientIdentity::from_address([10, 0, 0, 1].into()),
+            ClientIdentity::from_address([10, 0, 0, 2].into()),
+        );
+        let first = streams.slot(&one).unwrap();
+        let _second = streams.session_slot("session", &one).unwrap();
+        for refused in [streams.slot(&one).map(drop), streams.session_slot("another", &one).map(drop)] {
+            assert!(matches!(refused, Err(RpcError::TooManyStreamsOfClient { limit: 2 })));
         }
-        let _others = streams.place(&other).unwrap();
+        let _others = streams.slot(&other).unwrap();
         drop(first);
-        let _again = streams.place(&one).unwrap();
+        let _again = streams.slot(&one).unwrap();
     }
 }

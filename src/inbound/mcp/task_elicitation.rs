@@ -23,7 +23,7 @@ use crate::{
     crypto::random_id,
     model::ToolResult,
     pipeline::{ApiKind, BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first},
-    route::{Abilities, Question, TraceContext},
+    route::{ClientCapabilities, InputRequest, TraceContext},
     telemetry::RequestId,
     upstream::ClientIdentity,
 };
@@ -32,7 +32,7 @@ use crate::{
 const TASKS_LIMIT: usize = 1024;
 
 /// Limit of the input responses of one task, in bytes.
-const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
+const RESPONSES_LIMIT_BYTES: usize = 64 << 10;
 
 /// Limit of all stored results together, in bytes: those of operations that finished before they were polled.
 const RESULTS_LIMIT_BYTES: usize = 32 << 20;
@@ -47,7 +47,7 @@ pub(super) struct ElicitingTasks {
 /// One such task.
 #[derive(Debug)]
 pub(super) struct ElicitingTask {
-    abilities: Abilities,
+    abilities: ClientCapabilities,
     /// Locked by one request at a time.
     state: tokio::sync::Mutex<ElicitingState>,
 }
@@ -56,15 +56,15 @@ pub(super) struct ElicitingTask {
 #[derive(Debug)]
 pub(super) enum ElicitingState {
     /// It waits for input responses; these have arrived.
-    Asking(Map<String, Value>),
+    InputRequired(Map<String, Value>),
     /// The upstream request is in flight. Dropping the sender cancels it.
-    Beginning { _ends: oneshot::Sender<()> },
+    Starting { _ends: oneshot::Sender<()> },
     /// The upstream runs the operation.
-    Job(Box<OpenOperation>),
+    Running(Box<OpenOperation>),
     /// It has ended, with this result as a client gets it.
-    Ended(StoredResult),
+    Completed(StoredResult),
     /// It has ended, and its result is too long to be stored.
-    Lost,
+    Discarded,
     /// It was cancelled.
     Cancelled,
 }
@@ -99,21 +99,21 @@ pub(super) struct TaskWork {
 }
 
 /// The remaining input of a task, or its outcome.
-pub(super) enum Remaining {
+pub(super) enum RemainingInput {
     /// These input requests.
-    Questions(Vec<Question>),
+    InputRequests(Vec<InputRequest>),
     /// Nothing.
     Nothing,
     /// An input request was declined: the task ends with this.
     Result(Box<ToolResult>),
     /// One of the input responses is invalid; nothing has changed.
-    Wrong(String),
+    Invalid(String),
 }
 
 impl ElicitingTasks {
     /// Stores a new task that waits for its first input responses, and returns its name at this replica.
     /// `None` when there are too many.
-    pub(super) fn begin(&self, abilities: Abilities, life: Duration) -> Option<String> {
+    pub(super) fn begin(&self, abilities: ClientCapabilities, life: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks();
         if tasks.len() >= TASKS_LIMIT {
@@ -123,7 +123,7 @@ impl ElicitingTasks {
             return None;
         }
         let name = random_id();
-        let state = tokio::sync::Mutex::new(ElicitingState::Asking(Map::new()));
+        let state = tokio::sync::Mutex::new(ElicitingState::InputRequired(Map::new()));
         tasks.insert(name.clone(), (now + life, Arc::new(ElicitingTask { abilities, state })));
         Some(name)
     }
@@ -143,8 +143,8 @@ impl ElicitingTasks {
         let (all_bytes, more) = (Arc::clone(&self.stored_bytes), written.len());
         let room = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
         match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
-            Ok(_) => ElicitingState::Ended(StoredResult { written: written.into(), all_bytes }),
-            Err(_) => ElicitingState::Lost,
+            Ok(_) => ElicitingState::Completed(StoredResult { written: written.into(), all_bytes }),
+            Err(_) => ElicitingState::Discarded,
         }
     }
 
@@ -159,32 +159,32 @@ impl ElicitingTask {
     }
 
     /// The remaining input requests of this task, and all input responses including these.
-    pub(super) async fn left(
+    pub(super) async fn remaining(
         &self,
         (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
         arguments: &Map<String, Value>,
         answered: &Map<String, Value>,
         responses: Map<String, Value>,
-    ) -> (Remaining, Map<String, Value>) {
-        let (left, answers) = left(
+    ) -> (RemainingInput, Map<String, Value>) {
+        let (left, answers) = remaining(
             (snapshot, route),
             arguments,
             ElicitationRound::new(self.abilities, answered.clone(), responses),
         )
         .await;
-        if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= ANSWERS_LIMIT_BYTES) {
+        if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
             return (left, answers);
         }
-        let why = format!("the answers to a task may have {ANSWERS_LIMIT_BYTES} bytes together");
-        (Remaining::Wrong(why), answers)
+        let why = format!("the answers to a task may have {RESPONSES_LIMIT_BYTES} bytes together");
+        (RemainingInput::Invalid(why), answers)
     }
 
     /// Starts the work at the upstream, once all input is there. Nothing awaits it: the call that started the
     /// task is over.
     pub(super) fn begin(self: Arc<Self>, state: &mut ElicitingState, work: TaskWork) {
         let (ends, mut ended) = oneshot::channel();
-        let answers = match std::mem::replace(state, ElicitingState::Beginning { _ends: ends }) {
-            ElicitingState::Asking(answers) => answers,
+        let answers = match std::mem::replace(state, ElicitingState::Starting { _ends: ends }) {
+            ElicitingState::InputRequired(answers) => answers,
             other => {
                 *state = other;
                 return;
@@ -200,10 +200,10 @@ impl ElicitingTask {
             };
             let mut state = self.state.lock().await;
             match (&*state, called) {
-                (ElicitingState::Beginning { .. }, CallOutcome::Operation(job)) => {
-                    *state = ElicitingState::Job(job)
+                (ElicitingState::Starting { .. }, CallOutcome::Operation(job)) => {
+                    *state = ElicitingState::Running(job)
                 }
-                (ElicitingState::Beginning { .. }, CallOutcome::Result(result)) => {
+                (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
                     *state = (work.store)(result)
                 }
                 // It was cancelled at the last moment.
@@ -227,32 +227,34 @@ impl TaskWork {
 }
 
 /// The first input requests for a client with these abilities; `None` for a call without any.
-pub(super) async fn first_questions(
+pub(super) async fn first_input_requests(
     of: (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
-    abilities: Abilities,
-) -> Option<Vec<Question>> {
-    match left(of, arguments, ElicitationRound::new(abilities, Map::new(), Map::new())).await.0 {
-        Remaining::Questions(questions) => Some(questions),
-        Remaining::Nothing | Remaining::Result(_) | Remaining::Wrong(_) => None,
+    abilities: ClientCapabilities,
+) -> Option<Vec<InputRequest>> {
+    match remaining(of, arguments, ElicitationRound::new(abilities, Map::new(), Map::new())).await.0 {
+        RemainingInput::InputRequests(questions) => Some(questions),
+        RemainingInput::Nothing | RemainingInput::Result(_) | RemainingInput::Invalid(_) => None,
     }
 }
 
-async fn left(
+async fn remaining(
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
     mut round: ElicitationRound,
-) -> (Remaining, Map<String, Value>) {
+) -> (RemainingInput, Map<String, Value>) {
     let arguments = match snapshot.check_arguments(route, arguments.clone().into()).await {
         Ok(arguments) => arguments,
-        Err(sentence) => return (Remaining::Wrong(sentence), round.answered),
+        Err(sentence) => return (RemainingInput::Invalid(sentence), round.answered),
     };
     let done = elicit_first(&route.asking, arguments, &mut round).await;
     let left = match (round.outcome, done) {
-        (RoundOutcome::Open(questions), _) => Remaining::Questions(questions),
-        (RoundOutcome::Wrong(why), _) => Remaining::Wrong(why),
-        (RoundOutcome::Settled | RoundOutcome::Unable(_), Ok(_)) => Remaining::Nothing,
-        (RoundOutcome::Settled | RoundOutcome::Unable(_), Err(result)) => Remaining::Result(result),
+        (RoundOutcome::InputRequired(questions), _) => RemainingInput::InputRequests(questions),
+        (RoundOutcome::Invalid(why), _) => RemainingInput::Invalid(why),
+        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Ok(_)) => RemainingInput::Nothing,
+        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Err(result)) => {
+            RemainingInput::Result(result)
+        }
     };
     (left, round.answered)
 }

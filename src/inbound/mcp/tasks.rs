@@ -19,18 +19,18 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::{
     context::RpcContext,
     elicitation,
-    protocol::Protocol,
-    replicas::Peers,
+    protocol::MessageDispatcher,
+    replicas::Replicas,
     response::{RpcResponse, raw_json, write_tool_result},
     revision::Revision,
     rpc_error::RpcError,
-    task_elicitation::{self, ElicitingState, ElicitingTask, Remaining, TaskWork},
+    task_elicitation::{self, ElicitingState, ElicitingTask, RemainingInput, TaskWork},
 };
 use crate::{
     crypto::Purpose,
     model::ToolResult,
     pipeline::{BoundRoute, Call, OpenOperation, OperationState, Snapshot},
-    route::{JobPlace, JobRule, Question, Route, TaskOffer},
+    route::{AsyncOperationRule, InputRequest, OperationLocation, Route, TaskSupport},
 };
 
 /// The extension's name, among the capabilities of both sides.
@@ -40,7 +40,7 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// its result instead.
 const LIMIT_BYTES: usize = 2048;
 
-const GONE: &str = "unknown task: it was not begun here, or its time is over";
+const TASK_NOT_FOUND: &str = "unknown task: it was not begun here, or its time is over";
 
 const TOO_LONG: &str = "The work is done, but its result could not be kept: it is too long, or too many are.";
 
@@ -49,70 +49,73 @@ const TOO_LONG: &str = "The work is done, but its result could not be kept: it i
 /// # Errors
 ///
 /// [`RpcError::NeedsTasks`] when it can only be one, and the client does not support tasks.
-pub(super) fn may_be(
+pub(super) fn may_become_task(
     route: &Route,
     client: &RpcContext<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<bool, RpcError> {
     let Some(job) = &route.job else { return Ok(false) };
-    match (job.task.offer, knows(client)) {
-        (TaskOffer::Forbidden, _) | (TaskOffer::Optional, false) => Ok(false),
-        (TaskOffer::Required, false) => Err(RpcError::NeedsTasks),
-        (TaskOffer::Optional | TaskOffer::Required, true) => {
+    match (job.task.offer, supports_tasks(client)) {
+        (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(false),
+        (TaskSupport::Required, false) => Err(RpcError::NeedsTasks),
+        (TaskSupport::Optional | TaskSupport::Required, true) => {
             Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
         }
     }
 }
 
 /// Whether any tool may return a task.
-pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
+pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
     let jobs = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
-    jobs.into_iter().any(|job| job.task.offer != TaskOffer::Forbidden)
+    jobs.into_iter().any(|job| job.task.offer != TaskSupport::Forbidden)
 }
 
 /// The response to a call that has become a task.
 pub(super) fn created(
-    protocol: &Protocol,
+    protocol: &MessageDispatcher,
     client: &RpcContext<'_>,
     tool: &str,
     job: OpenOperation,
 ) -> RpcResponse {
-    let at = TaskPlace::Job { place: job.place.to_text(), answers: job.answers };
+    let at = TaskLocation::Upstream { place: job.place.to_text(), answers: job.answers };
     let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
-    let mut members = task.told(&id, "working", job.message.as_deref());
+    let mut members = task.members_of(&id, "working", job.message.as_deref());
     members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
     RpcResponse::result(client.request.id, Some("task"), &members, client.meta)
 }
 
 /// The response to a call that becomes a task before any input request, so that the task has them. `None` if
 /// the route does not enable that, if there are no input requests, or if there are too many such tasks.
-pub(super) async fn asking(
-    protocol: &Protocol,
+pub(super) async fn create_with_input(
+    protocol: &MessageDispatcher,
     client: &RpcContext<'_>,
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
     let job = route.job.as_ref().filter(|job| job.task.asks)?;
     let abilities = elicitation::abilities(client.revision, &client.capabilities());
-    let questions = task_elicitation::first_questions((snapshot, route), arguments, abilities).await?;
+    let questions = task_elicitation::first_input_requests((snapshot, route), arguments, abilities).await?;
     let name = protocol.eliciting_tasks.begin(abilities, job.task.life)?;
-    let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
-    let (tool, at) = (route.definition.name.as_str(), TaskPlace::Replica { name, address });
+    let address = protocol.questions.peers().and_then(Replicas::own).map(str::to_owned);
+    let (tool, at) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
     let (id, task) = Task::new((protocol, client), tool, arguments.clone(), at, job.task.life);
-    let mut members = task.told(&id, "input_required", None);
+    let mut members = task.members_of(&id, "input_required", None);
     members.insert("inputRequests".into(), elicitation::requests(&questions, client.revision).into());
     members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
     Some(RpcResponse::result(client.request.id, Some("task"), &members, client.meta))
 }
 
 /// `tasks/get`: the state of a task, and its result once there is one.
-pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let asked = TaskRequest::by(protocol, client)?;
+pub(super) async fn get(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
+    let asked = TaskRequest::read(protocol, client)?;
     let state = match &asked.task.at {
-        TaskPlace::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
-        TaskPlace::Replica { name, address } => match protocol.eliciting_tasks.find(name) {
+        TaskLocation::Upstream { place, answers } => asked.at_upstream(client, place, answers).await?,
+        TaskLocation::Replica { name, address } => match protocol.eliciting_tasks.find(name) {
             Some(task) => asked.here(client, &task).await?,
-            None => return hand_on(protocol, client, address.as_deref()).await,
+            None => return forward(protocol, client, address.as_deref()).await,
         },
     };
     #[derive(Serialize)]
@@ -126,38 +129,41 @@ pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<
     let mut members = asked.members(&state, revision);
     let written = match state {
         TaskState::Operation(OperationState::Done(result)) => Some(written_result(result, revision)),
-        TaskState::Written(bytes) => Some(bytes.to_vec()),
+        TaskState::Prepared(bytes) => Some(bytes.to_vec()),
         TaskState::Operation(OperationState::Lost { why }) => {
             members.insert("error".into(), json!({ "code": -32603, "message": why }));
             None
         }
         TaskState::Operation(OperationState::Running { .. } | OperationState::Cancelled)
-        | TaskState::Asking(_) => None,
+        | TaskState::InputRequired(_) => None,
     };
     Ok(client.result(&TaskResult { members, result: written.map(raw_json) }))
 }
 
 /// `tasks/update`: responses to a task's input requests. An operation at the upstream has none, so responses
 /// for it are ignored, as they must be.
-pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let asked = TaskRequest::by(protocol, client)?;
-    let TaskPlace::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
+pub(super) async fn update(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
+    let asked = TaskRequest::read(protocol, client)?;
+    let TaskLocation::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
     let Some(task) = protocol.eliciting_tasks.find(name) else {
-        return hand_on(protocol, client, address.as_deref()).await;
+        return forward(protocol, client, address.as_deref()).await;
     };
     let responses = client.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
     let mut state = task.state().await;
-    let ElicitingState::Asking(answered) = &mut *state else { return Ok(acknowledged(client)) };
+    let ElicitingState::InputRequired(answered) = &mut *state else { return Ok(acknowledged(client)) };
     let (left, answers) =
-        task.left((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
+        task.remaining((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
     match left {
-        Remaining::Questions(_) => *answered = answers,
-        Remaining::Wrong(why) => return Err(RpcError::Params(why.into())),
-        Remaining::Result(result) => {
+        RemainingInput::InputRequests(_) => *answered = answers,
+        RemainingInput::Invalid(why) => return Err(RpcError::Params(why.into())),
+        RemainingInput::Result(result) => {
             *state = protocol.eliciting_tasks.store(written_result(*result, client.revision));
         }
-        Remaining::Nothing => {
+        RemainingInput::Nothing => {
             *answered = answers;
             let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), client.revision);
             let Call {
@@ -183,25 +189,28 @@ pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
 
 /// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
 /// `tasks/get` reports the outcome.
-pub(super) async fn cancel(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let asked = TaskRequest::by(protocol, client)?;
+pub(super) async fn cancel(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
+    let asked = TaskRequest::read(protocol, client)?;
     match &asked.task.at {
-        TaskPlace::Job { place, answers } => {
-            if let Some(place) = JobPlace::of_text(place) {
+        TaskLocation::Upstream { place, answers } => {
+            if let Some(place) = OperationLocation::of_text(place) {
                 asked.end(client, answers.clone(), &place).await;
             }
         }
-        TaskPlace::Replica { name, address } => {
+        TaskLocation::Replica { name, address } => {
             let Some(task) = protocol.eliciting_tasks.find(name) else {
-                return hand_on(protocol, client, address.as_deref()).await;
+                return forward(protocol, client, address.as_deref()).await;
             };
             let mut state = task.state().await;
             match &*state {
-                ElicitingState::Asking(_) | ElicitingState::Beginning { .. } => {
+                ElicitingState::InputRequired(_) | ElicitingState::Starting { .. } => {
                     *state = ElicitingState::Cancelled
                 }
-                ElicitingState::Job(job) => asked.end(client, job.answers.clone(), &job.place).await,
-                ElicitingState::Ended(_) | ElicitingState::Lost | ElicitingState::Cancelled => {}
+                ElicitingState::Running(job) => asked.end(client, job.answers.clone(), &job.place).await,
+                ElicitingState::Completed(_) | ElicitingState::Discarded | ElicitingState::Cancelled => {}
             }
         }
     }
@@ -209,22 +218,22 @@ pub(super) async fn cancel(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
 }
 
 /// Forwards the request to the replica that stores the task.
-async fn hand_on(
-    protocol: &Protocol,
+async fn forward(
+    protocol: &MessageDispatcher,
     client: &RpcContext<'_>,
     address: Option<&str>,
 ) -> Result<RpcResponse, RpcError> {
     let peers = protocol.questions.peers();
     if let (Some(peers), Some(address)) = (peers, address)
-        && let Some(response) = peers.pass(address, client.carrier, client.request.message).await
+        && let Some(response) = peers.forward_request(address, client.carrier, client.request.message).await
     {
-        return Ok(RpcResponse::of_peer(response.status, response.body));
+        return Ok(RpcResponse::from_replica(response.status, response.body));
     }
-    Err(RpcError::Params(GONE.into()))
+    Err(RpcError::Params(TASK_NOT_FOUND.into()))
 }
 
 /// Whether the client of a request declares the extension.
-fn knows(client: &RpcContext<'_>) -> bool {
+fn supports_tasks(client: &RpcContext<'_>) -> bool {
     let capabilities = client.capabilities();
     capabilities
         .get("extensions")
@@ -249,7 +258,7 @@ fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
 pub(super) struct Task {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
-    pub(super) at: TaskPlace,
+    pub(super) at: TaskLocation,
     /// The client that owns it, if clients have identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
@@ -260,9 +269,9 @@ pub(super) struct Task {
 
 /// The place where the state of a task is known.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum TaskPlace {
+pub(super) enum TaskLocation {
     /// At the upstream.
-    Job { place: String, answers: Map<String, Value> },
+    Upstream { place: String, answers: Map<String, Value> },
     /// At a replica, under this name.
     Replica { name: String, address: Option<String> },
 }
@@ -270,10 +279,10 @@ pub(super) enum TaskPlace {
 impl Task {
     /// A task that begins now, and its id.
     pub(super) fn new(
-        (protocol, client): (&Protocol, &RpcContext<'_>),
+        (protocol, client): (&MessageDispatcher, &RpcContext<'_>),
         tool: &str,
         arguments: Map<String, Value>,
-        at: TaskPlace,
+        at: TaskLocation,
         life: Duration,
     ) -> (String, Self) {
         let now = SystemTime::now();
@@ -286,11 +295,11 @@ impl Task {
             life: milliseconds(life),
         };
         let content = serde_json::to_vec(&task).expect("its keys are strings");
-        (protocol.seal.seal(Purpose::Task, &content, now + life), task)
+        (protocol.seal.issue(Purpose::Task, &content, now + life), task)
     }
 
     /// The members of every response about the task.
-    pub(super) fn told(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
+    pub(super) fn members_of(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut members = Map::new();
         members.insert("taskId".into(), id.into());
@@ -322,24 +331,24 @@ struct TaskRequest {
 enum TaskState {
     Operation(OperationState),
     /// It needs input.
-    Asking(Vec<Question>),
+    InputRequired(Vec<InputRequest>),
     /// The result, as serialized for clients.
-    Written(Bytes),
+    Prepared(Bytes),
 }
 
 impl TaskRequest {
-    fn by(protocol: &Protocol, client: &RpcContext<'_>) -> Result<Self, RpcError> {
-        if !knows(client) {
+    fn read(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<Self, RpcError> {
+        if !supports_tasks(client) {
             return Err(RpcError::NeedsTasks);
         }
         let id = client.request.param("taskId").required_text("params.taskId")?.into_owned();
         client.carrier.check_name(&id)?;
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
-        let content = content.map_err(|_| RpcError::Params(GONE.into()))?;
+        let content = content.map_err(|_| RpcError::Params(TASK_NOT_FOUND.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
         // For other clients it is an unknown task.
         if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
-            return Err(RpcError::Params(GONE.into()));
+            return Err(RpcError::Params(TASK_NOT_FOUND.into()));
         }
         let snapshot = protocol.gateway.snapshot();
         let found = task.and_then(|task| {
@@ -358,48 +367,51 @@ impl TaskRequest {
         place: &str,
         answers: &Map<String, Value>,
     ) -> Result<TaskState, RpcError> {
-        let place = JobPlace::of_text(place).ok_or_else(|| RpcError::Params(GONE.into()))?;
-        Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
+        let place =
+            OperationLocation::of_text(place).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
+        Ok(self.from_operation(client, &place, self.task.arguments.clone(), answers.clone()).await)
     }
 
     /// The state of a task that this replica stores.
     async fn here(&self, client: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
-        let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
+        let poll = self.route.job.as_ref().map_or(AsyncOperationRule::POLL_DEFAULT, |job| job.poll);
         let state = task.state().await;
         let (place, arguments, answers) = match &*state {
-            ElicitingState::Asking(answered) => {
+            ElicitingState::InputRequired(answered) => {
                 let (left, _) = task
-                    .left((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
+                    .remaining((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
                     .await;
                 let state = match left {
-                    Remaining::Questions(questions) => return Ok(TaskState::Asking(questions)),
-                    Remaining::Result(result) => OperationState::Done(*result),
-                    Remaining::Wrong(why) => OperationState::Lost { why },
+                    RemainingInput::InputRequests(questions) => {
+                        return Ok(TaskState::InputRequired(questions));
+                    }
+                    RemainingInput::Result(result) => OperationState::Done(*result),
+                    RemainingInput::Invalid(why) => OperationState::Lost { why },
                     // The route requires less input than before: the next `tasks/update`, with any content,
                     // starts the work.
-                    Remaining::Nothing => OperationState::Running { message: None, wait: poll },
+                    RemainingInput::Nothing => OperationState::Running { message: None, wait: poll },
                 };
                 return Ok(TaskState::Operation(state));
             }
-            ElicitingState::Beginning { .. } => {
+            ElicitingState::Starting { .. } => {
                 return Ok(TaskState::Operation(OperationState::Running { message: None, wait: poll }));
             }
-            ElicitingState::Ended(stored) => return Ok(TaskState::Written(stored.written.clone())),
-            ElicitingState::Lost => {
+            ElicitingState::Completed(stored) => return Ok(TaskState::Prepared(stored.written.clone())),
+            ElicitingState::Discarded => {
                 return Ok(TaskState::Operation(OperationState::Lost { why: TOO_LONG.to_owned() }));
             }
             ElicitingState::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
-            ElicitingState::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
+            ElicitingState::Running(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
         };
         // Other requests may read the state while the upstream responds.
         drop(state);
-        Ok(self.of_job(client, &place, arguments, answers).await)
+        Ok(self.from_operation(client, &place, arguments, answers).await)
     }
 
-    async fn of_job(
+    async fn from_operation(
         &self,
         client: &RpcContext<'_>,
-        place: &JobPlace,
+        place: &OperationLocation,
         arguments: Map<String, Value>,
         answers: Map<String, Value>,
     ) -> TaskState {
@@ -407,7 +419,7 @@ impl TaskRequest {
         TaskState::Operation(self.snapshot.poll_operation(&self.route, call, answers, place).await)
     }
 
-    async fn end(&self, client: &RpcContext<'_>, answers: Map<String, Value>, place: &JobPlace) {
+    async fn end(&self, client: &RpcContext<'_>, answers: Map<String, Value>, place: &OperationLocation) {
         let call = client.call(self.task.arguments.clone());
         self.snapshot.cancel_operation(&self.route, call, answers, place).await;
     }
@@ -416,16 +428,16 @@ impl TaskRequest {
     fn members(&self, state: &TaskState, revision: Revision) -> Map<String, Value> {
         let (status, message) = match state {
             TaskState::Operation(OperationState::Running { message, .. }) => ("working", message.as_deref()),
-            TaskState::Asking(_) => ("input_required", None),
-            TaskState::Operation(OperationState::Done(_)) | TaskState::Written(_) => ("completed", None),
+            TaskState::InputRequired(_) => ("input_required", None),
+            TaskState::Operation(OperationState::Done(_)) | TaskState::Prepared(_) => ("completed", None),
             TaskState::Operation(OperationState::Cancelled) => ("cancelled", None),
             TaskState::Operation(OperationState::Lost { why }) => ("failed", Some(why.as_str())),
         };
-        let mut members = self.task.told(&self.id, status, message);
+        let mut members = self.task.members_of(&self.id, status, message);
         if let TaskState::Operation(OperationState::Running { wait, .. }) = state {
             members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
         }
-        if let TaskState::Asking(questions) = state {
+        if let TaskState::InputRequired(questions) = state {
             members.insert("inputRequests".into(), elicitation::requests(questions, revision).into());
         }
         members

@@ -1,19 +1,22 @@
 //! `tools/list` and `tools/call`.
 
 use super::{
-    client_channel::CallSubscriber, context::RpcContext, elicitation::RequestElicitor, protocol::Protocol,
-    response::RpcResponse, revision::Era, rpc_error::RpcError, tasks,
+    client_channel::CallSubscriber, context::RpcContext, elicitation::RequestElicitor,
+    protocol::MessageDispatcher, response::RpcResponse, revision::Lifecycle, rpc_error::RpcError, tasks,
 };
 use crate::pipeline::{Call, CallOutcome};
 
 /// `tools/list`.
-pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
 }
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
-pub(super) async fn call(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn call(
+    protocol: &MessageDispatcher,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (client.request, client.revision);
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;
@@ -23,9 +26,9 @@ pub(super) async fn call(protocol: &Protocol, client: &RpcContext<'_>) -> Result
     if let Some(route) = route {
         client.may(&route.scopes)?;
     }
-    match revision.era() {
-        Era::Handshake => {}
-        Era::PerRequest => {
+    match revision.lifecycle() {
+        Lifecycle::Handshake => {}
+        Lifecycle::PerRequest => {
             client.carrier.check_name(&tool)?;
             if let Some(route) = route {
                 client.carrier.check_arguments(&route.definition.input_schema, &arguments)?;
@@ -36,17 +39,18 @@ pub(super) async fn call(protocol: &Protocol, client: &RpcContext<'_>) -> Result
         let result = snapshot.not_ready(&tool).ok_or(RpcError::UnknownTool { tool })?;
         return Ok(client.tool_result(result));
     };
-    let may_be_task = match revision.era() {
-        Era::Handshake => false,
-        Era::PerRequest => tasks::may_be(route, client, &arguments)?,
+    let may_be_task = match revision.lifecycle() {
+        Lifecycle::Handshake => false,
+        Lifecycle::PerRequest => tasks::may_become_task(route, client, &arguments)?,
     };
     if may_be_task
-        && let Some(answer) = Box::pin(tasks::asking(protocol, client, (&snapshot, route), &arguments)).await
+        && let Some(answer) =
+            Box::pin(tasks::create_with_input(protocol, client, (&snapshot, route), &arguments)).await
     {
         return Ok(answer);
     }
     let mut elicitor = RequestElicitor::new(client, &route.asking, &tool, &arguments)?;
-    let listening = CallSubscriber::of(protocol, client)?;
+    let listening = CallSubscriber::new(protocol, client)?;
     let call = Call { subscriber: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection, which cancels the upstream request.
     let result = if may_be_task {

@@ -1,6 +1,6 @@
 //! REST: tools at endpoints, a manifest of them, and every other path proxied unmodified.
 //!
-//! - [`Rest::handle`] finds the target of a path and the arguments of a call.
+//! - [`RestApi::handle`] finds the target of a path and the arguments of a call.
 //! - `response` writes results, errors and `GET /tools`.
 //! - `openapi` is `GET /openapi.json`.
 //! - `passthrough` proxies a request.
@@ -34,7 +34,7 @@ use serde_json::{Map, Value, json};
 use super::{
     MCP_PATHS,
     context::{Arrival, LoggedRequest, Rejection, RequestContext},
-    filter::{Filter, Page, Port},
+    filter::{CrossOriginPage, Filter, ProtectedPort},
 };
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
@@ -58,7 +58,7 @@ pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[
 
 /// The REST API. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Rest {
+pub struct RestApi {
     gateway: Gateway,
     filter: Filter,
     begun: Instant,
@@ -79,10 +79,10 @@ enum Target<'a> {
     UnknownTool(String),
     WrongMethod(Vec<Method>),
     Passthrough(&'a policy::Passthrough),
-    Nothing,
+    NotFound,
 }
 
-impl Rest {
+impl RestApi {
     /// Creates the API.
     pub fn new(gateway: Gateway, filter: Filter) -> Self {
         Self { gateway, filter, begun: Instant::now() }
@@ -105,12 +105,12 @@ impl Rest {
             Err(rejection) => return rejected(arrival.logged(&head), &rejection),
         };
         let guard = &self.filter.guard;
-        let mut response = if head.method == Method::OPTIONS && guard.is_shown_nothing(&head, &arrival) {
+        let mut response = if head.method == Method::OPTIONS && guard.has_no_credential(&head, &arrival) {
             // Preflight requests have no credentials. Every path has the same response, or it would reveal
             // which tools exist.
             page.options(&head.headers, METHODS)
         } else if page.has_link() && matches!(target, Target::Tool { .. }) {
-            rejected(arrival.logged(&head), &Port::Clients.foreign_page())
+            rejected(arrival.logged(&head), &ProtectedPort::Clients.foreign_page())
         } else if let Target::Metadata(metadata) = &target {
             // Clients that request it have no token yet.
             response::value(StatusCode::OK, metadata)
@@ -122,7 +122,7 @@ impl Rest {
                 Ok(identity) => {
                     let context = RequestContext { arrival, identity };
                     // The upstream itself decides which pages may read its responses.
-                    let target = as_seen(&snapshot, target, &context, &head);
+                    let target = url_of(&snapshot, target, &context, &head);
                     let is_passed = matches!(target, Target::Passthrough(_));
                     let responded = {
                         let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
@@ -147,7 +147,7 @@ impl Rest {
         &self,
         snapshot: &Snapshot,
         target: Target<'_>,
-        page: &Page,
+        page: &CrossOriginPage,
         context: &RequestContext,
         head: &mut Parts,
         body: Body,
@@ -192,7 +192,7 @@ impl Rest {
                 });
             }
             // `handle` has responded to the others.
-            Target::Nothing | Target::Health | Target::Metadata(_) => {
+            Target::NotFound | Target::Health | Target::Metadata(_) => {
                 let text = "nothing is at this path; `GET /tools` lists all tools with their endpoints";
                 return Err(Rejection::new(StatusCode::NOT_FOUND, "unknown path", text));
             }
@@ -212,7 +212,7 @@ impl Rest {
         // The body is counted until the response, as the arguments are parsed from it.
         let body = self.filter.read(&head.headers, body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
-        let format = response::Format::of(route, &head.headers);
+        let format = response::ResultFormat::from_headers(route, &head.headers);
         let Arrival { request_id, span, address, api, .. } = &context.arrival;
         if span.is_recorded() {
             let path = endpoint_of(route, head);
@@ -238,7 +238,7 @@ impl Rest {
 
 /// Logs a rejection, and builds its response.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
-    request.rejected(rejection);
+    request.log_rejection(rejection);
     let mut body = json!({ "error": rejection.text });
     if let Some(detail) = &rejection.detail {
         body["details"] = json!({ "reason": detail });
@@ -383,7 +383,7 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
     // A route whose first segment is an argument would match these, and so would `passthrough`.
     let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
-        return Target::Nothing;
+        return Target::NotFound;
     }
     match snapshot.table.by_endpoint(sought, path) {
         EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
@@ -396,7 +396,7 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
             }
             Target::WrongMethod(allowed)
         }
-        EndpointMatch::Nothing => without_tool(snapshot, path),
+        EndpointMatch::NotFound => without_tool(snapshot, path),
     }
 }
 
@@ -405,13 +405,13 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
         (Some(name), _) => Target::UnknownTool(name.to_owned()),
         (None, Some(upstream)) => Target::Passthrough(upstream),
-        (None, None) => Target::Nothing,
+        (None, None) => Target::NotFound,
     }
 }
 
 /// Reduces the allowed methods to those by which this client may call a tool. Without any, the path is
 /// treated as one of no tool.
-fn as_seen<'a>(
+fn url_of<'a>(
     snapshot: &'a Snapshot,
     target: Target<'a>,
     context: &RequestContext,
@@ -423,7 +423,7 @@ fn as_seen<'a>(
         let called_by = if method == Method::HEAD { &Method::GET } else { method };
         match snapshot.table.by_endpoint(called_by, path) {
             EndpointMatch::Found { route, .. } => client.may(&route.scopes),
-            EndpointMatch::WrongMethod { .. } | EndpointMatch::Nothing => true,
+            EndpointMatch::WrongMethod { .. } | EndpointMatch::NotFound => true,
         }
     });
     if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }

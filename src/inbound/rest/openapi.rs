@@ -13,7 +13,7 @@ use super::response::SHAPES;
 use crate::{
     pipeline::Snapshot,
     route::{Envelope, ErrorStatus, RestEndpoint, Route},
-    translate::Action,
+    translate::RuleAction,
     upstream::ClientIdentity,
 };
 
@@ -28,7 +28,7 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
     schemas.insert("ToolError".into(), tool_error_schema());
     let mut paths = Map::new();
     for route in snapshot.table.in_order().iter().filter(|route| client.may(&route.scopes)) {
-        let described = Described::of(route, &mut schemas);
+        let described = RouteSchemas::new(route, &mut schemas);
         for (index, endpoint) in route.endpoints().enumerate() {
             let operation = described.operation(&endpoint, index, &mut schemas);
             let methods = paths.entry(endpoint.path).or_insert_with(|| json!({}));
@@ -61,20 +61,20 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
 }
 
 /// One route, with references to its schemas.
-struct Described<'a> {
+struct RouteSchemas<'a> {
     route: &'a Route,
     /// Schema of a success.
     success: Value,
     failure: Value,
 }
 
-impl<'a> Described<'a> {
-    fn of(route: &'a Route, schemas: &mut Map<String, Value>) -> Self {
+impl<'a> RouteSchemas<'a> {
+    fn new(route: &'a Route, schemas: &mut Map<String, Value>) -> Self {
         let mut definition = route.definition.to_json(SHAPES);
         let name = route.definition.name.as_str();
         let mut add = |kind: &str, schema: Value| {
             let key = format!("{name}.{kind}");
-            let placed = placed(&schema, &format!("#/components/schemas/{key}"));
+            let placed = rebase_references(&schema, &format!("#/components/schemas/{key}"));
             schemas.insert(key.clone(), placed);
             reference(&key)
         };
@@ -126,7 +126,7 @@ impl<'a> Described<'a> {
         let properties = input.get("properties").and_then(Value::as_object);
         let property = |name: &str| properties.and_then(|properties| properties.get(name));
         let parameter = |name: &str, place: &str, required: bool| {
-            let schema = property(name).map_or_else(|| json!({}), |schema| placed(schema, &base));
+            let schema = property(name).map_or_else(|| json!({}), |schema| rebase_references(schema, &base));
             let mut parameter = json!({ "name": name, "in": place, "required": required });
             if let Some(description) = schema.get("description").filter(|text| text.is_string()) {
                 parameter["description"] = description.clone();
@@ -166,7 +166,10 @@ impl<'a> Described<'a> {
                 rest.insert("required".into(), must.into());
             }
             let key = format!("{name}.body");
-            schemas.insert(key.clone(), placed(&rest.into(), &format!("#/components/schemas/{name}.input")));
+            schemas.insert(
+                key.clone(),
+                rebase_references(&rest.into(), &format!("#/components/schemas/{name}.input")),
+            );
             reference(&key)
         };
         json!({ "required": is_required, "content": { JSON: { "schema": schema } } })
@@ -206,8 +209,8 @@ impl<'a> Described<'a> {
     /// The statuses of the errors that rules define.
     fn reported(&self) -> impl Iterator<Item = u16> + '_ {
         self.route.translator.rules.iter().filter_map(|rule| match &rule.action {
-            Action::Error(error) => Some(error.status.unwrap_or(422)),
-            Action::Success(_) => None,
+            RuleAction::Error(error) => Some(error.status.unwrap_or(422)),
+            RuleAction::Success(_) => None,
         })
     }
 }
@@ -224,7 +227,7 @@ fn error_schema() -> Value {
 fn plain_error_schema(route: &Route) -> Value {
     let mut schema = error_schema();
     for rule in &route.translator.rules {
-        let Action::Error(error) = &rule.action else { continue };
+        let RuleAction::Error(error) = &rule.action else { continue };
         if error.code.is_some() {
             schema["properties"]["code"] =
                 json!({ "description": "The service's own code of the error, where it has one." });
@@ -290,10 +293,10 @@ fn required(schema: &Map<String, Value>) -> Vec<&str> {
 
 /// Rewrites each `$ref` of a schema to itself, to lead to `base`, its place in the document. A schema with
 /// its own `$id` is unchanged: its references are relative to that.
-fn placed(schema: &Value, base: &str) -> Value {
+fn rebase_references(schema: &Value, base: &str) -> Value {
     let Value::Object(members) = schema else {
         return match schema {
-            Value::Array(items) => items.iter().map(|item| placed(item, base)).collect(),
+            Value::Array(items) => items.iter().map(|item| rebase_references(item, base)).collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
                 schema.clone()
             }
@@ -316,8 +319,8 @@ fn placed(schema: &Value, base: &str) -> Value {
             (
                 "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
                 Value::Object(named),
-            ) => named.iter().map(|(name, schema)| (name.clone(), placed(schema, base))).collect(),
-            _ => placed(value, base),
+            ) => named.iter().map(|(name, schema)| (name.clone(), rebase_references(schema, base))).collect(),
+            _ => rebase_references(value, base),
         };
         (key.clone(), value)
     });
@@ -329,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_lead_to_where_the_schema_stands() {
+    fn references_lead_to_the_position_of_the_schema() {
         let schema = json!({
             "$defs": { "city": { "type": "string" } },
             "properties": {
@@ -348,6 +351,6 @@ mod tests {
                 "own": { "$id": "urn:x", "$ref": "#/$defs/city" }
             }
         });
-        assert_eq!(placed(&schema, "#/c/a"), expected);
+        assert_eq!(rebase_references(&schema, "#/c/a"), expected);
     }
 }

@@ -28,13 +28,13 @@ use super::response;
 use crate::{
     inbound::{
         StreamedPassthrough,
-        authenticate::{Guard, revocable},
+        authenticate::{Authenticator, revocable},
         context::{Arrival, Rejection, RequestContext},
-        filter::check_coding,
+        filter::check_transfer_encoding,
     },
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},
-    telemetry::{Chain, Foreign, RequestId, Span, SpanKind, method_word},
+    telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_word},
     upstream::{ClientIdentity, UpstreamError, http::remove_hop_by_hop},
     wire::{MapPoll, PolledFrame},
 };
@@ -47,18 +47,18 @@ const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 /// Proxies a request that [`check`] has accepted.
 pub(super) async fn forward(
     upstream: &Passthrough,
-    guard: &Guard,
+    guard: &Authenticator,
     context: &RequestContext,
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
     let (client, request_id) = (context.client(), &context.arrival.request_id);
-    let mut line = Line {
+    let mut line = PassthroughLog {
         begun: Instant::now(),
         request_id: request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_word(&parts.method),
-        path: Foreign(parts.uri.path()).to_string(),
+        path: Untrusted(parts.uri.path()).to_string(),
         client_address: context.arrival.address,
         client: client.clone(),
         status: None,
@@ -90,7 +90,10 @@ pub(super) async fn forward(
             span.failed(error.facts().label);
             line.rejected_by = error.facts().rejected_by;
             if line.rejected_by.is_none() {
-                warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
+                warn!(
+                    %request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
+                    "passthrough failed"
+                );
             }
             let (status, message) = failure(&error);
             (response::upstream_failed(status, message, error.facts().retry_after), status)
@@ -108,7 +111,7 @@ pub(super) async fn forward(
 }
 
 /// The log line of a proxied request, written when the body of its response has ended or is dropped.
-struct Line {
+struct PassthroughLog {
     begun: Instant,
     request_id: RequestId,
     upstream: UpstreamName,
@@ -124,14 +127,14 @@ struct Line {
     bytes: u64,
 }
 
-impl Line {
+impl PassthroughLog {
     /// Counts bytes of the body that are sent to the client.
     fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 }
 
-impl Drop for Line {
+impl Drop for PassthroughLog {
     fn drop(&mut self) {
         info!(
             method = self.method,
@@ -176,7 +179,7 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
         let text = "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
         return reject(StatusCode::BAD_REQUEST, text.to_owned());
     }
-    check_coding(&parts.headers)?;
+    check_transfer_encoding(&parts.headers)?;
     // `h2c` may be ignored (RFC 9110, section 7.8). A client needs any other protocol that it requests;
     // without it, the upstream's response would puzzle it.
     let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());

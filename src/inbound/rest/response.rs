@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::{
     inbound::{accept::media_ranges, context::Rejection},
-    model::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
+    model::{
+        ErrorType, Structured, StructuredContentSupport, ToolOutcome, ToolResult, write_escaped, write_result,
+    },
     pipeline::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
     translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
@@ -23,22 +25,22 @@ pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
 
 /// REST clients accept any JSON: a route that opted out of `{"result": …}` returns the bare value, as its
 /// manifest declares.
-pub(super) const SHAPES: Shapes = Shapes::Any;
+pub(super) const SHAPES: StructuredContentSupport = StructuredContentSupport::Any;
 
 const JSON: &str = "application/json";
 
 /// The format of the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Format {
+pub(super) struct ResultFormat {
     envelope: Envelope,
     error_status: ErrorStatus,
     media_type: &'static str,
 }
 
-impl Format {
+impl ResultFormat {
     /// The envelope that the `Accept` header selects, else that of the route.
-    pub(super) fn of(route: &Route, headers: &HeaderMap) -> Self {
-        let (envelope, media_type) = match asked_envelope(headers) {
+    pub(super) fn from_headers(route: &Route, headers: &HeaderMap) -> Self {
+        let (envelope, media_type) = match accepted_envelope(headers) {
             Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
             Some(Envelope::Plain) => (Envelope::Plain, PLAIN_ENVELOPE),
             None => (route.envelope, JSON),
@@ -48,12 +50,12 @@ impl Format {
 }
 
 /// The envelope that `Accept` names with the greater weight; the first of two equal ones.
-fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
+fn accepted_envelope(headers: &HeaderMap) -> Option<Envelope> {
     let mut best: Option<(Envelope, f32)> = None;
     for range in media_ranges(headers) {
         let envelope = match range {
-            range if range.is(MCP_ENVELOPE) => Envelope::Mcp,
-            range if range.is(PLAIN_ENVELOPE) => Envelope::Plain,
+            range if range.is_exactly(MCP_ENVELOPE) => Envelope::Mcp,
+            range if range.is_exactly(PLAIN_ENVELOPE) => Envelope::Plain,
             _ => continue,
         };
         if range.weight > best.map_or(0.0, |(_, best)| best) {
@@ -64,7 +66,7 @@ fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
 }
 
 /// The response to a call.
-pub(super) fn result(result: &ToolResult, format: Format) -> Response<Body> {
+pub(super) fn result(result: &ToolResult, format: ResultFormat) -> Response<Body> {
     let mut out = Vec::new();
     match format.envelope {
         Envelope::Mcp => write_result(result, SHAPES, &mut out),
@@ -85,13 +87,13 @@ pub(super) fn result(result: &ToolResult, format: Format) -> Response<Body> {
         response.headers_mut().insert(header::AGE, HeaderValue::from(age));
     }
     let again_after = match result.outcome {
-        Outcome::Error(Fault::Busy { again_after } | Fault::TooOften { again_after }) => {
-            Some(seconds(again_after))
-        }
-        Outcome::Error(_) => {
+        ToolOutcome::Error(
+            ErrorType::Unavailable { again_after } | ErrorType::RateLimited { again_after },
+        ) => Some(seconds(again_after)),
+        ToolOutcome::Error(_) => {
             result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64).map(HeaderValue::from)
         }
-        Outcome::Success => None,
+        ToolOutcome::Success => None,
     };
     if let Some(again_after) = again_after.filter(|_| !response.status().is_success()) {
         response.headers_mut().insert(header::RETRY_AFTER, again_after);
@@ -101,7 +103,8 @@ pub(super) fn result(result: &ToolResult, format: Format) -> Response<Body> {
 
 /// Rejects a call of a tool that is not listed yet, so that its format is unknown as well.
 pub(super) fn not_ready(result: &ToolResult) -> Rejection {
-    let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.told());
+    let rejection =
+        Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.message());
     match result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
         Some(again_after) => rejection.with_header(header::RETRY_AFTER, HeaderValue::from(again_after)),
         None => rejection,
@@ -123,7 +126,7 @@ pub(super) fn manifest(
     mount: &str,
 ) -> Response<Body> {
     let list = manifest_json(snapshot, client, mount);
-    let mut response = match asked_envelope(headers) {
+    let mut response = match accepted_envelope(headers) {
         Some(Envelope::Mcp) => {
             let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
             typed(StatusCode::OK, object.into(), MCP_ENVELOPE)
@@ -162,29 +165,29 @@ fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> V
 }
 
 /// The HTTP status of a result.
-fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
+fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
     let error_type = match (outcome, error_status) {
-        (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Always200) => return StatusCode::OK,
-        (Outcome::Error(error_type), ErrorStatus::Mapped) => error_type,
+        (ToolOutcome::Success, _) | (ToolOutcome::Error(_), ErrorStatus::Always200) => return StatusCode::OK,
+        (ToolOutcome::Error(error_type), ErrorStatus::Mapped) => error_type,
     };
     match error_type {
-        Fault::Arguments => StatusCode::BAD_REQUEST,
+        ErrorType::Arguments => StatusCode::BAD_REQUEST,
         // REST has no input requests, so such clients can't call the tool.
-        Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
+        ErrorType::Forbidden | ErrorType::InputMissing => StatusCode::FORBIDDEN,
         // A 407 is about the proxy. That is us, so a client would send its password here.
-        Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
-        Fault::Upstream { status } => StatusCode::from_u16(status)
+        ErrorType::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
+        ErrorType::Upstream { status } => StatusCode::from_u16(status)
             .ok()
             .filter(StatusCode::is_client_error)
             .unwrap_or(StatusCode::BAD_GATEWAY),
-        Fault::Reported { status } => status
+        ErrorType::ReportedError { status } => status
             .and_then(|status| StatusCode::from_u16(status).ok())
             .filter(|status| !status.is_informational())
             .unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
-        Fault::Unreadable | Fault::Unreachable => StatusCode::BAD_GATEWAY,
-        Fault::Deadline => StatusCode::GATEWAY_TIMEOUT,
-        Fault::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        Fault::TooOften { .. } => StatusCode::TOO_MANY_REQUESTS,
+        ErrorType::UnparseableResponse | ErrorType::Unreachable => StatusCode::BAD_GATEWAY,
+        ErrorType::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        ErrorType::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorType::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
     }
 }
 
@@ -195,12 +198,12 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
 /// /tools`. A result with neither structure nor text (such as an image) has its content blocks as `result`.
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
-        (Outcome::Success, Some(structured)) => {
+        (ToolOutcome::Success, Some(structured)) => {
             write_structured(structured, out);
             return;
         }
-        (Outcome::Success, None) => "result",
-        (Outcome::Error(_), _) => "error",
+        (ToolOutcome::Success, None) => "result",
+        (ToolOutcome::Error(_), _) => "error",
     };
     out.extend_from_slice(b"{\"");
     out.extend_from_slice(key.as_bytes());
@@ -301,12 +304,12 @@ fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<B
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Block, Content, JsonText, Text};
+    use crate::model::{BlockText, Content, ContentBlock, JsonText};
 
-    const BUSY: Fault = Fault::Busy { again_after: Duration::from_secs(2) };
+    const BUSY: ErrorType = ErrorType::Unavailable { again_after: Duration::from_secs(2) };
 
-    fn status(error_type: Fault) -> u16 {
-        status_of(Outcome::Error(error_type), ErrorStatus::Mapped).as_u16()
+    fn status(error_type: ErrorType) -> u16 {
+        status_of(ToolOutcome::Error(error_type), ErrorStatus::Mapped).as_u16()
     }
 
     fn plain(result: &ToolResult) -> String {
@@ -316,36 +319,37 @@ mod tests {
     }
 
     #[test]
-    fn the_status_tells_the_truth() {
-        assert_eq!(status_of(Outcome::Success, ErrorStatus::Mapped), 200);
+    fn the_status_matches_the_error() {
+        assert_eq!(status_of(ToolOutcome::Success, ErrorStatus::Mapped), 200);
         for (error_type, expected) in [
-            (Fault::Arguments, 400),
-            (Fault::Unanswered, 403),
-            (Fault::Forbidden, 403),
-            (Fault::Upstream { status: 404 }, 404),
-            (Fault::Upstream { status: 429 }, 429),
-            (Fault::Upstream { status: 407 }, 502),
-            (Fault::Upstream { status: 500 }, 502),
-            (Fault::Upstream { status: 302 }, 502),
-            (Fault::Upstream { status: 1000 }, 502),
-            (Fault::Reported { status: None }, 422),
-            (Fault::Reported { status: Some(409) }, 409),
-            (Fault::Reported { status: Some(100) }, 422),
-            (Fault::Unreadable, 502),
-            (Fault::Unreachable, 502),
-            (Fault::Deadline, 504),
+            (ErrorType::Arguments, 400),
+            (ErrorType::InputMissing, 403),
+            (ErrorType::Forbidden, 403),
+            (ErrorType::Upstream { status: 404 }, 404),
+            (ErrorType::Upstream { status: 429 }, 429),
+            (ErrorType::Upstream { status: 407 }, 502),
+            (ErrorType::Upstream { status: 500 }, 502),
+            (ErrorType::Upstream { status: 302 }, 502),
+            (ErrorType::Upstream { status: 1000 }, 502),
+            (ErrorType::ReportedError { status: None }, 422),
+            (ErrorType::ReportedError { status: Some(409) }, 409),
+            (ErrorType::ReportedError { status: Some(100) }, 422),
+            (ErrorType::UnparseableResponse, 502),
+            (ErrorType::Unreachable, 502),
+            (ErrorType::Timeout, 504),
             (BUSY, 503),
-            (Fault::TooOften { again_after: Duration::from_secs(1) }, 429),
+            (ErrorType::RateLimited { again_after: Duration::from_secs(1) }, 429),
         ] {
             assert_eq!(status(error_type), expected, "{error_type:?}");
-            assert_eq!(status_of(Outcome::Error(error_type), ErrorStatus::Always200), 200);
+            assert_eq!(status_of(ToolOutcome::Error(error_type), ErrorStatus::Always200), 200);
         }
     }
 
     #[test]
     fn the_client_may_choose_the_envelope() {
-        let asked =
-            |accept: &str| asked_envelope(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect());
+        let asked = |accept: &str| {
+            accepted_envelope(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect())
+        };
         assert_eq!(asked("application/json, */*"), None);
         assert_eq!(asked("application/vnd.glossator.plain+json"), Some(Envelope::Plain));
         assert_eq!(asked("*/*;q=0.1, Application/Vnd.Glossator.MCP+json ; q=0.5"), Some(Envelope::Mcp));
@@ -358,7 +362,10 @@ mod tests {
     #[test]
     fn the_plain_envelope_is_the_value_or_the_error() {
         let structured = |json: &'static str| {
-            let mut result = ToolResult::new(Outcome::Success, vec![Block::Text(Text::OfStructure).into()]);
+            let mut result = ToolResult::new(
+                ToolOutcome::Success,
+                vec![ContentBlock::Text(BlockText::StructuredContent).into()],
+            );
             result.structured =
                 Some(Structured::new(JsonText::check(&Bytes::from_static(json.as_bytes())).unwrap()));
             result
@@ -370,8 +377,8 @@ mod tests {
         let mut full = ToolResult::error(BUSY, "disk full").with_meta(CODE_META_KEY, 28);
         full.structured = structured(r#"{"disk":"sda"}"#).structured;
         assert_eq!(plain(&full), r#"{"error":"disk full","code":28,"details":{"disk":"sda"}}"#);
-        let image = Block::Image { data: "AA==".into(), mime_type: "image/png".into() };
-        let picture = ToolResult::new(Outcome::Success, vec![Content::from(image)]);
+        let image = ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() };
+        let picture = ToolResult::new(ToolOutcome::Success, vec![Content::from(image)]);
         assert_eq!(plain(&picture), r#"{"result":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#);
     }
 }

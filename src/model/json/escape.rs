@@ -30,7 +30,7 @@ pub(super) fn escaped_bytes(bytes: &[u8; 16]) -> u32 {
 /// between them in steps of 16.
 mod blocks {
     /// Longest escape of one byte: `\u001f`.
-    const LONGEST: usize = 6;
+    const MAX_ESCAPE: usize = 6;
 
     /// Number of bytes that are scanned at once: one bit of a word for each.
     const BLOCK: usize = 64;
@@ -40,13 +40,13 @@ mod blocks {
     const STRIDE: usize = 16;
 
     /// Size of the buffer, for some blocks; a power of two, so that its indices need no bounds check.
-    const ROOM: usize = 1024;
+    const BUFFER_BYTES: usize = 1024;
 
     /// Longest output of one block.
-    const GROWN: usize = LONGEST * BLOCK;
+    const MAX_BLOCK_OUTPUT: usize = MAX_ESCAPE * BLOCK;
 
     pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
-        let mut written = Written { bytes: [0; ROOM + STRIDE], length: 0 };
+        let mut written = OutputBuffer { bytes: [0; BUFFER_BYTES + STRIDE], length: 0 };
         let mut rest = text;
         while !rest.is_empty() {
             // The last block is padded by a stride.
@@ -57,7 +57,7 @@ mod blocks {
                 &last
             });
             let (block, _) = padded.split_first_chunk().expect("a block is shorter");
-            if written.length > ROOM - GROWN {
+            if written.length > BUFFER_BYTES - MAX_BLOCK_OUTPUT {
                 written.flush(out);
             }
             written.write(padded, escaped(block), length);
@@ -67,12 +67,12 @@ mod blocks {
     }
 
     /// Output buffer for some blocks.
-    struct Written {
-        bytes: [u8; ROOM + STRIDE],
+    struct OutputBuffer {
+        bytes: [u8; BUFFER_BYTES + STRIDE],
         length: usize,
     }
 
-    impl Written {
+    impl OutputBuffer {
         fn flush(&mut self, out: &mut Vec<u8>) {
             out.extend_from_slice(&self.bytes[..self.length]);
             self.length = 0;
@@ -109,7 +109,7 @@ mod blocks {
             self.length += to - from;
             loop {
                 let stride = &padded[from % BLOCK..][..STRIDE];
-                self.bytes[length % ROOM..][..STRIDE].copy_from_slice(stride);
+                self.bytes[length % BUFFER_BYTES..][..STRIDE].copy_from_slice(stride);
                 (from, length) = (from + STRIDE, length + STRIDE);
                 if from >= to {
                     break;
@@ -120,7 +120,7 @@ mod blocks {
         /// Copies an escape, of which the first `length` bytes are used.
         #[inline]
         fn put<const N: usize>(&mut self, escape: &[u8; N], length: usize) {
-            self.bytes[self.length % ROOM..][..N].copy_from_slice(escape);
+            self.bytes[self.length % BUFFER_BYTES..][..N].copy_from_slice(escape);
             self.length += length;
         }
     }
@@ -135,7 +135,7 @@ mod blocks {
     }
 
     /// Escape of a control character, and its length.
-    fn control(byte: u8) -> ([u8; LONGEST], usize) {
+    fn control(byte: u8) -> ([u8; MAX_ESCAPE], usize) {
         let letter = |letter| ([b'\\', letter, 0, 0, 0, 0], 2);
         match byte {
             0x08 => letter(b'b'),
@@ -146,7 +146,7 @@ mod blocks {
             _ => {
                 let digits = b"0123456789abcdef";
                 let (high, low) = (digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]);
-                ([b'\\', b'u', b'0', b'0', high, low], LONGEST)
+                ([b'\\', b'u', b'0', b'0', high, low], MAX_ESCAPE)
             }
         }
     }

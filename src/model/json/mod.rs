@@ -12,7 +12,7 @@ use memchr::memmem;
 use serde_json::{Value, value::RawValue};
 
 pub(super) use self::escape::escape;
-use self::scan::{Counts, Flaw, scan};
+use self::scan::{ScanError, ValueCounts, scan};
 
 /// Limit of nested arrays and objects, in responses and arguments.
 ///
@@ -32,7 +32,7 @@ static PARSER_KEYS: LazyLock<memmem::Finder<'static>> =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText {
     text: ByteString,
-    counts: Counts,
+    counts: ValueCounts,
 }
 
 /// Reason why bytes are not a valid JSON document.
@@ -52,7 +52,7 @@ impl JsonError {
     fn new(bytes: &[u8], position: usize, what: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
             let json = bytes.trim_ascii_start();
-            return Self::at(json, position.saturating_sub(bytes.len() - json.len()), what);
+            return Self::with_position(json, position.saturating_sub(bytes.len() - json.len()), what);
         };
         // serde_json writes "expected value at line 1 column 1"; this error formats the position itself.
         let text = error.to_string();
@@ -60,7 +60,7 @@ impl JsonError {
         Self { what, line: error.line(), column: error.column() }
     }
 
-    fn at(json: &[u8], position: usize, what: String) -> Self {
+    fn with_position(json: &[u8], position: usize, what: String) -> Self {
         let before = &json[..position];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
@@ -89,11 +89,11 @@ impl JsonText {
         let bytes = text.as_bytes();
         let counts = scan(bytes).map_err(|flaw| {
             let (position, what) = match flaw {
-                Flaw::Grammar => (0, "expected value".to_owned()),
-                Flaw::Depth(position) => {
+                ScanError::Grammar => (0, "expected value".to_owned()),
+                ScanError::Depth(position) => {
                     (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
                 }
-                Flaw::LoneSurrogate(position) => {
+                ScanError::LoneSurrogate(position) => {
                     (position, "half of a surrogate pair in a string".to_owned())
                 }
             };
@@ -101,7 +101,7 @@ impl JsonText {
         })?;
         let json = text.trim_matches(is_space);
         if let Some(position) = PARSER_KEYS.find(json.as_bytes()) {
-            return Err(JsonError::at(
+            return Err(JsonError::with_position(
                 json.as_bytes(),
                 position,
                 "a key that the JSON parser keeps for itself".into(),
@@ -111,9 +111,9 @@ impl JsonText {
     }
 
     /// Serializes a value.
-    pub fn of(value: &Value) -> Self {
+    pub fn from_value(value: &Value) -> Self {
         let text = serde_json::to_string(value).expect("a tree of JSON values has string keys only");
-        Self { text: text.into(), counts: Counts::of(value) }
+        Self { text: text.into(), counts: ValueCounts::from_tree(value) }
     }
 
     /// The text.
@@ -138,13 +138,13 @@ impl JsonText {
 
     /// Whether `tree`, which was parsed from this text, contains everything in the text. It does not if an
     /// object has a repeated name: parsers disagree which one applies (RFC 8259, section 4).
-    pub fn is_all_of(&self, tree: &Value) -> bool {
-        self.counts.members == Counts::of(tree).members
+    pub fn matches_tree(&self, tree: &Value) -> bool {
+        self.counts.members == ValueCounts::from_tree(tree).members
     }
 
     /// Parses the document into a tree.
     pub fn parse(&self) -> Value {
-        tree::read(self.text.as_bytes()).unwrap_or_default()
+        tree::parse(self.text.as_bytes()).unwrap_or_default()
     }
 
     /// Checks that a tree of the document has at most `most` values, lists and objects included. Member names
@@ -153,7 +153,7 @@ impl JsonText {
     /// # Errors
     ///
     /// [`TooManyValues`] with the position of the first surplus value.
-    pub fn has_at_most(&self, most: usize) -> Result<(), TooManyValues> {
+    pub fn check_value_count(&self, most: usize) -> Result<(), TooManyValues> {
         if self.counts.values <= most {
             return Ok(());
         }
@@ -184,7 +184,7 @@ pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
             _ => {}
         }
         if values > most {
-            let JsonError { line, column, .. } = JsonError::at(json, position, String::new());
+            let JsonError { line, column, .. } = JsonError::with_position(json, position, String::new());
             return Err(TooManyValues { most, line, column });
         }
         position += 1;
@@ -232,7 +232,10 @@ mod tests {
         let source = Bytes::from_static(b" {\"z\": 1.0, \"a\": 12345678901234567890, \"e\": 0.10} \n");
         let text = JsonText::check(&source).unwrap();
         assert_eq!(text.as_str(), r#"{"z": 1.0, "a": 12345678901234567890, "e": 0.10}"#);
-        assert_eq!(JsonText::of(&text.parse()).as_str(), r#"{"z":1.0,"a":12345678901234567890,"e":0.10}"#);
+        assert_eq!(
+            JsonText::from_value(&text.parse()).as_str(),
+            r#"{"z":1.0,"a":12345678901234567890,"e":0.10}"#
+        );
     }
 
     #[test]
@@ -268,7 +271,7 @@ mod tests {
     fn a_tree_with_the_parsers_own_keys_is_written_as_it_is() {
         for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
             let value = json!({ format!("$serde_json::private::{kind}"): inside });
-            let text = JsonText::of(&value);
+            let text = JsonText::from_value(&value);
             assert_eq!(text.as_str(), format!(r#"{{"$serde_json::private::{kind}":"{inside}"}}"#));
             assert_eq!(text.parse(), value);
         }
@@ -294,18 +297,18 @@ mod tests {
         ] {
             let text = JsonText::check(&Bytes::from(json.to_owned())).unwrap();
             let values = count(&text.parse());
-            text.has_at_most(values).unwrap();
+            text.check_value_count(values).unwrap();
             if values > 1 {
-                assert_eq!(text.has_at_most(values - 1).unwrap_err().most, values - 1, "{json}");
+                assert_eq!(text.check_value_count(values - 1).unwrap_err().most, values - 1, "{json}");
             }
         }
         let lines = JsonText::check(&Bytes::from_static(b"[1,\n2,\n3]")).unwrap();
-        assert_eq!(lines.has_at_most(3).unwrap_err(), TooManyValues { most: 3, line: 2, column: 2 });
+        assert_eq!(lines.check_value_count(3).unwrap_err(), TooManyValues { most: 3, line: 2, column: 2 });
     }
 
     /// Only a part of a message is parsed; other content must not hide the length of that part.
     #[test]
-    fn nothing_that_a_parser_passes_over_ends_the_count() {
+    fn ignored_characters_do_not_end_the_count() {
         let deep = "[".repeat(JSON_DEPTH_LIMIT + 1) + &"]".repeat(JSON_DEPTH_LIMIT + 1);
         for first in [r#""\ud800""#, "\"\\\\\\\"[,\"", &deep] {
             let json = format!(r#"{{"first": {first}, "list": [{}1]}}"#, "1,".repeat(300));
@@ -315,7 +318,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_passes_can_be_read(text in r#"[\[\]{}",: a0-9.eE+\\u-]{0,40}|"(\\\\u[dD][89a-fA-F][0-9a-f]{2}|[a"\\\\]){0,4}""#) {
+        fn accepted_documents_can_be_parsed(text in r#"[\[\]{}",: a0-9.eE+\\u-]{0,40}|"(\\\\u[dD][89a-fA-F][0-9a-f]{2}|[a"\\\\]){0,4}""#) {
             if let Ok(json) = JsonText::check(&Bytes::from(text)) {
                 json.parse();
             }
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_told_with_its_place() {
+    fn invalid_json_is_an_error_with_its_position() {
         let error = JsonText::check(&Bytes::from_static(b"{\"a\": oops}")).unwrap_err();
         assert_eq!((error.line, error.column), (1, 7));
         assert!(JsonText::check(&Bytes::from_static(b"")).is_err());

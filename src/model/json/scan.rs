@@ -12,16 +12,16 @@ use super::{JSON_DEPTH_LIMIT, escape::escaped_bytes};
 
 /// Number of values and members in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
+pub(super) struct ValueCounts {
     /// Number of members of all objects, as written.
     pub(super) members: usize,
     /// Number of values, lists and objects included. Member names do not count.
     pub(super) values: usize,
 }
 
-impl Counts {
+impl ValueCounts {
     /// Counts the values and members of a tree.
-    pub(super) fn of(tree: &Value) -> Self {
+    pub(super) fn from_tree(tree: &Value) -> Self {
         let mut counts = Self::default();
         counts.add(tree);
         counts
@@ -42,7 +42,7 @@ impl Counts {
 
 /// Reason why a document is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(super) enum ScanError {
     /// It is not JSON.
     Grammar,
     /// It nests deeper than [`JSON_DEPTH_LIMIT`], at this byte.
@@ -53,12 +53,12 @@ pub(super) enum Flaw {
 }
 
 /// Validates a document, with or without surrounding white space. Does not check strings for UTF-8.
-pub(super) fn scan(json: &[u8]) -> Result<Counts, Flaw> {
-    let mut scanner = Scanner { bytes: json, position: 0, depth: 0, counts: Counts::default() };
+pub(super) fn scan(json: &[u8]) -> Result<ValueCounts, ScanError> {
+    let mut scanner = Scanner { bytes: json, position: 0, depth: 0, counts: ValueCounts::default() };
     scanner.value()?;
     match scanner.peek() {
         None => Ok(scanner.counts),
-        Some(_) => Err(Flaw::Grammar),
+        Some(_) => Err(ScanError::Grammar),
     }
 }
 
@@ -67,7 +67,7 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     position: usize,
     depth: usize,
-    counts: Counts,
+    counts: ValueCounts,
 }
 
 impl Scanner<'_> {
@@ -86,7 +86,7 @@ impl Scanner<'_> {
         self.byte()
     }
 
-    fn value(&mut self) -> Result<(), Flaw> {
+    fn value(&mut self) -> Result<(), ScanError> {
         self.counts.values += 1;
         match self.peek() {
             Some(b'"') => self.string(),
@@ -96,15 +96,15 @@ impl Scanner<'_> {
             Some(b't') => self.literal(b"true"),
             Some(b'f') => self.literal(b"false"),
             Some(b'n') => self.literal(b"null"),
-            _ => Err(Flaw::Grammar),
+            _ => Err(ScanError::Grammar),
         }
     }
 
     /// Scans an array, or an object with its names, up to the closing bracket.
     #[inline(always)]
-    fn items(&mut self, closing: u8) -> Result<(), Flaw> {
+    fn items(&mut self, closing: u8) -> Result<(), ScanError> {
         if self.depth == JSON_DEPTH_LIMIT {
-            return Err(Flaw::Depth(self.position));
+            return Err(ScanError::Depth(self.position));
         }
         self.depth += 1;
         self.position += 1;
@@ -117,7 +117,7 @@ impl Scanner<'_> {
                 match self.peek() {
                     Some(b',') => self.position += 1,
                     Some(byte) if byte == closing => break,
-                    _ => return Err(Flaw::Grammar),
+                    _ => return Err(ScanError::Grammar),
                 }
             }
         }
@@ -128,21 +128,21 @@ impl Scanner<'_> {
 
     /// Scans the name of a member and its colon.
     #[inline(always)]
-    fn name(&mut self) -> Result<(), Flaw> {
+    fn name(&mut self) -> Result<(), ScanError> {
         self.counts.members += 1;
         if self.peek() != Some(b'"') {
-            return Err(Flaw::Grammar);
+            return Err(ScanError::Grammar);
         }
         self.string()?;
         if self.peek() != Some(b':') {
-            return Err(Flaw::Grammar);
+            return Err(ScanError::Grammar);
         }
         self.position += 1;
         Ok(())
     }
 
     #[inline(always)]
-    fn string(&mut self) -> Result<(), Flaw> {
+    fn string(&mut self) -> Result<(), ScanError> {
         self.position += 1;
         loop {
             self.plain_bytes();
@@ -152,7 +152,7 @@ impl Scanner<'_> {
                     return Ok(());
                 }
                 Some(b'\\') => self.escape()?,
-                _ => return Err(Flaw::Grammar),
+                _ => return Err(ScanError::Grammar),
             }
         }
     }
@@ -174,7 +174,7 @@ impl Scanner<'_> {
     }
 
     /// Scans an escape; a surrogate pair as one.
-    fn escape(&mut self) -> Result<(), Flaw> {
+    fn escape(&mut self) -> Result<(), ScanError> {
         let start = self.position;
         match self.bytes.get(start + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.position += 2,
@@ -184,34 +184,34 @@ impl Scanner<'_> {
                     && self.bytes[self.position..].starts_with(b"\\u")
                     && matches!(self.code_unit()?, 0xdc00..=0xdfff);
                 if matches!(unit, 0xd800..=0xdfff) && !is_paired {
-                    return Err(Flaw::LoneSurrogate(start));
+                    return Err(ScanError::LoneSurrogate(start));
                 }
             }
-            _ => return Err(Flaw::Grammar),
+            _ => return Err(ScanError::Grammar),
         }
         Ok(())
     }
 
     /// Scans the four digits of the `\u` at the position.
-    fn code_unit(&mut self) -> Result<u32, Flaw> {
-        let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(Flaw::Grammar)?;
+    fn code_unit(&mut self) -> Result<u32, ScanError> {
+        let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(ScanError::Grammar)?;
         self.position += 6;
         digits.iter().try_fold(0, |unit, digit| {
-            let digit = char::from(*digit).to_digit(16).ok_or(Flaw::Grammar)?;
+            let digit = char::from(*digit).to_digit(16).ok_or(ScanError::Grammar)?;
             Ok(unit << 4 | digit)
         })
     }
 
-    fn literal(&mut self, literal: &[u8]) -> Result<(), Flaw> {
+    fn literal(&mut self, literal: &[u8]) -> Result<(), ScanError> {
         if !self.bytes[self.position..].starts_with(literal) {
-            return Err(Flaw::Grammar);
+            return Err(ScanError::Grammar);
         }
         self.position += literal.len();
         Ok(())
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Result<(), Flaw> {
+    fn number(&mut self) -> Result<(), ScanError> {
         if self.byte() == Some(b'-') {
             self.position += 1;
         }
@@ -237,12 +237,12 @@ impl Scanner<'_> {
 
     /// Scans one or more digits.
     #[inline(always)]
-    fn digits(&mut self) -> Result<(), Flaw> {
+    fn digits(&mut self) -> Result<(), ScanError> {
         let start = self.position;
         while let Some(b'0'..=b'9') = self.byte() {
             self.position += 1;
         }
-        if self.position > start { Ok(()) } else { Err(Flaw::Grammar) }
+        if self.position > start { Ok(()) } else { Err(ScanError::Grammar) }
     }
 }
 
@@ -267,12 +267,12 @@ mod tests {
 
     use super::*;
 
-    fn check(json: &str) -> Result<Counts, Flaw> {
+    fn check(json: &str) -> Result<ValueCounts, ScanError> {
         scan(json.as_bytes())
     }
 
     #[test]
-    fn what_is_in_a_document_is_counted() {
+    fn values_and_members_of_a_document_are_counted() {
         for json in [
             "1",
             " [ ] ",
@@ -284,18 +284,22 @@ mod tests {
             r#"{"a,[{": "x,\"[,", "b": [{}, {"c": null}]}"#,
             "\n[1,\n2,\r\n\t3]\n",
         ] {
-            assert_eq!(check(json), Ok(Counts::of(&serde_json::from_str(json).unwrap())), "{json}");
+            assert_eq!(
+                check(json),
+                Ok(ValueCounts::from_tree(&serde_json::from_str(json).unwrap())),
+                "{json}"
+            );
         }
-        assert_eq!(check(r#"{"a": 1, "a": 2}"#), Ok(Counts { members: 2, values: 3 }), "as written");
+        assert_eq!(check(r#"{"a": 1, "a": 2}"#), Ok(ValueCounts { members: 2, values: 3 }), "as written");
     }
 
     #[test]
-    fn what_a_parser_passes_over_is_found_with_its_place() {
-        assert_eq!(check(r#"["\ud800"]"#), Err(Flaw::LoneSurrogate(2)));
-        assert_eq!(check(r#""\ud800\u0041""#), Err(Flaw::LoneSurrogate(1)));
-        assert_eq!(check(r#"{"\udfff": 1}"#), Err(Flaw::LoneSurrogate(2)));
+    fn errors_ignored_by_a_parser_are_found_with_their_position() {
+        assert_eq!(check(r#"["\ud800"]"#), Err(ScanError::LoneSurrogate(2)));
+        assert_eq!(check(r#""\ud800\u0041""#), Err(ScanError::LoneSurrogate(1)));
+        assert_eq!(check(r#"{"\udfff": 1}"#), Err(ScanError::LoneSurrogate(2)));
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(check(&nested(JSON_DEPTH_LIMIT + 1)), Err(Flaw::Depth(JSON_DEPTH_LIMIT)));
+        assert_eq!(check(&nested(JSON_DEPTH_LIMIT + 1)), Err(ScanError::Depth(JSON_DEPTH_LIMIT)));
         assert_eq!(check(&nested(JSON_DEPTH_LIMIT)).map(|counts| counts.values), Ok(JSON_DEPTH_LIMIT));
     }
 
@@ -333,12 +337,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_parser_takes_is_taken_and_nothing_else(json in pieces()) {
+        fn the_scanner_accepts_exactly_what_the_parser_accepts(json in pieces()) {
             let parsed = serde_json::from_str::<&RawValue>(&json);
             match check(&json) {
                 Ok(_) => prop_assert!(parsed.is_ok(), "{json}"),
-                Err(Flaw::Grammar) => prop_assert!(parsed.is_err(), "{json}"),
-                Err(Flaw::Depth(_) | Flaw::LoneSurrogate(_)) => {}
+                Err(ScanError::Grammar) => prop_assert!(parsed.is_err(), "{json}"),
+                Err(ScanError::Depth(_) | ScanError::LoneSurrogate(_)) => {}
             }
         }
 
@@ -352,7 +356,7 @@ mod tests {
         ) {
             let json = if pretty { serde_json::to_string_pretty(&tree) } else { serde_json::to_string(&tree) };
             let json = space + &json.unwrap();
-            prop_assert_eq!(check(&json), Ok(Counts::of(&tree)), "{}", json);
+            prop_assert_eq!(check(&json), Ok(ValueCounts::from_tree(&tree)), "{}", json);
 
             let mut torn: Vec<char> = json.chars().collect();
             let from = place.index(torn.len());
@@ -362,15 +366,15 @@ mod tests {
             let parsed = serde_json::from_str::<&RawValue>(&torn);
             match check(&torn) {
                 Ok(_) => prop_assert!(parsed.is_ok(), "{torn}"),
-                Err(Flaw::Grammar) => prop_assert!(parsed.is_err(), "{torn}"),
-                Err(Flaw::Depth(_) | Flaw::LoneSurrogate(_)) => {}
+                Err(ScanError::Grammar) => prop_assert!(parsed.is_err(), "{torn}"),
+                Err(ScanError::Depth(_) | ScanError::LoneSurrogate(_)) => {}
             }
         }
 
         #[test]
         fn a_string_ends_where_it_ends(before in "[a-zä ]{0,20}", after in "[a-z\\\\\" ]{0,20}") {
             let json = serde_json::to_string(&[&before, &after]).unwrap();
-            prop_assert_eq!(check(&json), Ok(Counts { members: 0, values: 3 }));
+            prop_assert_eq!(check(&json), Ok(ValueCounts { members: 0, values: 3 }));
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 /// Works like `serde_json`, with two differences. Lists and small objects allocate only the memory that they
 /// need; a response of many small objects would otherwise take three times as much. And a key of a document
 /// is always a key, even if it equals `serde_json`'s internal mark of a number.
-pub(super) fn read(text: &[u8]) -> Option<Value> {
+pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let range = text.as_ptr_range();
     let inside = range.start as usize..range.end as usize;
     let mut parser = serde_json::Deserializer::from_slice(text);
@@ -35,7 +35,7 @@ struct Reader<'r> {
 /// Key of an object, or `serde_json`'s mark of a number.
 enum Key {
     Name(String),
-    MarkOfNumber,
+    NumberMark,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut next = members.next_key_seed(KeyReader { inside: self.inside })?;
-        if let Some(Key::MarkOfNumber) = next {
+        if let Some(Key::NumberMark) = next {
             let digits: String = members.next_value()?;
             return digits.parse::<Number>().map(Value::Number).map_err(Error::custom);
         }
@@ -130,7 +130,7 @@ impl<'de> Visitor<'de> for KeyReader<'_> {
     fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Key, E> {
         Ok(match self.inside.contains(&(name.as_ptr() as usize)) {
             true => Key::Name(name.to_owned()),
-            false => Key::MarkOfNumber,
+            false => Key::NumberMark,
         })
     }
 
@@ -149,7 +149,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str) {
-        assert_eq!(read(text.as_bytes()), serde_json::from_str(text).ok(), "{text}");
+        assert_eq!(parse(text.as_bytes()), serde_json::from_str(text).ok(), "{text}");
     }
 
     #[test]
@@ -168,16 +168,16 @@ mod tests {
     fn a_key_of_the_document_is_a_key() {
         for key in ["$serde_json::private::Number", "$serde_json::private::RawValue", ""] {
             let value = json!({ key: "5", "a": {key: {"b": 1}} });
-            assert_eq!(read(value.to_string().as_bytes()), Some(value.clone()));
-            assert_eq!(read(value.to_string().replace('$', r"\u0024").as_bytes()), Some(value));
+            assert_eq!(parse(value.to_string().as_bytes()), Some(value.clone()));
+            assert_eq!(parse(value.to_string().replace('$', r"\u0024").as_bytes()), Some(value));
         }
-        assert_eq!(read(br#"{"":5}"#), Some(json!({"": 5})));
+        assert_eq!(parse(br#"{"":5}"#), Some(json!({"": 5})));
     }
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_the_other_reader_reads(text in r#"[\[\]{}",: a0-9.eE+-]{0,40}"#) {
-            prop_assert_eq!(read(text.as_bytes()), serde_json::from_str(&text).ok());
+        fn both_readers_return_the_same_tree(text in r#"[\[\]{}",: a0-9.eE+-]{0,40}"#) {
+            prop_assert_eq!(parse(text.as_bytes()), serde_json::from_str(&text).ok());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Map, Number, Value};
 
-use super::plan::{Part, Plan, Way};
+use super::plan::{ErrorUse, SchemaPlan, Subschema};
 use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number};
 
 /// Limit of nested subschemas in one check: each recurses on the stack.
@@ -19,11 +19,11 @@ pub(super) const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700
 const ERROR_STEPS: u64 = 25;
 
 /// Number of visits of a reference within a check from which on the validator caches its result.
-const KEPT_VISITS: u64 = 16;
+const STORED_VISITS: u64 = 16;
 
 /// Reason why the cost is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NoCost {
+pub(super) enum CostError {
     /// It exceeds the limit.
     OverLimit,
     /// A keyword would compute with a number that is out of bounds, at this path.
@@ -32,7 +32,7 @@ pub(super) enum NoCost {
 
 /// Cost of a check, in steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Cost {
+pub(super) struct CheckCost {
     /// To decide whether the value is valid.
     pub(super) valid: u64,
     /// To collect all errors of an invalid value.
@@ -46,7 +46,7 @@ pub(super) struct Cost {
     visits: u64,
 }
 
-impl Add for Cost {
+impl Add for CheckCost {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -61,7 +61,7 @@ impl Add for Cost {
     }
 }
 
-impl AddAssign for Cost {
+impl AddAssign for CheckCost {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
@@ -75,31 +75,31 @@ enum Step<'v> {
 }
 
 /// The cost of a check, if it is at most `limit`.
-pub(super) fn cost(plan: &Plan, value: &Value, limit: u64) -> Result<Cost, NoCost> {
-    let mut counting = Counting { plan, left: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
+pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
+    let mut counting = CostCounter { plan, left: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
     let cost = counting.visit(0, value)?;
-    if cost.valid <= limit { Ok(cost) } else { Err(NoCost::OverLimit) }
+    if cost.valid <= limit { Ok(cost) } else { Err(CostError::OverLimit) }
 }
 
-struct Counting<'p, 'v> {
-    plan: &'p Plan,
+struct CostCounter<'p, 'v> {
+    plan: &'p SchemaPlan,
     left: u64,
     depth: u32,
     path: Vec<Step<'v>>,
     /// By part and address of the value; `None` during its computation.
-    known: HashMap<(usize, usize), Option<Cost>>,
+    known: HashMap<(usize, usize), Option<CheckCost>>,
 }
 
-impl<'p, 'v> Counting<'p, 'v> {
+impl<'p, 'v> CostCounter<'p, 'v> {
     /// Charges the work of this computation, which is never more than that of the check.
-    fn spend(&mut self, steps: u64) -> Result<(), NoCost> {
-        self.left = self.left.checked_sub(steps).ok_or(NoCost::OverLimit)?;
+    fn spend(&mut self, steps: u64) -> Result<(), CostError> {
+        self.left = self.left.checked_sub(steps).ok_or(CostError::OverLimit)?;
         Ok(())
     }
 
-    fn visit(&mut self, index: usize, value: &'v Value) -> Result<Cost, NoCost> {
+    fn visit(&mut self, index: usize, value: &'v Value) -> Result<CheckCost, CostError> {
         if self.depth >= DEPTH_LIMIT {
-            return Err(NoCost::OverLimit);
+            return Err(CostError::OverLimit);
         }
         self.depth += 1;
         let cost = self.visit_within(index, value);
@@ -107,21 +107,21 @@ impl<'p, 'v> Counting<'p, 'v> {
         cost
     }
 
-    fn visit_within(&mut self, index: usize, value: &'v Value) -> Result<Cost, NoCost> {
+    fn visit_within(&mut self, index: usize, value: &'v Value) -> Result<CheckCost, CostError> {
         let plan = self.plan;
         let part = &plan.parts[index];
         let own = self.own(part, value)?;
         self.spend(own)?;
-        let mut cost = Cost {
+        let mut cost = CheckCost {
             valid: own,
             errors: own.saturating_mul(2).saturating_add(ERROR_STEPS),
             first_error: own.saturating_mul(2).saturating_add(ERROR_STEPS),
-            ..Cost::default()
+            ..CheckCost::default()
         };
         let mut of_any: u64 = 0;
         for (way, same) in &part.same {
-            let of_same = same_cost(*way, self.visit(*same, value)?, plan.looks_at_leftovers);
-            if *way == Way::Any {
+            let of_same = cost_of_applicator(*way, self.visit(*same, value)?, plan.looks_at_leftovers);
+            if *way == ErrorUse::Alternative {
                 of_any = of_any.saturating_add(of_same.errors);
             }
             cost += of_same;
@@ -129,11 +129,11 @@ impl<'p, 'v> Counting<'p, 'v> {
         cost.first_error = cost.first_error.max(of_any);
         for target in &part.targets {
             let of_target = self.follow(*target, value)?;
-            cost += same_cost(Way::All, of_target, plan.looks_at_leftovers);
+            cost += cost_of_applicator(ErrorUse::Reported, of_target, plan.looks_at_leftovers);
         }
         if part.leads_elsewhere {
             let unknown = self.size(value)?.saturating_mul(1000);
-            cost += Cost { valid: unknown, errors: unknown, ..Cost::default() };
+            cost += CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
         }
         match value {
             Value::Array(items) => cost += self.items(part, items)?,
@@ -148,7 +148,7 @@ impl<'p, 'v> Counting<'p, 'v> {
     }
 
     /// The cost of a part's own keywords.
-    fn own(&mut self, part: &Part, value: &'v Value) -> Result<u64, NoCost> {
+    fn own(&mut self, part: &Subschema, value: &'v Value) -> Result<u64, CostError> {
         let mut own = part.keywords;
         match value {
             Value::Number(number) if part.looks => own += self.number(number)?,
@@ -160,10 +160,11 @@ impl<'p, 'v> Counting<'p, 'v> {
     }
 
     /// The cost of a number: one that is not a plain decimal is converted to a fraction.
-    fn number(&self, number: &Number) -> Result<u64, NoCost> {
+    fn number(&self, number: &Number) -> Result<u64, CostError> {
         const PLAIN_DIGITS: usize = 18;
         let text = number.as_str();
-        check_number(text).map_err(|_| NoCost::Number { path: written(&self.path), digits: text.len() })?;
+        check_number(text)
+            .map_err(|_| CostError::Number { path: written(&self.path), digits: text.len() })?;
         let exponent =
             text.find(['e', 'E']).map(|position| text[position + 1..].trim_start_matches(['+', '-']));
         let length = text.len() as u64;
@@ -178,7 +179,7 @@ impl<'p, 'v> Counting<'p, 'v> {
     }
 
     /// The cost of serializing a value.
-    fn size(&mut self, value: &'v Value) -> Result<u64, NoCost> {
+    fn size(&mut self, value: &'v Value) -> Result<u64, CostError> {
         self.spend(1)?;
         Ok(match value {
             Value::Null | Value::Bool(_) => 16,
@@ -209,22 +210,23 @@ impl<'p, 'v> Counting<'p, 'v> {
     }
 
     /// The cost of a referenced part, cached per value.
-    fn follow(&mut self, target: usize, value: &'v Value) -> Result<Cost, NoCost> {
+    fn follow(&mut self, target: usize, value: &'v Value) -> Result<CheckCost, CostError> {
         const REFERENCE_STEPS: u64 = 4;
         self.spend(REFERENCE_STEPS)?;
         let is_recursive = self.plan.parts[target].is_recursive;
         let visits = u64::from(is_recursive);
-        let followed = Cost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..Cost::default() };
+        let followed =
+            CheckCost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..CheckCost::default() };
         let key = (target, std::ptr::from_ref(value) as usize);
         match self.known.get(&key) {
             // The reference leads back to itself for the same value, so the depth of the validator is
             // unknown.
-            Some(None) => Err(NoCost::OverLimit),
+            Some(None) => Err(CostError::OverLimit),
             Some(Some(known)) => {
                 let is_kept = is_recursive
-                    && known.visits >= KEPT_VISITS
+                    && known.visits >= STORED_VISITS
                     && matches!(value, Value::Array(_) | Value::Object(_));
-                let known = if is_kept { Cost { valid: 0, visits: 0, ..*known } } else { *known };
+                let known = if is_kept { CheckCost { valid: 0, visits: 0, ..*known } } else { *known };
                 Ok(followed + known)
             }
             None => {
@@ -236,8 +238,8 @@ impl<'p, 'v> Counting<'p, 'v> {
         }
     }
 
-    fn items(&mut self, part: &'p Part, items: &'v [Value]) -> Result<Cost, NoCost> {
-        let mut cost = Cost::default();
+    fn items(&mut self, part: &'p Subschema, items: &'v [Value]) -> Result<CheckCost, CostError> {
+        let mut cost = CheckCost::default();
         for (index, item) in items.iter().enumerate() {
             let first = part.first_items.get(index).into_iter();
             self.path.push(Step::Item(index));
@@ -255,14 +257,18 @@ impl<'p, 'v> Counting<'p, 'v> {
         Ok(cost)
     }
 
-    fn members(&mut self, part: &'p Part, members: &'v Map<String, Value>) -> Result<Cost, NoCost> {
-        let mut cost = Cost::default();
+    fn members(
+        &mut self,
+        part: &'p Subschema,
+        members: &'v Map<String, Value>,
+    ) -> Result<CheckCost, CostError> {
+        let mut cost = CheckCost::default();
         let looks = !part.members.is_empty()
             || !part.patterned.is_empty()
             || !part.other_members.is_empty()
             || part.names.is_some();
         if !looks {
-            return Ok(Cost { leftovers: members.len() as u64, ..cost });
+            return Ok(CheckCost { leftovers: members.len() as u64, ..cost });
         }
         self.spend(members.len() as u64)?;
         cost.valid = members.len() as u64;
@@ -282,7 +288,7 @@ impl<'p, 'v> Counting<'p, 'v> {
             }
             if let Some(names) = part.names {
                 let name = Value::from(name.as_str());
-                let mut of_name = Counting {
+                let mut of_name = CostCounter {
                     plan: self.plan,
                     left: self.left,
                     depth: self.depth,
@@ -300,25 +306,27 @@ impl<'p, 'v> Counting<'p, 'v> {
 }
 
 /// The cost of a part that applies to the same value.
-fn same_cost(way: Way, cost: Cost, looks_at_leftovers: bool) -> Cost {
+fn cost_of_applicator(way: ErrorUse, cost: CheckCost, looks_at_leftovers: bool) -> CheckCost {
     let leftovers =
         if looks_at_leftovers { cost.valid.saturating_add(cost.leftovers) } else { cost.leftovers };
-    let cost = Cost { leftovers, ..cost };
+    let cost = CheckCost { leftovers, ..cost };
     match way {
-        Way::All => cost,
+        ErrorUse::Reported => cost,
         // The validator first decides whether one of them is valid, and then collects all errors of each.
-        Way::Any => Cost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost },
-        Way::Test => tested(cost),
+        ErrorUse::Alternative => {
+            CheckCost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost }
+        }
+        ErrorUse::Discarded => tested(cost),
     }
 }
 
-fn tested(cost: Cost) -> Cost {
-    Cost { errors: cost.valid, first_error: 0, ..cost }
+fn tested(cost: CheckCost) -> CheckCost {
+    CheckCost { errors: cost.valid, first_error: 0, ..cost }
 }
 
 /// The cost of a part that applies to a nested value.
-fn child(cost: Cost) -> Cost {
-    Cost { leftovers: 0, ..cost }
+fn child(cost: CheckCost) -> CheckCost {
+    CheckCost { leftovers: 0, ..cost }
 }
 
 /// Formats a path as `items[2].price`.
@@ -352,9 +360,9 @@ mod tests {
     use super::{super::*, *};
 
     /// Keyword that counts how often the validator evaluates it.
-    struct Counted(Arc<AtomicU64>);
+    struct CountedKeyword(Arc<AtomicU64>);
 
-    impl<'i> Keyword<'i> for Counted {
+    impl<'i> Keyword<'i> for CountedKeyword {
         fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
             self.is_valid(value);
             Ok(())
@@ -371,7 +379,7 @@ mod tests {
         let count = Arc::new(AtomicU64::new(0));
         let counts = Arc::clone(&count);
         let options = jsonschema::options()
-            .with_keyword("x-counted", move |_, _, _| Ok(Box::new(Counted(Arc::clone(&counts)))));
+            .with_keyword("x-counted", move |_, _, _| Ok(Box::new(CountedKeyword(Arc::clone(&counts)))));
         let validator = exact::with_exact_keywords(options).offline().build(schema).unwrap();
         let _ = validator.is_valid(value);
         let valid = count.swap(0, Ordering::Relaxed);
@@ -434,7 +442,7 @@ mod tests {
         ) {
             let mut schema = counted(root);
             schema["$defs"] = json!({ "x": counted(x), "y": counted(y), "z": counted(z) });
-            let plan = Plan::of(schema.as_object().unwrap());
+            let plan = SchemaPlan::new(schema.as_object().unwrap());
             let expected = match cost(&plan, &value, 200_000) {
                 Ok(cost) if cost.errors < 200_000 => cost,
                 _ => return Ok(()),
@@ -450,7 +458,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(schema: &Schema, value: &Value, expected: &str) {
+    fn violations_of(schema: &Schema, value: &Value, expected: &str) {
         let violations = schema.violations(value, 3);
         let told: Vec<_> = violations.iter().map(|found| format!("{}: {}", found.path, found.what)).collect();
         assert_eq!(told.join(" | "), expected);
@@ -470,11 +478,11 @@ mod tests {
             json!({ "exclusiveMinimum": 0 }),
         ] {
             let looks = schema(json!({ "properties": { "n": { "items": items } } }));
-            told(&looks, &numbers, refused);
+            violations_of(&looks, &numbers, refused);
         }
-        told(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
+        violations_of(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
         // No keyword reads them.
-        told(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
+        violations_of(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
         let error = Schema::compile(
             json!({ "properties": { "a": { "maximum": numbers["n"][0] } } }).as_object().unwrap(),
         );
@@ -483,7 +491,7 @@ mod tests {
 
     #[test]
     fn numbers_within_the_bounds_are_weighed() {
-        let plan = Plan::of(json!({ "items": { "type": "integer" } }).as_object().unwrap());
+        let plan = SchemaPlan::new(json!({ "items": { "type": "integer" } }).as_object().unwrap());
         let steps = |number: &str| {
             let numbers =
                 serde_json::from_str(&format!("[{}{number}]", format!("{number},").repeat(99))).unwrap();
@@ -494,14 +502,14 @@ mod tests {
     }
 
     #[test]
-    fn items_are_told_apart_that_round_to_one_double() {
+    fn items_that_round_to_one_double_are_distinct() {
         let unique = schema(json!({ "uniqueItems": true }));
         let numbers: Vec<String> = (0..5_000).map(|number| format!("1.{number:020}")).collect();
         let list = |numbers: &[String]| serde_json::from_str(&format!("[{}]", numbers.join(","))).unwrap();
-        told(&unique, &list(&numbers), "");
+        violations_of(&unique, &list(&numbers), "");
         let twice = [&numbers[..], &["1.0".to_owned()]].concat();
-        told(&unique, &list(&twice), ": must have no item twice; found two that are the same");
-        let plan = Plan::of(json!({ "uniqueItems": true }).as_object().unwrap());
+        violations_of(&unique, &list(&twice), ": must have no item twice; found two that are the same");
+        let plan = SchemaPlan::new(json!({ "uniqueItems": true }).as_object().unwrap());
         assert!(cost(&plan, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60, "not by pairs");
     }
 
@@ -513,25 +521,25 @@ mod tests {
             { "type": "array", "items": { "$ref": "#" } },
         ] });
         let nested = |depth: usize| (0..depth).fold(json!("x"), |inner, _| json!([inner]));
-        let plan = Plan::of(document.as_object().unwrap());
+        let plan = SchemaPlan::new(document.as_object().unwrap());
         let of_deep = cost(&plan, &nested(40), CHECK_STEP_LIMIT).unwrap();
         assert!(of_deep.valid < 10_000 && of_deep.errors > 1 << 40, "{of_deep:?}");
         let schema = schema(document);
-        told(
+        violations_of(
             &schema,
             &nested(2),
             ": must be an integer, or its `[0]` must be an integer, or its `[0]` must be an integer, or must be an array; found an array",
         );
-        told(
+        violations_of(
             &schema,
             &nested(40),
             ": must be as the schema says; found a value too large to say where it is not",
         );
-        assert_eq!(schema.values_too_costly(), None, "whether it is valid is found out quickly");
+        assert_eq!(schema.value_count_limit(), None, "whether it is valid is found out quickly");
     }
 
     #[test]
-    fn references_that_double_with_each_other_are_refused() {
+    fn references_with_exponential_expansion_are_rejected() {
         let mut parts: Map<String, Value> = (0..40)
             .map(|level| {
                 let next = json!({ "$ref": format!("#/$defs/a{}", level + 1) });
@@ -540,38 +548,42 @@ mod tests {
             .collect();
         parts.insert("a40".into(), json!({ "pattern": "a" }));
         let schema = schema(json!({ "items": { "$ref": "#/$defs/a0" }, "$defs": parts }));
-        told(&schema, &json!([]), "");
-        told(&schema, &json!([1]), &format!(": {TOO_COSTLY}"));
+        violations_of(&schema, &json!([]), "");
+        violations_of(&schema, &json!([1]), &format!(": {TOO_COSTLY}"));
         assert_eq!(schema.check(&json!([1]), 1, 1_000).unwrap_err(), TooCostly);
-        assert_eq!(schema.values_too_costly(), Some(1));
+        assert_eq!(schema.value_count_limit(), Some(1));
         let circle = json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }], "$defs": { "a": { "allOf": [{ "$ref": "#" }] } } });
         let circle = self::schema(circle);
-        told(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
+        violations_of(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
         assert_eq!(
-            circle.values_too_costly(),
+            circle.value_count_limit(),
             Some(1),
             "it looks at a value to see whether it may look at it"
         );
     }
 
     #[test]
-    fn what_looks_deep_is_checked_to_the_depth_of_any_value() {
+    fn recursive_schemas_are_checked_to_the_depth_of_any_value() {
         // Four parts evaluate each level; a release build reaches all 127.
         let deep = (0..DEPTH_LIMIT / 4 - 1).take(127).fold(json!(1), |inner, _| json!([inner]));
         let list = json!({ "anyOf": [{ "type": "integer" }, { "$ref": "#/$defs/list" }],
             "$defs": { "list": { "type": "array", "items": { "$ref": "#" } } } });
-        told(&schema(list), &deep, "");
+        violations_of(&schema(list), &deep, "");
         let mut chain: Map<String, Value> = (0..2_000)
             .map(|level| (format!("a{level}"), json!({ "$ref": format!("#/$defs/a{}", level + 1) })))
             .collect();
         chain.insert("a2000".into(), json!({ "type": "integer" }));
-        told(&schema(json!({ "$ref": "#/$defs/a0", "$defs": chain })), &json!(1), &format!(": {TOO_COSTLY}"));
+        violations_of(
+            &schema(json!({ "$ref": "#/$defs/a0", "$defs": chain })),
+            &json!(1),
+            &format!(": {TOO_COSTLY}"),
+        );
     }
 
     #[test]
     fn a_long_text_costs_what_its_pattern_may_have_to_follow() {
         let steps = |pattern: &str| {
-            let plan = Plan::of(json!({ "pattern": pattern }).as_object().unwrap());
+            let plan = SchemaPlan::new(json!({ "pattern": pattern }).as_object().unwrap());
             cost(&plan, &"a".repeat(16_000).into(), u64::MAX).unwrap().valid
         };
         assert!(steps("^a+$") < 20_000);
@@ -583,7 +595,7 @@ mod tests {
         let wide = |forms: usize| {
             let forms: Vec<_> =
                 (0..forms).map(|form| json!({ "type": "object", "required": [form.to_string()] })).collect();
-            schema(json!({ "items": { "anyOf": forms } })).values_too_costly()
+            schema(json!({ "items": { "anyOf": forms } })).value_count_limit()
         };
         assert_eq!(wide(20), None);
         assert!(wide(400).is_some_and(|values| (10_000..100_000).contains(&values)));

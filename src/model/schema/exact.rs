@@ -27,7 +27,7 @@ pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> Valida
             Some(keyword) => Ok(Box::new(keyword)),
             None => Err(ValidationError::schema(format!(
                 "`multipleOf` takes a number above 0 with at most {} digits",
-                MultipleOf::MOST_DIGITS
+                MultipleOf::MAX_DIGITS
             ))),
         })
 }
@@ -43,7 +43,7 @@ struct Decimal {
 
 impl Decimal {
     /// Parses the text of a JSON number.
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (is_negative, mantissa) =
             mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
@@ -82,7 +82,7 @@ fn write_canonical(value: &Value, text: &mut String) {
         Value::Null => text.push('n'),
         Value::Bool(true) => text.push('t'),
         Value::Bool(false) => text.push('f'),
-        Value::Number(number) => Decimal::of(number.as_str()).write(text),
+        Value::Number(number) => Decimal::parse(number.as_str()).write(text),
         Value::String(string) => write_string(string, text),
         Value::Array(items) => {
             text.push('[');
@@ -119,7 +119,7 @@ struct UniqueItems {
 }
 
 impl UniqueItems {
-    fn admits(&self, value: &Value) -> bool {
+    fn accepts(&self, value: &Value) -> bool {
         let mut known = HashSet::new();
         let items = value.as_array().filter(|_| self.is_asked);
         items.into_iter().flatten().all(|item| known.insert(canonical(item)))
@@ -142,7 +142,7 @@ impl OneOf {
         }
     }
 
-    fn admits(&self, value: &Value) -> bool {
+    fn accepts(&self, value: &Value) -> bool {
         (self.has_containers || !is_container(value)) && self.texts.contains(&canonical(value))
     }
 }
@@ -159,20 +159,20 @@ struct MultipleOf {
 
 impl MultipleOf {
     /// Ten times a remainder of such a divisor, plus a digit, fits into 128 bits.
-    const MOST_DIGITS: usize = 36;
+    const MAX_DIGITS: usize = 36;
 
     fn new(divisor: &Value) -> Option<Self> {
-        let Decimal { is_negative, digits, exponent } = Decimal::of(divisor.as_number()?.as_str());
-        if is_negative || digits.is_empty() || digits.len() > Self::MOST_DIGITS {
+        let Decimal { is_negative, digits, exponent } = Decimal::parse(divisor.as_number()?.as_str());
+        if is_negative || digits.is_empty() || digits.len() > Self::MAX_DIGITS {
             return None;
         }
         let message = format!("must be a multiple of {divisor}");
         Some(Self { digits: digits.parse().ok()?, exponent, message })
     }
 
-    fn admits(&self, value: &Value) -> bool {
+    fn accepts(&self, value: &Value) -> bool {
         let Value::Number(number) = value else { return true };
-        let Decimal { digits, exponent, .. } = Decimal::of(number.as_str());
+        let Decimal { digits, exponent, .. } = Decimal::parse(number.as_str());
         let Ok(zeros) = usize::try_from(exponent.saturating_sub(self.exponent)) else {
             // The last digit of the value is below that of any multiple.
             return digits.is_empty();
@@ -187,14 +187,14 @@ macro_rules! keyword {
     ($($name:ident: $message:expr;)*) => {$(
         impl<'i> Keyword<'i> for $name {
             fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
-                match self.admits(value) {
+                match self.accepts(value) {
                     true => Ok(()),
                     false => Err(ValidationError::custom($message(self))),
                 }
             }
 
             fn is_valid(&self, value: &'i Value) -> bool {
-                self.admits(value)
+                self.accepts(value)
             }
         }
     )*};
@@ -259,7 +259,7 @@ mod tests {
             ("20", "1e1", true),
         ] {
             let keyword = MultipleOf::new(&value(divisor)).unwrap();
-            assert_eq!(keyword.admits(&value(number)), is_multiple, "{number} {divisor}");
+            assert_eq!(keyword.accepts(&value(number)), is_multiple, "{number} {divisor}");
         }
         assert!(MultipleOf::new(&value(&"7".repeat(37))).is_none());
         assert!(MultipleOf::new(&value("0")).is_none() && MultipleOf::new(&value("-1")).is_none());

@@ -11,7 +11,7 @@ use jsonschema::{ValidationError, ValidationOptions, Validator, error::Validatio
 use serde_json::{Map, Value};
 
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
-use self::{cost::NoCost, plan::Plan};
+use self::{cost::CostError, plan::SchemaPlan};
 use super::{
     text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
     violation::{Violation, shown},
@@ -29,7 +29,8 @@ const TOO_COSTLY: &str =
     "takes more than 50,000,000 steps to check, which is the limit; found too much for that";
 
 /// Message for an invalid value whose errors would take too long to collect.
-const SOMEHOW_WRONG: &str = "must be as the schema says; found a value too large to say where it is not";
+const UNSPECIFIC_VIOLATION: &str =
+    "must be as the schema says; found a value too large to say where it is not";
 
 /// JSON Schema as configured, an object; shared by its users.
 pub type SchemaDocument = Arc<Map<String, Value>>;
@@ -42,13 +43,13 @@ pub type SchemaDocument = Arc<Map<String, Value>>;
 /// Compiling a schema with a few properties takes 10 µs; it then takes 4 KB.
 pub struct Schema {
     document: SchemaDocument,
-    plan: Plan,
+    plan: SchemaPlan,
     validator: Validator,
 }
 
 /// Result of a check, and its cost.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckResult {
     /// Violations; none if the value satisfies the schema.
     pub violations: Vec<Violation>,
     /// Number of steps; one is about ten nanoseconds.
@@ -102,7 +103,7 @@ impl Schema {
             .offline();
         match options.build(&Value::Object(document.clone())) {
             Ok(validator) => {
-                Ok(Self { document: Arc::new(document.clone()), plan: Plan::of(document), validator })
+                Ok(Self { document: Arc::new(document.clone()), plan: SchemaPlan::new(document), validator })
             }
             Err(error) => Err(SchemaError {
                 message: SchemaMessage(&error).to_string(),
@@ -130,46 +131,46 @@ impl Schema {
     /// # Errors
     ///
     /// [`TooCostly`] if it takes more.
-    pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<Checked, TooCostly> {
+    pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<CheckResult, TooCostly> {
         let Self { plan, validator, .. } = self;
         let cost = match cost::cost(plan, value, step_limit) {
             Ok(cost) => cost,
-            Err(NoCost::OverLimit) => return Err(TooCostly),
-            Err(NoCost::Number { path, digits }) => {
+            Err(CostError::OverLimit) => return Err(TooCostly),
+            Err(CostError::Number { path, digits }) => {
                 let what = format!(
                     "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} to \
                      {NUMBER_EXPONENT_LIMIT}; found a number of {digits} characters"
                 );
                 let plain = format!("a number {what}");
-                return Ok(Checked { violations: vec![Violation { path, what, plain }], steps: 0 });
+                return Ok(CheckResult { violations: vec![Violation { path, what, plain }], steps: 0 });
             }
         };
         if validator.is_valid(value) {
-            return Ok(Checked { violations: Vec::new(), steps: cost.valid });
+            return Ok(CheckResult { violations: Vec::new(), steps: cost.valid });
         }
         let steps_left = step_limit - cost.valid;
         let may_take = |steps: u64| steps <= steps_left.min(ERROR_STEP_LIMIT);
         let (violations, steps) = if may_take(cost.errors) {
             let errors = validator.iter_errors(value).take(most);
-            (errors.map(|error| Violation::of(&error)).collect(), cost.errors)
+            (errors.map(|error| Violation::from_error(&error)).collect(), cost.errors)
         } else if may_take(cost.first_error.saturating_add(cost.valid)) {
             let error = validator.validate(value).err();
-            (error.iter().map(Violation::of).collect(), cost.first_error + cost.valid)
+            (error.iter().map(Violation::from_error).collect(), cost.first_error + cost.valid)
         } else if steps_left < ERROR_STEP_LIMIT {
             return Err(TooCostly);
         } else {
-            (vec![Violation::of_whole(SOMEHOW_WRONG)], 0)
+            (vec![Violation::of_whole(UNSPECIFIC_VIOLATION)], 0)
         };
-        Ok(Checked { violations, steps: cost.valid + steps })
+        Ok(CheckResult { violations, steps: cost.valid + steps })
     }
 
     /// Whether a value satisfies the schema.
-    pub fn admits(&self, value: &Value) -> bool {
+    pub fn accepts(&self, value: &Value) -> bool {
         self.violations(value, 1).is_empty()
     }
 
     /// Number of values from which on a check may exceed [`CHECK_STEP_LIMIT`], if a call can have that many.
-    pub fn values_too_costly(&self) -> Option<u64> {
+    pub fn value_count_limit(&self) -> Option<u64> {
         /// The limit of values in arguments.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
         let values = CHECK_STEP_LIMIT / self.plan.steps_per_value().max(1);
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_that_is_none_is_refused() {
+    fn an_invalid_schema_is_rejected() {
         let refused = |schema: Value| Schema::compile(schema.as_object().unwrap()).unwrap_err();
         assert_eq!(refused(json!({"properties": {"a": {"type": "strnig"}}})).pointer, "/properties/a/type");
         assert!(refused(json!({"$ref": "https://example.com/other"})).message.contains("$defs"));
@@ -240,7 +241,7 @@ mod tests {
     fn large_numbers_are_compared_exactly() {
         let schema = json!({"type": "integer", "maximum": 12345678901234567890_u64});
         let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
-        assert!(schema.admits(&serde_json::from_str("12345678901234567890").unwrap()));
-        assert!(!schema.admits(&serde_json::from_str("12345678901234567891").unwrap()));
+        assert!(schema.accepts(&serde_json::from_str("12345678901234567890").unwrap()));
+        assert!(!schema.accepts(&serde_json::from_str("12345678901234567891").unwrap()));
     }
 }

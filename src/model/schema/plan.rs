@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 
 /// All parts of a schema; the first is the root.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) parts: Vec<Part>,
+pub(super) struct SchemaPlan {
+    pub(super) parts: Vec<Subschema>,
     /// Whether a part has an `unevaluated…` keyword, so that all parts are evaluated twice.
     pub(super) looks_at_leftovers: bool,
 }
 
 /// Subschema. Other parts are referred to by index in the plan.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct Subschema {
     /// Number of keywords and of required names.
     pub(super) keywords: u64,
     /// Whether a keyword reads numbers.
@@ -23,7 +23,7 @@ pub(super) struct Part {
     /// Whether the value is compared as a whole: with other items of its list, or with a list or an object.
     pub(super) compares: bool,
     /// Parts that apply to the same value.
-    pub(super) same: Vec<(Way, usize)>,
+    pub(super) same: Vec<(ErrorUse, usize)>,
     /// Referenced parts that apply to the same value.
     pub(super) targets: Vec<usize>,
     /// Whether a reference leads to a schema of unknown size, such as a meta-schema.
@@ -45,22 +45,22 @@ pub(super) struct Part {
 
 /// Use of the errors of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ErrorUse {
     /// They are errors of the whole schema.
-    All,
+    Reported,
     /// They are reported if none of several parts is valid.
-    Any,
+    Alternative,
     /// They are discarded.
-    Test,
+    Discarded,
 }
 
-impl Plan {
-    pub(super) fn of(document: &Map<String, Value>) -> Self {
+impl SchemaPlan {
+    pub(super) fn new(document: &Map<String, Value>) -> Self {
         let mut builder = Builder::default();
         builder.add_map(document);
         builder.resolve(document);
         let mut parts = builder.parts;
-        let recursive = in_circles(&parts.iter().map(|part| part.next().collect()).collect::<Vec<_>>());
+        let recursive = recursive_parts(&parts.iter().map(|part| part.next().collect()).collect::<Vec<_>>());
         parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
         let looks_at_leftovers = parts.iter().any(|part| part.looks_at_leftovers);
         Self { parts, looks_at_leftovers }
@@ -72,7 +72,7 @@ type Address = usize;
 
 #[derive(Default)]
 struct Builder<'s> {
-    parts: Vec<Part>,
+    parts: Vec<Subschema>,
     known: HashMap<Address, usize>,
     references: Vec<(usize, &'static str, &'s str)>,
     /// Parts with an `$id`, against which references resolve.
@@ -96,7 +96,7 @@ impl<'s> Builder<'s> {
                 index
             }
             _ => {
-                self.parts.push(Part { keywords: 1, ..Part::default() });
+                self.parts.push(Subschema { keywords: 1, ..Subschema::default() });
                 self.parts.len() - 1
             }
         };
@@ -106,8 +106,8 @@ impl<'s> Builder<'s> {
 
     fn add_map(&mut self, document: &'s Map<String, Value>) -> usize {
         let index = self.parts.len();
-        self.parts.push(Part::default());
-        let mut part = Part { keywords: 1, ..Part::default() };
+        self.parts.push(Subschema::default());
+        let mut part = Subschema { keywords: 1, ..Subschema::default() };
         for (keyword, value) in document {
             part.keywords += 1;
             self.read(index, keyword, value, &mut part);
@@ -116,21 +116,21 @@ impl<'s> Builder<'s> {
         index
     }
 
-    fn read(&mut self, index: usize, keyword: &'s str, value: &'s Value, part: &mut Part) {
+    fn read(&mut self, index: usize, keyword: &'s str, value: &'s Value, part: &mut Subschema) {
         match keyword {
             "allOf" | "anyOf" | "oneOf" => {
-                let way = if keyword == "allOf" { Way::All } else { Way::Any };
+                let way = if keyword == "allOf" { ErrorUse::Reported } else { ErrorUse::Alternative };
                 for schema in value.as_array().into_iter().flatten() {
                     part.same.push((way, self.add(schema)));
                 }
             }
-            "not" | "if" => part.same.push((Way::Test, self.add(value))),
-            "then" | "else" => part.same.push((Way::All, self.add(value))),
+            "not" | "if" => part.same.push((ErrorUse::Discarded, self.add(value))),
+            "then" | "else" => part.same.push((ErrorUse::Reported, self.add(value))),
             "dependentSchemas" | "dependencies" => {
                 for schema in value.as_object().into_iter().flat_map(Map::values) {
                     match schema {
                         Value::Array(names) => part.keywords += names.len() as u64,
-                        schema => part.same.push((Way::All, self.add(schema))),
+                        schema => part.same.push((ErrorUse::Reported, self.add(schema))),
                     }
                 }
             }
@@ -270,26 +270,26 @@ fn in_root<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value>
 /// follows every position of the pattern.
 fn pattern_cost(pattern: &str) -> u64 {
     let Ok(hir) = regex_syntax::parse(pattern) else { return 16 };
-    16 + places(&hir) / 4
+    16 + positions(&hir) / 4
 }
 
-fn places(hir: &Hir) -> u64 {
+fn positions(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
         HirKind::Literal(literal) => literal.0.len() as u64,
         HirKind::Class(_) => 1,
         HirKind::Repetition(repeated) => {
             let times = u64::from(repeated.max.unwrap_or(repeated.min).max(1));
-            places(&repeated.sub).saturating_mul(times)
+            positions(&repeated.sub).saturating_mul(times)
         }
-        HirKind::Capture(capture) => places(&capture.sub),
+        HirKind::Capture(capture) => positions(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().fold(0, |sum, part| sum.saturating_add(places(part)))
+            parts.iter().fold(0, |sum, part| sum.saturating_add(positions(part)))
         }
     }
 }
 
-impl Plan {
+impl SchemaPlan {
     /// The largest number of steps that a check may need per value, by the parts that apply to it. Repeated
     /// references to the same part multiply. If they lead back to the same value, the number is infinite.
     ///
@@ -300,7 +300,7 @@ impl Plan {
     }
 
     fn steps_of(&self, index: usize, known: &mut [Option<u64>], depth: u32) -> u64 {
-        const MOST_COUNTED: u64 = 50_000;
+        const MAX_COUNTED: u64 = 50_000;
         if let Some(steps) = known[index] {
             return steps;
         }
@@ -311,13 +311,13 @@ impl Plan {
             let same = part.same.iter().map(|(_, same)| same).chain(&part.targets);
             let steps = same.map(|same| self.steps_of(*same, known, depth + 1));
             let steps = steps.fold(part.keywords, u64::saturating_add);
-            known[index] = Some(if steps > MOST_COUNTED { u64::MAX } else { steps });
+            known[index] = Some(if steps > MAX_COUNTED { u64::MAX } else { steps });
         }
         known[index].unwrap_or(u64::MAX)
     }
 }
 
-impl Part {
+impl Subschema {
     /// All parts to which this one leads.
     fn next(&self) -> impl Iterator<Item = usize> {
         let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
@@ -329,7 +329,7 @@ impl Part {
 
 /// Parts that refer to themselves: those of a strongly connected component with an edge in it (Tarjan's
 /// algorithm, with an explicit stack, because chains of references may be long).
-fn in_circles(edges: &[Vec<usize>]) -> Vec<bool> {
+fn recursive_parts(edges: &[Vec<usize>]) -> Vec<bool> {
     const UNSEEN: usize = usize::MAX;
     let count = edges.len();
     let (mut order, mut low, mut is_open) = (vec![UNSEEN; count], vec![0; count], vec![false; count]);

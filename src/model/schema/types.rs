@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_itself_has_an_end() {
+    fn circular_references_end() {
         let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/a" } } });
         assert!(types(&circle).is_empty());
         let doubling = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": vec![json!({"$ref": "#/$defs/a"}); 30] } } });

@@ -6,21 +6,21 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
-use super::{CacheSettings, Forbidden, Lasts};
+use super::{CacheSettings, FreshnessLifetime, OnForbidden};
 use crate::{model::UpstreamResponse, policy::retry::date_ahead};
 
 /// Cached response, or a candidate for the cache.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct CachedResponse {
     pub(super) response: UpstreamResponse,
     pub(super) control: CacheControl,
     /// Time at which it was received.
     pub(super) came: Instant,
 }
 
-impl Entry {
+impl CachedResponse {
     pub(super) fn new(response: UpstreamResponse) -> Self {
-        Self { control: CacheControl::of(&response.headers), response, came: Instant::now() }
+        Self { control: CacheControl::from_headers(&response.headers), response, came: Instant::now() }
     }
 
     /// Whether it is cacheable.
@@ -30,19 +30,19 @@ impl Entry {
             response.status,
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
         );
-        let may_be = !control.forbids || settings.forbidden == Forbidden::Kept;
+        let may_be = !control.forbids || settings.forbidden == OnForbidden::Ignored;
         let is_of_use = match settings.lasts {
-            Lasts::For(_) => true,
-            Lasts::AsTheUpstreamSays => {
+            FreshnessLifetime::For(_) => true,
+            FreshnessLifetime::FromUpstream => {
                 let is_fresh = control.lasts.is_some_and(|time| time > control.age);
-                self.can_be_asked_about() || (is_fresh && !control.asks_each_time)
+                self.has_validator() || (is_fresh && !control.asks_each_time)
             }
         };
         is_good && may_be && is_of_use && !control.varies
     }
 
     /// Whether it has a validator, so that it can be revalidated.
-    pub(super) fn can_be_asked_about(&self) -> bool {
+    pub(super) fn has_validator(&self) -> bool {
         [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.response.headers.contains_key(name))
     }
 
@@ -67,33 +67,35 @@ impl Entry {
     /// Remaining freshness.
     pub(super) fn left(&self, settings: CacheSettings) -> Duration {
         match settings.lasts {
-            Lasts::For(time) => time.saturating_sub(self.came.elapsed()),
-            Lasts::AsTheUpstreamSays if self.control.asks_each_time => Duration::ZERO,
-            Lasts::AsTheUpstreamSays => self.control.lasts.unwrap_or_default().saturating_sub(self.age()),
+            FreshnessLifetime::For(time) => time.saturating_sub(self.came.elapsed()),
+            FreshnessLifetime::FromUpstream if self.control.asks_each_time => Duration::ZERO,
+            FreshnessLifetime::FromUpstream => {
+                self.control.lasts.unwrap_or_default().saturating_sub(self.age())
+            }
         }
     }
 
     /// Whether it may be used stale if the upstream fails.
     pub(super) fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
         let (good, longer) = match settings.lasts {
-            Lasts::For(time) => (time, settings.stale_if_error),
-            Lasts::AsTheUpstreamSays if self.control.asks_each_time || self.control.never_old => {
+            FreshnessLifetime::For(time) => (time, settings.stale_if_error),
+            FreshnessLifetime::FromUpstream if self.control.asks_each_time || self.control.never_old => {
                 return false;
             }
-            Lasts::AsTheUpstreamSays => {
+            FreshnessLifetime::FromUpstream => {
                 (self.control.lasts.unwrap_or_default(), settings.stale_if_error.max(self.control.if_error))
             }
         };
         let age = match settings.lasts {
-            Lasts::For(_) => self.came.elapsed(),
-            Lasts::AsTheUpstreamSays => self.age(),
+            FreshnessLifetime::For(_) => self.came.elapsed(),
+            FreshnessLifetime::FromUpstream => self.age(),
         };
         !longer.is_zero() && age < good + longer
     }
 
     /// Adds conditional headers for revalidation (RFC 9110, section 13.1). Returns whether there is a
     /// validator.
-    pub(super) fn ask_whether_it_is_good(&self, headers: &mut HeaderMap) -> bool {
+    pub(super) fn add_validators(&self, headers: &mut HeaderMap) -> bool {
         let validators =
             [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
         let mut says = false;
@@ -128,7 +130,7 @@ impl Entry {
     }
 
     /// Response as clients receive it, with its `Age`.
-    pub(super) fn told(&self) -> UpstreamResponse {
+    pub(super) fn to_client_response(&self) -> UpstreamResponse {
         let mut response = self.response.clone();
         response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
         response
@@ -165,10 +167,10 @@ pub(super) struct CacheControl {
 }
 
 /// Cap of all durations.
-const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_COUNT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let mut control = Self { forbids: headers.contains_key(header::SET_COOKIE), ..Self::default() };
         let (mut max_age, mut shared, mut is_told) = (None, None, false);
         let values = headers.get_all(header::CACHE_CONTROL).into_iter();
@@ -214,8 +216,8 @@ fn seconds(text: &str) -> Duration {
     let text = text.trim().trim_matches('"');
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds).min(MOST),
-        Err(_) if is_number => MOST,
+        Ok(seconds) => Duration::from_secs(seconds).min(MAX_COUNT),
+        Err(_) if is_number => MAX_COUNT,
         Err(_) => Duration::ZERO,
     }
 }
@@ -227,7 +229,9 @@ mod tests {
     #[track_caller]
     fn control(lines: &[(&str, &str)]) -> CacheControl {
         let name = |name: &str| name.parse::<http::HeaderName>().unwrap();
-        CacheControl::of(&lines.iter().map(|(key, value)| (name(key), value.parse().unwrap())).collect())
+        CacheControl::from_headers(
+            &lines.iter().map(|(key, value)| (name(key), value.parse().unwrap())).collect(),
+        )
     }
 
     fn lasts(seconds: u64) -> CacheControl {
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_says_how_long() {
+    fn max_age_sets_the_freshness_lifetime() {
         assert_eq!(control(&[]), CacheControl::default());
         assert_eq!(control(&[("cache-control", "public, Max-Age=\"60\"")]), lasts(60));
         assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), lasts(60));
@@ -244,7 +248,10 @@ mod tests {
             CacheControl { never_old: true, ..lasts(9) }
         );
         assert_eq!(control(&[("cache-control", "max-age=soon")]), lasts(0));
-        assert_eq!(control(&[("cache-control", "max-age=99999999999999999999999")]), lasts(MOST.as_secs()));
+        assert_eq!(
+            control(&[("cache-control", "max-age=99999999999999999999999")]),
+            lasts(MAX_COUNT.as_secs())
+        );
         let dates = [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("expires", "Sun, 06 Nov 1994 08:50:37 GMT")];
         assert_eq!(control(&dates), lasts(60));
         assert_eq!(control(&[("expires", "0")]), lasts(0));
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_says_not_to() {
+    fn no_store_prevents_caching() {
         for line in ["no-store", "private, max-age=60", "max-age=60, private=\"x-a, x-b\""] {
             assert!(control(&[("cache-control", line)]).forbids, "{line}");
         }

@@ -1,7 +1,7 @@
 //! Response cache (RFC 9111) with request coalescing.
 //!
-//! - [`Entry`]: a cached response.
-//! - [`Store`]: the cached responses of all routes, limited in bytes.
+//! - [`CachedResponse`]: a cached response.
+//! - [`CacheStore`]: the cached responses of all routes, limited in bytes.
 //! - [`RemoteCache`]: the cached responses that replicas share.
 //! - [`ResponseCache`]: the cache of one route, and its requests in flight.
 
@@ -19,8 +19,8 @@ use http::{HeaderName, StatusCode, header};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use tokio::time::timeout_at;
 
-use self::entry::Entry;
-use super::{Response, RouteCounts};
+use self::entry::CachedResponse;
+use super::{CallResponse, RouteCounts};
 use crate::{
     model::UpstreamResponse,
     route::UpstreamName,
@@ -34,30 +34,30 @@ pub(super) use self::remote::RemoteCache;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSettings {
     /// Freshness lifetime.
-    pub lasts: Lasts,
+    pub lasts: FreshnessLifetime,
     /// Additional time that a stale response is used if the upstream fails.
     pub stale_if_error: Duration,
     /// Treatment of responses whose `Cache-Control` forbids caching.
-    pub forbidden: Forbidden,
+    pub forbidden: OnForbidden,
 }
 
 /// Freshness lifetime of cached responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasts {
+pub enum FreshnessLifetime {
     /// Fixed.
     For(Duration),
     /// As `Cache-Control` and `Expires` of the response say. Without these, each use revalidates the
     /// response.
-    AsTheUpstreamSays,
+    FromUpstream,
 }
 
 /// Treatment of responses whose `Cache-Control` forbids caching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forbidden {
+pub enum OnForbidden {
     /// Not cached.
-    Heeded,
+    Respected,
     /// Cached anyway (`ignore_cache_control`).
-    Kept,
+    Ignored,
 }
 
 /// Response cache of one route, with coalescing of equal requests.
@@ -70,10 +70,10 @@ pub(super) struct ResponseCache {
     pub(super) upstream_id: u64,
     /// Cache settings. `None` if calls are only coalesced.
     pub(super) settings: Option<CacheSettings>,
-    pub(super) store: Store,
+    pub(super) store: CacheStore,
     pub(super) remote: Option<RemoteCache>,
     /// Requests in flight, if calls are coalesced. There are never more than calls.
-    pub(super) under_way: Option<Mutex<HashMap<Key, Weak<Flight>>>>,
+    pub(super) under_way: Option<Mutex<HashMap<Key, Weak<CoalescedRequest>>>>,
     pub(super) counts: RouteCounts,
 }
 
@@ -89,21 +89,21 @@ const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 /// One upstream request shared by coalesced calls. It starts with the first call, continues while any of them
 /// waits, and is cancelled with the last. Each call has its own deadline.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct CoalescedRequest {
     key: Key,
     cache: Arc<ResponseCache>,
-    begun: OnceLock<Begun>,
+    begun: OnceLock<StartedRequest>,
 }
 
 /// Request that was started.
 #[derive(Debug)]
-struct Begun {
-    response: SharedTask<Result<Response, UpstreamError>>,
+struct StartedRequest {
+    response: SharedTask<Result<CallResponse, UpstreamError>>,
     /// Call that started it.
     context: CallContext,
 }
 
-impl Drop for Flight {
+impl Drop for CoalescedRequest {
     fn drop(&mut self) {
         if let Some(begun) = self.begun.get() {
             begun.response.abort();
@@ -136,7 +136,7 @@ impl ResponseCache {
         self: &Arc<Self>,
         upstream_call: &UpstreamCall,
         send: impl FnOnce(UpstreamCall) -> F + Send + 'static,
-    ) -> Result<Response, UpstreamError>
+    ) -> Result<CallResponse, UpstreamError>
     where
         F: Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'static,
     {
@@ -146,8 +146,9 @@ impl ResponseCache {
             .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         let Some(settings) = self.settings.filter(|_| !is_conditional) else {
-            let fetch =
-                async move |upstream_call: UpstreamCall| send(upstream_call).await.map(Response::of_upstream);
+            let fetch = async move |upstream_call: UpstreamCall| {
+                send(upstream_call).await.map(CallResponse::of_upstream)
+            };
             return self.flight(&key).fetch(upstream_call, fetch).await;
         };
         let mut old = self.store.get(&key);
@@ -209,21 +210,26 @@ impl ResponseCache {
         self: &Arc<Self>,
         settings: CacheSettings,
         key: &Key,
-        entry: Option<&Arc<Entry>>,
-    ) -> Option<Response> {
+        entry: Option<&Arc<CachedResponse>>,
+    ) -> Option<CallResponse> {
         let entry = entry.filter(|entry| !entry.left(settings).is_zero())?;
         self.counts.kept.add();
         Some(self.give(key, entry))
     }
 
-    fn give(self: &Arc<Self>, key: &Key, entry: &Arc<Entry>) -> Response {
+    fn give(self: &Arc<Self>, key: &Key, entry: &Arc<CachedResponse>) -> CallResponse {
         let place = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
-        Response { response: entry.told(), age: Some(entry.age()), entry: Some(place) }
+        CallResponse { response: entry.to_client_response(), age: Some(entry.age()), entry: Some(place) }
     }
 
     /// Returns the response that another replica has cached if it is newer than the local one, and stores it
     /// locally.
-    async fn newer(&self, settings: CacheSettings, key: &Key, own: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
+    async fn newer(
+        &self,
+        settings: CacheSettings,
+        key: &Key,
+        own: Option<Arc<CachedResponse>>,
+    ) -> Option<Arc<CachedResponse>> {
         let Some(remote) = &self.remote else { return own };
         let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
         // Another call may have stored one meanwhile.
@@ -247,14 +253,14 @@ impl ResponseCache {
         settings: CacheSettings,
         key: Key,
         mut upstream_call: UpstreamCall,
-        old: Option<Arc<Entry>>,
+        old: Option<Arc<CachedResponse>>,
         send: impl FnOnce(UpstreamCall) -> F,
-    ) -> Result<Response, UpstreamError>
+    ) -> Result<CallResponse, UpstreamError>
     where
         F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
     {
         let is_about_old = match (&old, upstream_call.request.headers_mut()) {
-            (Some(old), Some(headers)) => old.ask_whether_it_is_good(headers),
+            (Some(old), Some(headers)) => old.add_validators(headers),
             _ => false,
         };
         let upstream_response = send(upstream_call).await?;
@@ -262,9 +268,18 @@ impl ResponseCache {
             Some(old) if is_about_old && upstream_response.status == StatusCode::NOT_MODIFIED => {
                 self.counts.still_good.add();
                 let renewed = old.renewed(upstream_response.headers);
-                (Response { response: renewed.told(), age: Some(renewed.age()), entry: None }, renewed)
+                (
+                    CallResponse {
+                        response: renewed.to_client_response(),
+                        age: Some(renewed.age()),
+                        entry: None,
+                    },
+                    renewed,
+                )
             }
-            _ => (Response::of_upstream(upstream_response.clone()), Entry::new(upstream_response)),
+            _ => {
+                (CallResponse::of_upstream(upstream_response.clone()), CachedResponse::new(upstream_response))
+            }
         };
         if !entry.is_cacheable(settings) {
             if let Some(old) = old
@@ -279,11 +294,11 @@ impl ResponseCache {
         if let Some(remote) = &self.remote {
             remote.put(&key[UPSTREAM_ID_BYTES..], &entry, settings);
         }
-        Ok(Response { entry: Some(CacheEntry { cache: self, key, entry }), ..response })
+        Ok(CallResponse { entry: Some(CacheEntry { cache: self, key, entry }), ..response })
     }
 
     /// Removes a response from the local cache and the remote one.
-    fn forget(&self, key: &Key, entry: &Arc<Entry>) {
+    fn forget(&self, key: &Key, entry: &Arc<CachedResponse>) {
         self.store.forget(key, entry);
         if let Some(remote) = &self.remote {
             remote.remove(&key[UPSTREAM_ID_BYTES..]);
@@ -291,8 +306,9 @@ impl ResponseCache {
     }
 
     /// Returns the request in flight with this key, or creates one.
-    fn flight(self: &Arc<Self>, key: &Key) -> Arc<Flight> {
-        let new = || Arc::new(Flight { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
+    fn flight(self: &Arc<Self>, key: &Key) -> Arc<CoalescedRequest> {
+        let new =
+            || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
         let Some(mut under_way) = self.under_way() else { return new() };
         if let Some(flight) = under_way.get(key).and_then(Weak::upgrade) {
             return flight;
@@ -303,21 +319,21 @@ impl ResponseCache {
     }
 
     /// Requests in flight, if calls are coalesced.
-    fn under_way(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<Flight>>>> {
+    fn under_way(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<CoalescedRequest>>>> {
         Some(self.under_way.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Flight {
+impl CoalescedRequest {
     /// Returns the response to this request. The first call starts `fetch` in a separate task, so that others
     /// can join it.
     async fn fetch<F>(
         &self,
         upstream_call: &UpstreamCall,
         fetch: impl FnOnce(UpstreamCall) -> F,
-    ) -> Result<Response, UpstreamError>
+    ) -> Result<CallResponse, UpstreamError>
     where
-        F: Future<Output = Result<Response, UpstreamError>> + Send + 'static,
+        F: Future<Output = Result<CallResponse, UpstreamError>> + Send + 'static,
     {
         if self.cache.under_way.is_none() {
             return fetch(upstream_call.clone()).await;
@@ -328,7 +344,10 @@ impl Flight {
             // Others may have later deadlines than the first.
             let for_all =
                 UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
-            Begun { response: SharedTask::spawn(fetch(for_all)), context: upstream_call.context.clone() }
+            StartedRequest {
+                response: SharedTask::spawn(fetch(for_all)),
+                context: upstream_call.context.clone(),
+            }
         });
         let is_first = own_fetch.is_none();
         if !is_first {
@@ -351,7 +370,7 @@ impl Flight {
         if is_first || response.age.is_some() {
             return Ok(response);
         }
-        Ok(Response { response: upstream_call.charged(response.response, upstream).await?, ..response })
+        Ok(CallResponse { response: upstream_call.charged(response.response, upstream).await?, ..response })
     }
 }
 
@@ -360,7 +379,7 @@ impl Flight {
 pub struct CacheEntry {
     cache: Arc<ResponseCache>,
     key: Key,
-    entry: Arc<Entry>,
+    entry: Arc<CachedResponse>,
 }
 
 impl CacheEntry {
@@ -373,20 +392,20 @@ impl CacheEntry {
 
 /// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Store(Arc<Cache<Key, Arc<Entry>, Weight>>);
+pub struct CacheStore(Arc<Cache<Key, Arc<CachedResponse>, Weight>>);
 
 /// Weight of an entry: its size in bytes.
 #[derive(Debug, Clone)]
 struct Weight;
 
-impl Weighter<Key, Arc<Entry>> for Weight {
-    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
+impl Weighter<Key, Arc<CachedResponse>> for Weight {
+    fn weight(&self, key: &Key, entry: &Arc<CachedResponse>) -> u64 {
         // Includes an estimate of its share of the hash table.
         (256 + key.len() + entry.bytes()) as u64
     }
 }
 
-impl Store {
+impl CacheStore {
     /// Default limit of all cached responses.
     pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;
 
@@ -419,17 +438,17 @@ impl Store {
         self.0.capacity()
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+    fn get(&self, key: &Key) -> Option<Arc<CachedResponse>> {
         self.0.get(key)
     }
 
     /// Stores a response, replacing the previous one. A response larger than the whole cache is not stored.
-    fn put(&self, key: &Key, entry: Arc<Entry>) {
+    fn put(&self, key: &Key, entry: Arc<CachedResponse>) {
         self.0.insert(key.clone(), entry);
     }
 
     /// Removes a response, unless it was replaced since.
-    fn forget(&self, key: &Key, entry: &Arc<Entry>) {
+    fn forget(&self, key: &Key, entry: &Arc<CachedResponse>) {
         self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }
 }

@@ -10,18 +10,18 @@ use bytes::{Buf, BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::{CacheSettings, Lasts, entry::Entry};
-use crate::{model::UpstreamResponse, policy::Sharing, shared_state::KeptBytes};
+use super::{CacheSettings, FreshnessLifetime, entry::CachedResponse};
+use crate::{model::UpstreamResponse, policy::ReplicaSharing, shared_state::StoredValue};
 
 /// Format version, the first byte of an entry.
 const VERSION: u8 = 1;
 
 /// Storage time of a stale response with a validator.
-const ASKED_ABOUT_FOR: Duration = Duration::from_secs(3600);
+const REVALIDATION_TTL: Duration = Duration::from_secs(3600);
 
 /// Cached responses of one upstream that all replicas share.
 #[derive(Debug)]
-pub(in crate::policy) struct RemoteCache(pub(in crate::policy) Sharing);
+pub(in crate::policy) struct RemoteCache(pub(in crate::policy) ReplicaSharing);
 
 impl RemoteCache {
     fn name(&self, request: &[u8]) -> String {
@@ -29,14 +29,14 @@ impl RemoteCache {
     }
 
     /// Response to a request. `None` if there is none, or the store is unreachable.
-    pub(super) async fn get(&self, request: &[u8]) -> Option<Entry> {
+    pub(super) async fn get(&self, request: &[u8]) -> Option<CachedResponse> {
         let kept = self.0.store.get(&self.name(request)).await.ok()??;
         read(&kept)
     }
 
     /// Stores a response for as long as it may be used, in the background. Responses of programs are not
     /// stored, as the encoding has no exit status.
-    pub(super) fn put(&self, request: &[u8], entry: &Entry, settings: CacheSettings) {
+    pub(super) fn put(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
         let life = of_use(entry, settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
         if entry.response.exit.is_some() || life.is_zero() || is_too_long {
@@ -54,17 +54,17 @@ impl RemoteCache {
 }
 
 /// Time for which a response may still be used, fresh or stale.
-fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
+fn of_use(entry: &CachedResponse, settings: CacheSettings) -> Duration {
     let in_place_of_errors = match settings.lasts {
-        Lasts::For(_) => settings.stale_if_error,
-        Lasts::AsTheUpstreamSays => settings.stale_if_error.max(entry.control.if_error),
+        FreshnessLifetime::For(_) => settings.stale_if_error,
+        FreshnessLifetime::FromUpstream => settings.stale_if_error.max(entry.control.if_error),
     };
-    let asked_about = if entry.can_be_asked_about() { ASKED_ABOUT_FOR } else { Duration::ZERO };
+    let asked_about = if entry.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
     entry.left(settings) + in_place_of_errors.max(asked_about)
 }
 
 /// Encodes an entry. `None` if a header is longer than any that is read.
-fn written(entry: &Entry, life: Duration) -> Option<Vec<u8>> {
+fn written(entry: &CachedResponse, life: Duration) -> Option<Vec<u8>> {
     let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.response;
     let mut out = Vec::with_capacity(body.len() + 1024);
     out.put_u8(VERSION);
@@ -82,7 +82,7 @@ fn written(entry: &Entry, life: Duration) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn read(kept: &KeptBytes) -> Option<Entry> {
+fn read(kept: &StoredValue) -> Option<CachedResponse> {
     let mut rest = kept.content.as_slice();
     if rest.try_get_u8().ok()? != VERSION {
         return None;
@@ -101,7 +101,7 @@ fn read(kept: &KeptBytes) -> Option<Entry> {
     let age = age.checked_add(life.saturating_sub(kept.left))?;
     let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
     let came = Instant::now().checked_sub(age)?;
-    Some(Entry { came, ..Entry::new(response) })
+    Some(CachedResponse { came, ..CachedResponse::new(response) })
 }
 
 fn millis(time: Duration) -> u64 {
@@ -116,12 +116,16 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn entry() -> Entry {
+    fn entry() -> CachedResponse {
         let headers = [("etag", "\"7\""), ("x-a", "1"), ("x-a", "2")];
         let headers = headers.iter().map(|(name, value)| {
             (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
         });
-        Entry::new(UpstreamResponse::new(StatusCode::OK, headers.collect(), Bytes::from_static(b"body")))
+        CachedResponse::new(UpstreamResponse::new(
+            StatusCode::OK,
+            headers.collect(),
+            Bytes::from_static(b"body"),
+        ))
     }
 
     #[tokio::test(start_paused = true)]
@@ -129,7 +133,7 @@ mod tests {
         let entry = entry();
         tokio::time::advance(3 * SECOND).await;
         let content = written(&entry, 60 * SECOND).unwrap();
-        let read = read(&KeptBytes { content, left: 50 * SECOND }).unwrap();
+        let read = read(&StoredValue { content, left: 50 * SECOND }).unwrap();
         assert_eq!(read.came.elapsed(), 13 * SECOND);
         assert_eq!(
             (read.response.status, &read.response.headers),
@@ -140,8 +144,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_no_entry_is_none(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
-            let kept = |content| read(&KeptBytes { content, left: SECOND }).is_some();
+        fn an_invalid_entry_is_ignored(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
+            let kept = |content| read(&StoredValue { content, left: SECOND }).is_some();
             let mut other = content.clone();
             other.insert(0, VERSION);
             let _ = kept(other);

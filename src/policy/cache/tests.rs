@@ -10,10 +10,10 @@ use tokio::{
 use super::*;
 use crate::{
     policy::{
-        BreakerSettings, CircuitBreaker, Count, Sharing,
+        CircuitBreaker, CircuitBreakerSettings, Counter, ReplicaSharing,
         mock::{Inside, Script, answering_after, failed, name, status, upstream_call},
     },
-    shared_state::{Memory, SharedStore},
+    shared_state::{MemoryStore, SharedStore},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ fn alone(settings: Option<CacheSettings>) -> ResponseCache {
         upstream: name(),
         upstream_id: 7,
         settings,
-        store: Store::new(1 << 20),
+        store: CacheStore::new(1 << 20),
         remote: None,
         under_way: None,
         counts: RouteCounts::default(),
@@ -64,7 +64,7 @@ async fn call(cached: &Cached, upstream_call: UpstreamCall) -> Result<UpstreamRe
     respond(cached, upstream_call).await.map(|response| response.response)
 }
 
-async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<Response, UpstreamError> {
+async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<CallResponse, UpstreamError> {
     let upstream = cached.upstream.clone();
     cached
         .cache
@@ -76,14 +76,15 @@ async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<Respons
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
-    lasts: Lasts::AsTheUpstreamSays,
+    lasts: FreshnessLifetime::FromUpstream,
     stale_if_error: Duration::ZERO,
-    forbidden: Forbidden::Heeded,
+    forbidden: OnForbidden::Respected,
 };
-const TEN: CacheSettings = CacheSettings { lasts: Lasts::For(Duration::from_secs(10)), ..UPSTREAM };
+const TEN: CacheSettings =
+    CacheSettings { lasts: FreshnessLifetime::For(Duration::from_secs(10)), ..UPSTREAM };
 
 /// Number of upstream requests for calls after each of these waits.
-async fn asked(
+async fn upstream_calls(
     settings: CacheSettings,
     replies: &[Result<UpstreamResponse, UpstreamError>],
     waits: &[u64],
@@ -94,11 +95,11 @@ async fn asked(
         tokio::time::advance(Duration::from_secs(*wait)).await;
         let _ = call(&service, upstream_call(30 * SECOND)).await;
     }
-    script.asked()
+    script.upstream_calls()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_is_given_again_for_its_time_and_says_how_old_it_is() {
+async fn a_cached_response_is_reused_while_fresh_with_its_age() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
     let one = async || {
@@ -111,17 +112,17 @@ async fn a_reply_is_given_again_for_its_time_and_says_how_old_it_is() {
     tokio::time::advance(SECOND).await;
     assert_eq!(one().await, (None, None));
     let counts = &service.cache.counts;
-    assert_eq!((script.asked(), counts.kept.get(), counts.fetched.get()), (2, 1, 2));
+    assert_eq!((script.upstream_calls(), counts.kept.get(), counts.fetched.get()), (2, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_good_replies_are_kept() {
+async fn only_successful_responses_are_cached() {
     for code in [201, 206, 301, 304, 404, 429, 500, 503] {
         let replies = [with(code, &[("cache-control", "max-age=60")]), good(&[])];
-        assert_eq!(asked(TEN, &replies, &[0, 0]).await, 2, "{code}");
-        assert_eq!(asked(UPSTREAM, &replies, &[0, 0]).await, 2, "{code}");
+        assert_eq!(upstream_calls(TEN, &replies, &[0, 0]).await, 2, "{code}");
+        assert_eq!(upstream_calls(UPSTREAM, &replies, &[0, 0]).await, 2, "{code}");
     }
-    assert_eq!(asked(TEN, &[failed(), good(&[])], &[0, 0, 0]).await, 2);
+    assert_eq!(upstream_calls(TEN, &[failed(), good(&[])], &[0, 0, 0]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,24 +134,24 @@ async fn an_upstream_is_believed_that_forbids_it() {
         [("vary", "*")],
     ] {
         let replies = [good(&headers), good(&headers)];
-        assert_eq!(asked(TEN, &replies, &[0, 0]).await, 2, "{headers:?}");
+        assert_eq!(upstream_calls(TEN, &replies, &[0, 0]).await, 2, "{headers:?}");
     }
-    let anyway = CacheSettings { forbidden: Forbidden::Kept, ..TEN };
-    assert_eq!(asked(anyway, &[good(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
-    assert_eq!(asked(TEN, &[good(&[("cache-control", "no-cache, max-age=0")])], &[0, 5]).await, 1);
+    let anyway = CacheSettings { forbidden: OnForbidden::Ignored, ..TEN };
+    assert_eq!(upstream_calls(anyway, &[good(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
+    assert_eq!(upstream_calls(TEN, &[good(&[("cache-control", "no-cache, max-age=0")])], &[0, 5]).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_says_how_long_where_that_is_left_to_it() {
+async fn the_upstream_sets_the_lifetime_if_configured() {
     let minute = || good(&[("cache-control", "max-age=60")]);
-    assert_eq!(asked(UPSTREAM, &[minute(), minute()], &[0, 59, 1]).await, 2);
+    assert_eq!(upstream_calls(UPSTREAM, &[minute(), minute()], &[0, 59, 1]).await, 2);
     let aged = || good(&[("cache-control", "max-age=60"), ("age", "50")]);
-    assert_eq!(asked(UPSTREAM, &[aged(), aged()], &[0, 9, 1]).await, 2);
-    assert_eq!(asked(UPSTREAM, &[good(&[]), good(&[])], &[0, 0]).await, 2);
+    assert_eq!(upstream_calls(UPSTREAM, &[aged(), aged()], &[0, 9, 1]).await, 2);
+    assert_eq!(upstream_calls(UPSTREAM, &[good(&[]), good(&[])], &[0, 0]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_reply_is_asked_about_and_given_again_when_it_is_still_good() {
+async fn a_stale_response_is_revalidated_and_reused() {
     let etag = [("etag", "\"7\""), ("cache-control", "max-age=10"), ("x-first", "1")];
     let script = Script::new([
         good(&etag),
@@ -167,14 +168,14 @@ async fn an_old_reply_is_asked_about_and_given_again_when_it_is_still_good() {
     assert_eq!(sent[header::IF_NONE_MATCH], "\"7\"");
     tokio::time::advance(4 * SECOND).await;
     one().await;
-    assert_eq!(script.asked(), 2, "good for as long as was said last");
+    assert_eq!(script.upstream_calls(), 2, "good for as long as was said last");
     tokio::time::advance(SECOND).await;
     assert!(one().await.headers.contains_key("x-second"));
     assert_eq!(service.cache.counts.still_good.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
+async fn a_stale_response_replaces_an_error_if_configured() {
     let patient = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let script = Script::new([good(&[("x-first", "1")]), failed(), with(503, &[]), with(404, &[]), failed()]);
     let service = cache(&script, patient);
@@ -187,16 +188,16 @@ async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
     assert_eq!(one().await.unwrap(), 404, "which is an answer");
     one().await.unwrap_err();
     let words = good(&[("cache-control", "max-age=1, stale-if-error=9")]);
-    assert_eq!(asked(UPSTREAM, &[words, failed(), failed()], &[0, 5, 5]).await, 3);
+    assert_eq!(upstream_calls(UPSTREAM, &[words, failed(), failed()], &[0, 5, 5]).await, 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_reply_is_better_than_none_in_time() {
+async fn a_stale_response_replaces_a_timeout() {
     let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let inside = Inside::default();
     let cache = Arc::new(alone(Some(settings)));
     let key = cache.key(&upstream_call(SECOND));
-    cache.store.put(&key, Arc::new(Entry::new(good(&[("x-first", "1")]).unwrap())));
+    cache.store.put(&key, Arc::new(CachedResponse::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
     let slow = Cached { cache, upstream: answering_after(60 * SECOND, &inside) };
     let begun = Instant::now();
@@ -205,7 +206,7 @@ async fn an_old_reply_is_better_than_none_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_a_reply_to_a_request_of_other_words() {
+async fn equal_hashes_of_different_requests_do_not_match() {
     let script = Script::new([good(&[]), good(&[]), good(&[]), good(&[])]);
     let service = cache(&script, TEN);
     let sending = |name: &'static str, value: &'static str| {
@@ -218,23 +219,23 @@ async fn nobody_gets_a_reply_to_a_request_of_other_words() {
     {
         call(&service, sending(name, value)).await.unwrap();
     }
-    assert_eq!(script.asked(), 3);
+    assert_eq!(script.upstream_calls(), 3);
     call(&service, sending("traceparent", "1")).await.unwrap();
     call(&service, sending("traceparent", "2")).await.unwrap();
-    assert_eq!(script.asked(), 4, "a trace is no other question");
+    assert_eq!(script.upstream_calls(), 4, "a trace is no other question");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_turns_out_to_be_an_error_is_forgotten() {
+async fn a_response_that_is_an_error_is_evicted() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
     respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().forget();
     call(&service, upstream_call(SECOND)).await.unwrap();
-    assert_eq!(script.asked(), 2);
+    assert_eq!(script.upstream_calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_with_conditions_of_its_own_is_left_alone() {
+async fn a_conditional_request_bypasses_the_cache() {
     let script = Script::new([good(&[]), with(304, &[])]);
     let service = cache(&script, TEN);
     call(&service, upstream_call(SECOND)).await.unwrap();
@@ -244,7 +245,7 @@ async fn a_request_with_conditions_of_its_own_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_does_not_keep_what_it_was_read_with() {
+async fn a_cached_response_does_not_retain_its_read_buffer() {
     let read = Bytes::from(vec![b'x'; 100_000]);
     let mut response = good(&[]).unwrap();
     response.body = read.slice(..10);
@@ -258,13 +259,13 @@ async fn what_is_kept_does_not_keep_what_it_was_read_with() {
 }
 
 /// Cache of one replica, for an upstream with this identity.
-fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cached {
-    let sharing = Sharing { store: SharedStore::in_memory(memory), identity: identity.into() };
+fn replica(script: &Script, settings: CacheSettings, memory: &MemoryStore, identity: &str) -> Cached {
+    let sharing = ReplicaSharing { store: SharedStore::in_memory(memory), identity: identity.into() };
     let cache = ResponseCache { remote: Some(RemoteCache(sharing)), ..alone(Some(settings)) };
     Cached { cache: Arc::new(cache), upstream: script.clone() }
 }
 
-fn asking(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
+fn call_to(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
     let mut upstream_call = upstream_call(SECOND);
     let crate::route::UpstreamRequest::Http(request) = &mut upstream_call.request else {
         panic!("it is by HTTP")
@@ -277,17 +278,17 @@ fn asking(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_while_the_store_is_asked_is_not_asked_for_again() {
+async fn requests_during_a_store_lookup_share_it() {
     let script = Script::new((0..2).map(|_| good(&[])));
-    let one = replica(&script, TEN, &Memory::default(), "same");
+    let one = replica(&script, TEN, &MemoryStore::default(), "same");
     let (first, second) = tokio::join!(call(&one, upstream_call(SECOND)), call(&one, upstream_call(SECOND)));
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
     let counts = &one.cache.counts;
-    assert_eq!((script.asked(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
+    assert_eq!((script.upstream_calls(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_calls_for_the_same_on_many_threads_one_asks() {
+async fn equal_calls_on_many_threads_send_one_request() {
     for round in 0..2_000 {
         let script = Script::new((0..8).map(|_| good(&[])));
         let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(TEN)) };
@@ -298,85 +299,85 @@ async fn of_calls_for_the_same_on_many_threads_one_asks() {
             calls.spawn(async move { call(&service, upstream_call(SECOND)).await.unwrap().status });
         }
         assert_eq!(calls.join_all().await, [StatusCode::OK; 8]);
-        assert_eq!(script.asked(), 1, "round {round}");
+        assert_eq!(script.upstream_calls(), 1, "round {round}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
-    let memory = Memory::default();
+async fn replicas_share_cached_responses_with_their_age() {
+    let memory = MemoryStore::default();
     let script = Script::new((0..5).map(|_| good(&[("x-a", "1")])));
     let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
     call(&one, upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(4 * SECOND).await;
-    let Response { response, age, .. } = respond(&other, upstream_call(SECOND)).await.unwrap();
-    assert_eq!((script.asked(), age), (1, Some(4 * SECOND)));
+    let CallResponse { response, age, .. } = respond(&other, upstream_call(SECOND)).await.unwrap();
+    assert_eq!((script.upstream_calls(), age), (1, Some(4 * SECOND)));
     assert_eq!(
         (&response.headers["x-a"], &response.headers["age"]),
         (&"1".parse().unwrap(), &"4".parse().unwrap())
     );
     // From now on the response is cached locally, which needs no store. It is no younger for that.
-    memory.leave();
+    memory.disconnect();
     tokio::time::advance(5 * SECOND).await;
     call(&other, upstream_call(SECOND)).await.unwrap();
-    assert_eq!(script.asked(), 1);
+    assert_eq!(script.upstream_calls(), 1);
     tokio::time::advance(SECOND).await;
     call(&other, upstream_call(SECOND)).await.unwrap();
-    assert_eq!(script.asked(), 2, "without the store each asks for itself");
+    assert_eq!(script.upstream_calls(), 2, "without the store each asks for itself");
     let counts = &other.cache.counts;
     assert_eq!((counts.kept.get(), counts.kept_by_others.get(), counts.fetched.get()), (2, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_a_shared_reply_to_a_request_that_was_not_theirs() {
-    let memory = Memory::default();
+async fn a_shared_response_is_returned_only_for_its_own_request() {
+    let memory = MemoryStore::default();
     let script = Script::new((0..9).map(|_| good(&[])));
     let one = replica(&script, TEN, &memory, "same");
-    call(&one, asking("/a", &[("authorization", "Bearer ada")])).await.unwrap();
+    call(&one, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
     let other = || replica(&script, TEN, &memory, "same");
     for (upstream_call, asked) in [
-        (asking("/a", &[("authorization", "Bearer grace")]), 2),
-        (asking("/a", &[]), 3),
-        (asking("/b", &[("authorization", "Bearer ada")]), 4),
-        (asking("/a", &[("authorization", "Bearer ada")]), 4),
+        (call_to("/a", &[("authorization", "Bearer grace")]), 2),
+        (call_to("/a", &[]), 3),
+        (call_to("/b", &[("authorization", "Bearer ada")]), 4),
+        (call_to("/a", &[("authorization", "Bearer ada")]), 4),
     ] {
         call(&other(), upstream_call).await.unwrap();
-        assert_eq!(script.asked(), asked);
+        assert_eq!(script.upstream_calls(), asked);
     }
     let elsewhere = replica(&script, TEN, &memory, "another address");
-    call(&elsewhere, asking("/a", &[("authorization", "Bearer ada")])).await.unwrap();
-    assert_eq!(script.asked(), 5);
+    call(&elsewhere, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
+    assert_eq!(script.upstream_calls(), 5);
     assert!(memory.names().iter().all(|name| !name.contains("ada") && name.starts_with("glossator:page:")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_replica_wrote_is_not_given() {
-    let memory = Memory::default();
+async fn entries_of_other_writers_are_ignored() {
+    let memory = MemoryStore::default();
     let script = Script::new((0..9).map(|_| good(&[])));
     let fresh = || replica(&script, TEN, &memory, "same");
-    call(&fresh(), asking("/a", &[])).await.unwrap();
+    call(&fresh(), call_to("/a", &[])).await.unwrap();
     let a = memory.names().remove(0);
     let written = memory.value(&a);
     assert!(!written.windows(4).any(|bytes| bytes == b"x-a:"), "it is sealed");
     for planted in ["", "anything", "\u{1}\0\u{c8}"] {
-        memory.plant(&a, Bytes::from(planted));
+        memory.insert(&a, Bytes::from(planted));
         let replica = fresh();
-        let before = script.asked();
-        call(&replica, asking("/a", &[])).await.unwrap();
-        assert_eq!(script.asked(), before + 1);
+        let before = script.upstream_calls();
+        call(&replica, call_to("/a", &[])).await.unwrap();
+        assert_eq!(script.upstream_calls(), before + 1);
     }
     // The response to one request is stored under the key of another.
-    call(&fresh(), asking("/b", &[])).await.unwrap();
+    call(&fresh(), call_to("/b", &[])).await.unwrap();
     let b = memory.names().into_iter().find(|name| *name != a).unwrap();
-    memory.plant(&b, written);
-    let before = script.asked();
-    call(&fresh(), asking("/b", &[])).await.unwrap();
-    assert_eq!(script.asked(), before + 1);
+    memory.insert(&b, written);
+    let before = script.upstream_calls();
+    call(&fresh(), call_to("/b", &[])).await.unwrap();
+    assert_eq!(script.upstream_calls(), before + 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_is_forgotten_is_forgotten_by_all() {
-    let memory = Memory::default();
+async fn an_evicted_response_is_evicted_at_all_replicas() {
+    let memory = MemoryStore::default();
     let script = Script::new((0..9).map(|_| good(&[])));
     let one = replica(&script, TEN, &memory, "same");
     let response = respond(&one, upstream_call(SECOND)).await.unwrap();
@@ -384,12 +385,12 @@ async fn a_reply_that_is_forgotten_is_forgotten_by_all() {
     response.entry.unwrap().forget();
     assert!(memory.names().is_empty());
     call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
-    assert_eq!(script.asked(), 2);
+    assert_eq!(script.upstream_calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_shared_reply_is_asked_about_or_given_in_place_of_an_error() {
-    let memory = Memory::default();
+async fn a_stale_shared_response_is_revalidated_or_replaces_an_error() {
+    let memory = MemoryStore::default();
     let etag = || good(&[("etag", "\"7\""), ("x-first", "1")]);
     let script = Script::new([etag(), with(304, &[("etag", "\"7\"")])]);
     call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
@@ -410,8 +411,8 @@ async fn an_old_shared_reply_is_asked_about_or_given_in_place_of_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_long_to_share_is_kept_by_each() {
-    let memory = Memory::default();
+async fn responses_too_long_to_share_are_cached_locally() {
+    let memory = MemoryStore::default();
     let mut long = good(&[]).unwrap();
     long.body = vec![0; 20_000].into();
     let script = Script::new([Ok(long.clone()), Ok(long)]);
@@ -419,11 +420,11 @@ async fn what_is_too_long_to_share_is_kept_by_each() {
     for service in [&one, &one, &other, &other] {
         call(service, upstream_call(SECOND)).await.unwrap();
     }
-    assert_eq!((script.asked(), memory.names().len()), (2, 0));
+    assert_eq!((script.upstream_calls(), memory.names().len()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_ask_for_the_same_at_the_same_time_share_one_request() {
+async fn equal_simultaneous_calls_share_one_request() {
     let inside = Inside::default();
     let service = coalescing(answering_after(SECOND, &inside));
     let other = || {
@@ -453,7 +454,7 @@ async fn those_who_ask_for_the_same_at_the_same_time_share_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_began_may_leave_and_the_others_get_their_reply() {
+async fn the_first_call_may_be_cancelled_and_the_others_get_the_response() {
     let inside = Inside::default();
     let service = coalescing(answering_after(3 * SECOND, &inside));
     let begun = Instant::now();
@@ -469,7 +470,7 @@ async fn who_began_may_leave_and_the_others_get_their_reply() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_nobody_waits_for_any_more_is_dropped() {
+async fn a_request_without_waiting_calls_is_cancelled() {
     let inside = Inside::default();
     let service = coalescing(answering_after(60 * SECOND, &inside));
     let one = timeout(SECOND, call(&service, upstream_call(SECOND)));
@@ -482,32 +483,32 @@ async fn a_request_that_nobody_waits_for_any_more_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_has_come_and_was_not_taken_yet_is_for_who_comes_then() {
+async fn a_completed_shared_request_serves_later_calls() {
     let script = Script::new([failed(), failed()]);
     let service = coalescing(script.clone());
     let mut first = std::pin::pin!(call(&service, upstream_call(SECOND)));
     timeout(Duration::ZERO, first.as_mut()).await.unwrap_err();
-    while script.asked() == 0 {
+    while script.upstream_calls() == 0 {
         tokio::task::yield_now().await;
     }
     tokio::task::yield_now().await;
     call(&service, upstream_call(SECOND)).await.unwrap_err();
-    assert_eq!((script.asked(), service.cache.counts.joined.get()), (1, 1));
+    assert_eq!((script.upstream_calls(), service.cache.counts.joined.get()), (1, 1));
     first.await.unwrap_err();
     assert!(service.cache.under_way().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
+async fn all_coalesced_calls_get_the_failure_and_the_next_sends_again() {
     let script = Script::new([failed(), failed()]);
     let service = coalescing(script.clone());
     let (one, other) =
         tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     assert!(matches!(one, Err(UpstreamError::Connect { .. })), "{one:?}");
     assert!(matches!(other, Err(UpstreamError::Connect { .. })), "{other:?}");
-    assert_eq!(script.asked(), 1);
+    assert_eq!(script.upstream_calls(), 1);
     call(&service, upstream_call(SECOND)).await.unwrap_err();
-    assert_eq!(script.asked(), 2);
+    assert_eq!(script.upstream_calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -519,11 +520,11 @@ async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
         tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     assert!(matches!(first, Err(UpstreamError::ClientBusy { .. })), "{first:?}");
     other.unwrap();
-    assert_eq!(script.asked(), 2);
+    assert_eq!(script.upstream_calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_share_a_request_about_a_stale_response_get_it_renewed() {
+async fn coalesced_calls_share_the_revalidated_response() {
     let etag = [("etag", "\"7\""), ("x-first", "1")];
     let script = Script::new([good(&etag), with(304, &[("etag", "\"7\"")])]);
     let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
@@ -535,22 +536,22 @@ async fn those_who_share_a_request_about_a_stale_response_get_it_renewed() {
         assert_eq!((response.status.as_u16(), &response.headers["x-first"]), (200, &"1".parse().unwrap()));
     }
     let counts = &service.cache.counts;
-    assert_eq!((script.asked(), counts.joined.get(), counts.still_good.get()), (2, 1, 1));
+    assert_eq!((script.upstream_calls(), counts.joined.get(), counts.still_good.get()), (2, 1, 1));
 }
 
 fn key(upstream_id: u64, path: &'static str) -> Key {
-    ResponseCache { upstream_id, ..alone(None) }.key(&asking(path, &[]))
+    ResponseCache { upstream_id, ..alone(None) }.key(&call_to(path, &[]))
 }
 
-fn entry(bytes: usize) -> Arc<Entry> {
+fn entry(bytes: usize) -> Arc<CachedResponse> {
     let mut response = status(200).unwrap();
     response.body = vec![0; bytes].into();
-    Arc::new(Entry::new(response))
+    Arc::new(CachedResponse::new(response))
 }
 
 #[tokio::test]
-async fn there_is_never_too_much_and_what_is_used_stays() {
-    let store = Store::new(10_000);
+async fn the_store_is_bounded_and_evicts_unused_entries() {
+    let store = CacheStore::new(10_000);
     let used = key(0, "/used");
     store.put(&used, entry(2_000));
     for id in 1..100 {
@@ -568,8 +569,8 @@ async fn there_is_never_too_much_and_what_is_used_stays() {
 }
 
 #[tokio::test]
-async fn a_response_is_forgotten_and_another_in_its_place_is_not() {
-    let store = Store::new(10_000);
+async fn evicting_a_response_does_not_evict_its_replacement() {
+    let store = CacheStore::new(10_000);
     let (key, first, second) = (key(0, "/a"), entry(1), entry(2));
     store.put(&key, first.clone());
     store.put(&key, second.clone());
@@ -592,8 +593,8 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         let cache = Arc::new(ResponseCache { under_way, ..alone(Some(settings)) });
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
-        let failing = BreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = CircuitBreaker::new(name(), failing, Count::default(), Count::default());
+        let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
+        let breaker = CircuitBreaker::new(name(), failing, Counter::default(), Counter::default());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {

@@ -8,9 +8,9 @@
 //!
 //! This module sends no requests and does not wait: the pipeline does.
 //!
-//! - [`JobRule`] describes the requests and the meaning of their responses.
-//! - [`JobPlace`] is the status URL or the id of one operation.
-//! - [`Begun`], [`Turn`] and [`Stand`] are the meanings of responses.
+//! - [`AsyncOperationRule`] describes the requests and the meaning of their responses.
+//! - [`OperationLocation`] is the status URL or the id of one operation.
+//! - [`InitialResponse`], [`StatusResponse`] and [`OperationStatus`] are the meanings of responses.
 
 #[cfg(test)]
 mod tests;
@@ -24,15 +24,16 @@ use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location,
 use crate::{
     model::{Arguments, UpstreamResponse},
     translate::{
-        CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, extract::Extract, look,
+        CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, extract::Extract,
+        inspect,
     },
 };
 
 /// Polling rules of a route's asynchronous operations.
 #[derive(Debug)]
-pub struct JobRule {
+pub struct AsyncOperationRule {
     /// Source of the status URL or id.
-    pub place: JobPlaceRule,
+    pub place: OperationLocationRule,
     /// Extractor of a value from the first response and from status responses.
     pub extract: Option<Extract>,
     /// Condition for success. Without it: the status is no longer 202.
@@ -63,7 +64,7 @@ pub struct JobRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskRule {
     /// Which clients get tasks.
-    pub offer: TaskOffer,
+    pub offer: TaskSupport,
     /// Time after which a call becomes a task.
     pub after: Duration,
     /// Lifetime of a task.
@@ -74,7 +75,7 @@ pub struct TaskRule {
 
 /// Which clients get tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskOffer {
+pub enum TaskSupport {
     /// None.
     Forbidden,
     /// Clients that support tasks. Others wait for the result.
@@ -86,7 +87,7 @@ pub enum TaskOffer {
 impl Default for TaskRule {
     fn default() -> Self {
         Self {
-            offer: TaskOffer::Optional,
+            offer: TaskSupport::Optional,
             after: Duration::from_secs(2),
             life: Duration::from_secs(60 * 60),
             asks: false,
@@ -96,7 +97,7 @@ impl Default for TaskRule {
 
 /// Source of the status URL or id.
 #[derive(Debug)]
-pub enum JobPlaceRule {
+pub enum OperationLocationRule {
     /// The `Location` of the first response.
     Location,
     /// A request with the argument `job`: the id that the filter finds in the first response.
@@ -119,7 +120,7 @@ pub enum CancelRule {
 
 /// Context for interpreting a response.
 #[derive(Debug, Clone, Copy)]
-pub struct JobFacts<'a> {
+pub struct OperationContext<'a> {
     /// Input of the call.
     pub facts: CallInput<'a>,
     /// Limits of the extraction.
@@ -128,43 +129,50 @@ pub struct JobFacts<'a> {
     pub redaction: &'a Redaction,
 }
 
-impl JobRule {
+impl AsyncOperationRule {
     /// Argument with the id of the operation in its requests.
     pub const ARGUMENT: &'static str = "job";
     /// Default of [`poll`](Self::poll).
     pub const POLL_DEFAULT: Duration = Duration::from_secs(1);
     /// Maximum number of polls of one operation, in addition to the deadline.
-    pub const MOST_POLLS: u32 = 10_000;
+    pub const MAX_POLLS: u32 = 10_000;
     /// Longest id, in bytes.
-    const LONGEST_NAME: usize = 1024;
+    const MAX_NAME_LENGTH: usize = 1024;
     /// Longest progress message, in bytes.
-    const LONGEST_MESSAGE: usize = 300;
+    const MAX_MESSAGE_LENGTH: usize = 300;
 
     /// Interprets the first response to a call. `asked` is the request that was sent.
-    pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, response: &UpstreamResponse) -> Begun {
+    pub fn begun(
+        &self,
+        asked: &HttpRequest,
+        facts: OperationContext<'_>,
+        response: &UpstreamResponse,
+    ) -> InitialResponse {
         let wait = retry_after(response).unwrap_or(self.poll);
         match &self.place {
-            JobPlaceRule::Location => {
+            OperationLocationRule::Location => {
                 // With a condition for success, 200 and 201 may start an operation as well.
                 let begins = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
                 if !begins || !response.headers.contains_key(header::LOCATION) {
-                    return Begun::Answer;
+                    return InitialResponse::Answer;
                 }
                 let place = self.whole_path(asked).and_then(|from| self.located(&from, response));
-                place.map_or(Begun::Elsewhere, |place| Begun::Job { place, wait })
+                place.map_or(InitialResponse::Elsewhere, |place| InitialResponse::Operation { place, wait })
             }
-            JobPlaceRule::Named { id, .. } => {
+            OperationLocationRule::Named { id, .. } => {
                 if !response.status.is_success() {
-                    return Begun::Answer;
+                    return InitialResponse::Answer;
                 }
                 let name =
-                    look(self.extract.as_ref(), facts.facts, facts.limits, response, |look| look.value(id));
+                    inspect(self.extract.as_ref(), facts.facts, facts.limits, response, |inspection| {
+                        inspection.value(id)
+                    });
                 match name.and_then(|name| text_of(&name)) {
-                    Some(name) if !name.is_empty() && name.len() <= Self::LONGEST_NAME => {
-                        Begun::Job { place: JobPlace::Named(name), wait }
+                    Some(name) if !name.is_empty() && name.len() <= Self::MAX_NAME_LENGTH => {
+                        InitialResponse::Operation { place: OperationLocation::Named(name), wait }
                     }
-                    Some(_) | None => Begun::Answer,
+                    Some(_) | None => InitialResponse::Answer,
                 }
             }
         }
@@ -177,17 +185,19 @@ impl JobRule {
     /// [`RequestError`] if the id, or an argument of the call, can't be written where the template has it.
     pub fn status_request(
         &self,
-        place: &JobPlace,
+        place: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
         match (place, &self.place) {
-            (JobPlace::Named(_), JobPlaceRule::Named { status, .. }) => {
+            (OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
                 status.build(&place.add_to(arguments), client, stop)
             }
-            (JobPlace::Path(path), _) => Ok(at(Method::GET, path.clone())),
-            (JobPlace::Named(_), JobPlaceRule::Location) => Err(RequestError::new(NO_LONGER)),
+            (OperationLocation::Path(path), _) => Ok(request_to(Method::GET, path.clone())),
+            (OperationLocation::Named(_), OperationLocationRule::Location) => {
+                Err(RequestError::new(NO_LONGER))
+            }
         }
     }
 
@@ -196,9 +206,9 @@ impl JobRule {
     /// # Errors
     ///
     /// As [`status_request`](Self::status_request).
-    pub fn ask_result(
+    pub fn result_request(
         &self,
-        place: &JobPlace,
+        place: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
@@ -208,9 +218,9 @@ impl JobRule {
     }
 
     /// Builds the request that cancels the operation, if there is one.
-    pub fn ask_end(
+    pub fn cancel_request(
         &self,
-        place: &JobPlace,
+        place: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
@@ -227,68 +237,71 @@ impl JobRule {
     /// Interprets the response to a status request. `asked` is that request.
     pub fn turn(
         &self,
-        place: &JobPlace,
+        place: &OperationLocation,
         asked: &HttpRequest,
-        facts: JobFacts<'_>,
+        facts: OperationContext<'_>,
         response: &UpstreamResponse,
-    ) -> Turn {
+    ) -> StatusResponse {
         let wait = retry_after(response);
         if response.status.is_redirection() && response.headers.contains_key(header::LOCATION) {
             let place = self.whole_path(asked).and_then(|from| self.located(&from, response));
-            return place.map_or(Turn::Answer, Turn::Moved);
+            return place.map_or(StatusResponse::Answer, StatusResponse::Moved);
         }
-        look(self.extract.as_ref(), facts.facts, facts.limits, response, |look| {
-            if self.cancelled.as_ref().is_some_and(|cancelled| look.holds(cancelled)) {
-                return Turn::Cancelled;
+        inspect(self.extract.as_ref(), facts.facts, facts.limits, response, |inspection| {
+            if self.cancelled.as_ref().is_some_and(|cancelled| inspection.is_true(cancelled)) {
+                return StatusResponse::Cancelled;
             }
-            if self.failed.as_ref().is_some_and(|failed| look.holds(failed)) {
-                return Turn::Failed(self.stand(look, facts.redaction));
+            if self.failed.as_ref().is_some_and(|failed| inspection.is_true(failed)) {
+                return StatusResponse::Failed(self.status(inspection, facts.redaction));
             }
             let status = response.status;
             let later = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
             let running = match &self.done {
-                Some(done) if look.holds(done) => return Turn::Done,
+                Some(done) if inspection.is_true(done) => return StatusResponse::Done,
                 Some(_) => status.is_success(),
                 None if status == StatusCode::ACCEPTED => true,
-                None if status.is_success() => return Turn::Done,
+                None if status.is_success() => return StatusResponse::Done,
                 None => false,
             };
             // An upstream that asks for a pause has not lost the operation.
             let goes_on = running || (later && wait.is_some());
             if !goes_on {
-                return Turn::Answer;
+                return StatusResponse::Answer;
             }
             let moved = match (&self.place, self.whole_path(asked)) {
-                (JobPlaceRule::Location, Some(from)) if running => self.located(&from, response),
+                (OperationLocationRule::Location, Some(from)) if running => self.located(&from, response),
                 _ => None,
             };
-            let stand = if running { self.stand(look, facts.redaction) } else { Stand::default() };
+            let stand =
+                if running { self.status(inspection, facts.redaction) } else { OperationStatus::default() };
             let place = moved.unwrap_or_else(|| place.clone());
-            Turn::Running { stand, place, wait: wait.unwrap_or(self.poll) }
+            StatusResponse::Running { stand, place, wait: wait.unwrap_or(self.poll) }
         })
     }
 
-    fn stand(&self, look: &Inspection<'_>, redaction: &Redaction) -> Stand {
+    fn status(&self, inspection: &Inspection<'_>, redaction: &Redaction) -> OperationStatus {
         let number = |filter: &Option<Jq>| {
-            let value = look.value(filter.as_ref()?)?;
+            let value = inspection.value(filter.as_ref()?)?;
             let number = match &value {
                 Value::String(text) => text.trim().trim_end_matches('%').trim_end().parse().ok(),
                 value => value.as_f64(),
             };
             number.filter(|number: &f64| number.is_finite() && *number >= 0.0)
         };
-        let message = self.message.as_ref().and_then(|filter| look.value(filter));
+        let message = self.message.as_ref().and_then(|filter| inspection.value(filter));
         let message = message.and_then(|value| text_of(&value)).filter(|text| !text.trim().is_empty());
-        let message = message.map(|text| redaction.told(&text, Self::LONGEST_MESSAGE));
-        Stand { progress: number(&self.progress), total: number(&self.total), message }
+        let message = message.map(|text| redaction.status_message(&text, Self::MAX_MESSAGE_LENGTH));
+        OperationStatus { progress: number(&self.progress), total: number(&self.total), message }
     }
 
     /// Resolves a `Location`. `None` if it points to another server.
-    fn located(&self, from: &Uri, response: &UpstreamResponse) -> Option<JobPlace> {
+    fn located(&self, from: &Uri, response: &UpstreamResponse) -> Option<OperationLocation> {
         let target = resolve_location(from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
         let same = same_origin(&self.base, &target);
         same.then(|| {
-            JobPlace::Path(target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")))
+            OperationLocation::Path(
+                target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
+            )
         })
     }
 
@@ -305,7 +318,7 @@ impl JobRule {
 
 const NO_LONGER: &str = "the job was begun when this tool was another";
 
-fn at(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
+fn request_to(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
     let (headers, body) = Default::default();
     HttpRequest { method, under: PathBase::Origin, path_and_query, headers, body }
 }
@@ -326,13 +339,13 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
 
 /// Meaning of the first response.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Begun {
+pub enum InitialResponse {
     /// It is the result.
     Answer,
     /// An operation has started.
-    Job {
+    Operation {
         /// Status URL or id.
-        place: JobPlace,
+        place: OperationLocation,
         /// Time until the first poll.
         wait: Duration,
     },
@@ -342,22 +355,22 @@ pub enum Begun {
 
 /// Meaning of a status response.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Turn {
+pub enum StatusResponse {
     /// Still running.
     Running {
         /// Progress.
-        stand: Stand,
+        stand: OperationStatus,
         /// Status URL or id for the next poll.
-        place: JobPlace,
+        place: OperationLocation,
         /// Time until the next poll.
         wait: Duration,
     },
-    /// Done. The result is this response, or the one to [`JobRule::result`](JobRule::result).
+    /// Done. The result is this response, or the one to [`AsyncOperationRule::result`](JobRule::result).
     Done,
     /// Done. The result is at another URL of the same server.
-    Moved(JobPlace),
+    Moved(OperationLocation),
     /// Failed.
-    Failed(Stand),
+    Failed(OperationStatus),
     /// Cancelled.
     Cancelled,
     /// Not a status: the upstream failed, or redirects to another server. The response is the result.
@@ -366,7 +379,7 @@ pub enum Turn {
 
 /// Progress of an operation.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Stand {
+pub struct OperationStatus {
     /// Progress so far.
     pub progress: Option<f64>,
     /// Total.
@@ -375,9 +388,9 @@ pub struct Stand {
     pub message: Option<String>,
 }
 
-impl Stand {
+impl OperationStatus {
     /// Progress as text for people.
-    pub fn in_words(&self) -> Option<String> {
+    pub fn describe(&self) -> Option<String> {
         let far = match (self.progress, self.total) {
             (Some(progress), Some(total)) => Some(format!("{progress} of {total}")),
             (Some(progress), None) => Some(progress.to_string()),
@@ -393,14 +406,14 @@ impl Stand {
 
 /// Status URL or id of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobPlace {
+pub enum OperationLocation {
     /// Path from the root of the upstream's host.
     Path(PathAndQuery),
     /// Id.
     Named(String),
 }
 
-impl JobPlace {
+impl OperationLocation {
     /// Longest encoded text that clients are given, in bytes.
     const SHORT_BYTES: usize = 2048;
 
@@ -413,7 +426,7 @@ impl JobPlace {
     fn add_to(&self, arguments: &Arguments) -> Arguments {
         let mut arguments = arguments.clone();
         if let Self::Named(name) = self {
-            arguments.insert(JobRule::ARGUMENT, name.as_str().into());
+            arguments.insert(AsyncOperationRule::ARGUMENT, name.as_str().into());
         }
         arguments
     }

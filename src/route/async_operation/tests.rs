@@ -7,9 +7,9 @@ use crate::route::PathTemplate;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn by_location() -> JobRule {
-    JobRule {
-        place: JobPlaceRule::Location,
+fn by_location() -> AsyncOperationRule {
+    AsyncOperationRule {
+        place: OperationLocationRule::Location,
         extract: None,
         done: None,
         failed: None,
@@ -25,12 +25,12 @@ fn by_location() -> JobRule {
     }
 }
 
-fn named() -> JobRule {
+fn named() -> AsyncOperationRule {
     let jq = |source| Some(Jq::compile(source).unwrap());
     let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
     let status = Box::new(HttpTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
-    JobRule {
-        place: JobPlaceRule::Named { id: Jq::compile(".id").unwrap(), status },
+    AsyncOperationRule {
+        place: OperationLocationRule::Named { id: Jq::compile(".id").unwrap(), status },
         done: value(r#".state == "done""#),
         failed: value(r#".state == "failed""#),
         cancelled: value(r#".state == "stopped""#),
@@ -49,36 +49,44 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> UpstreamRespon
     UpstreamResponse::new(status, headers.collect(), body)
 }
 
-fn asked() -> HttpRequest {
-    HttpRequest { under: PathBase::UpstreamUrl, ..at(Method::POST, PathAndQuery::from_static("/reports")) }
+fn first_request() -> HttpRequest {
+    HttpRequest {
+        under: PathBase::UpstreamUrl,
+        ..request_to(Method::POST, PathAndQuery::from_static("/reports"))
+    }
 }
 
-fn with_facts<T>(look: impl FnOnce(JobFacts<'_>) -> T) -> T {
+fn with_facts<T>(look: impl FnOnce(OperationContext<'_>) -> T) -> T {
     let (tool, args) = ("make_report".parse().unwrap(), json!({}));
     let (limits, redaction) = (TranslationLimits::default(), Redaction::default());
-    look(JobFacts { facts: CallInput::new(&tool, &args), limits: &limits, redaction: &redaction })
+    look(OperationContext { facts: CallInput::new(&tool, &args), limits: &limits, redaction: &redaction })
 }
 
 #[track_caller]
-fn check_begun(rule: &JobRule, response: &UpstreamResponse, expected: Begun) {
-    assert_eq!(with_facts(|facts| rule.begun(&asked(), facts, response)), expected);
+fn check_begun(rule: &AsyncOperationRule, response: &UpstreamResponse, expected: InitialResponse) {
+    assert_eq!(with_facts(|facts| rule.begun(&first_request(), facts, response)), expected);
 }
 
 #[track_caller]
-fn check_turn(rule: &JobRule, place: &JobPlace, response: &UpstreamResponse, expected: Turn) {
-    assert_eq!(with_facts(|facts| rule.turn(place, &asked(), facts, response)), expected);
+fn check_turn(
+    rule: &AsyncOperationRule,
+    place: &OperationLocation,
+    response: &UpstreamResponse,
+    expected: StatusResponse,
+) {
+    assert_eq!(with_facts(|facts| rule.turn(place, &first_request(), facts, response)), expected);
 }
 
-fn path(text: &str) -> JobPlace {
-    JobPlace::Path(text.parse().unwrap())
+fn path(text: &str) -> OperationLocation {
+    OperationLocation::Path(text.parse().unwrap())
 }
 
-fn name(text: &str) -> JobPlace {
-    JobPlace::Named(text.to_owned())
+fn name(text: &str) -> OperationLocation {
+    OperationLocation::Named(text.to_owned())
 }
 
 #[test]
-fn accepted_with_a_location_begins_a_job_there() {
+fn a_202_with_a_location_starts_an_operation() {
     let rule = by_location();
     for (location, expected) in [
         ("/jobs/7", "/jobs/7"),
@@ -86,20 +94,20 @@ fn accepted_with_a_location_begins_a_job_there() {
         ("http://OLD.test:81/jobs/7", "/jobs/7"),
     ] {
         let response = response(202, &[("location", location)], "");
-        check_begun(&rule, &response, Begun::Job { place: path(expected), wait: SECOND });
+        check_begun(&rule, &response, InitialResponse::Operation { place: path(expected), wait: SECOND });
     }
     let patient = response(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
-    check_begun(&rule, &patient, Begun::Job { place: path("/jobs/7"), wait: 5 * SECOND });
+    check_begun(&rule, &patient, InitialResponse::Operation { place: path("/jobs/7"), wait: 5 * SECOND });
 }
 
 #[test]
-fn what_begins_no_job_is_the_answer() {
+fn other_responses_are_the_result() {
     for response in [
         response(200, &[("location", "/jobs/7")], ""),
         response(202, &[], "queued"),
         response(404, &[("location", "/jobs/7")], ""),
     ] {
-        check_begun(&by_location(), &response, Begun::Answer);
+        check_begun(&by_location(), &response, InitialResponse::Answer);
     }
     for response in [
         response(200, &[], r#"{"rows": 1}"#),
@@ -109,19 +117,19 @@ fn what_begins_no_job_is_the_answer() {
         response(200, &[], "no json"),
         response(500, &[], r#"{"id": 7}"#),
     ] {
-        check_begun(&named(), &response, Begun::Answer);
+        check_begun(&named(), &response, InitialResponse::Answer);
     }
 }
 
 #[test]
-fn no_job_is_asked_about_at_another_server() {
+fn an_operation_at_another_server_is_not_polled() {
     for location in
         ["http://evil.test/", "//evil.test/jobs", "https://old.test:81/", "file:///etc/passwd", ""]
     {
         let expected = match location {
             // The URL that was polled, which is on the same server.
-            "" => Begun::Job { place: path("/api/reports"), wait: SECOND },
-            _ => Begun::Elsewhere,
+            "" => InitialResponse::Operation { place: path("/api/reports"), wait: SECOND },
+            _ => InitialResponse::Elsewhere,
         };
         check_begun(&by_location(), &response(202, &[("location", location)], ""), expected);
         if !location.is_empty() {
@@ -129,34 +137,39 @@ fn no_job_is_asked_about_at_another_server() {
                 &by_location(),
                 &path("/j"),
                 &response(303, &[("location", location)], ""),
-                Turn::Answer,
+                StatusResponse::Answer,
             );
         }
     }
 }
 
 #[test]
-fn a_job_goes_on_while_its_place_says_202() {
+fn an_operation_runs_while_its_status_is_202() {
     let (rule, place) = (by_location(), path("/jobs/7"));
-    let running = |place, wait| Turn::Running { stand: Stand::default(), place, wait };
+    let running = |place, wait| StatusResponse::Running { stand: OperationStatus::default(), place, wait };
     check_turn(&rule, &place, &response(202, &[], ""), running(place.clone(), SECOND));
     let moved = response(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
     check_turn(&rule, &place, &moved, running(path("/jobs/8"), SECOND));
     let busy = response(503, &[("retry-after", "3")], "");
     check_turn(&rule, &place, &busy, running(place.clone(), 3 * SECOND));
-    check_turn(&rule, &place, &response(200, &[], "the report"), Turn::Done);
-    check_turn(&rule, &place, &response(303, &[("location", "/r/7")], ""), Turn::Moved(path("/r/7")));
-    check_turn(&rule, &place, &response(503, &[], ""), Turn::Answer);
-    check_turn(&rule, &place, &response(404, &[], ""), Turn::Answer);
+    check_turn(&rule, &place, &response(200, &[], "the report"), StatusResponse::Done);
+    check_turn(
+        &rule,
+        &place,
+        &response(303, &[("location", "/r/7")], ""),
+        StatusResponse::Moved(path("/r/7")),
+    );
+    check_turn(&rule, &place, &response(503, &[], ""), StatusResponse::Answer);
+    check_turn(&rule, &place, &response(404, &[], ""), StatusResponse::Answer);
 }
 
 #[test]
-fn a_named_job_tells_how_it_stands() {
+fn an_operation_with_an_id_reports_its_progress() {
     let rule = named();
     let begun = response(200, &[], r#"{"id": 7}"#);
-    check_begun(&rule, &begun, Begun::Job { place: name("7"), wait: SECOND });
-    let running = |stand| Turn::Running { stand, place: name("7"), wait: SECOND };
-    let at = |progress, message: Option<&str>| Stand {
+    check_begun(&rule, &begun, InitialResponse::Operation { place: name("7"), wait: SECOND });
+    let running = |stand| StatusResponse::Running { stand, place: name("7"), wait: SECOND };
+    let at = |progress, message: Option<&str>| OperationStatus {
         progress,
         total: Some(100.0),
         message: message.map(str::to_owned),
@@ -167,15 +180,20 @@ fn a_named_job_tells_how_it_stands() {
     check_turn(&rule, &name("7"), &response(200, &[], body), running(at(Some(40.0), None)));
     let body = r#"{"state": "running", "percent": "some", "doing": ["x"]}"#;
     check_turn(&rule, &name("7"), &response(200, &[], body), running(at(None, None)));
-    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "done"}"#), Turn::Done);
+    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "done"}"#), StatusResponse::Done);
     let body = r#"{"state": "failed", "doing": "no paper"}"#;
-    check_turn(&rule, &name("7"), &response(200, &[], body), Turn::Failed(at(None, Some("no paper"))));
-    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "stopped"}"#), Turn::Cancelled);
-    check_turn(&rule, &name("7"), &response(410, &[], "{}"), Turn::Answer);
+    check_turn(
+        &rule,
+        &name("7"),
+        &response(200, &[], body),
+        StatusResponse::Failed(at(None, Some("no paper"))),
+    );
+    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "stopped"}"#), StatusResponse::Cancelled);
+    check_turn(&rule, &name("7"), &response(410, &[], "{}"), StatusResponse::Answer);
 }
 
 #[test]
-fn the_name_of_a_job_stays_in_its_place() {
+fn the_id_of_an_operation_stays_in_its_path_segment() {
     let rule = named();
     let asked = rule.status_request(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
     assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
@@ -185,25 +203,25 @@ fn the_name_of_a_job_stays_in_its_place() {
 }
 
 #[test]
-fn a_job_is_ended_where_it_is_asked_about_or_by_a_request_of_its_own() {
+fn an_operation_is_cancelled_at_its_status_url_or_by_a_configured_request() {
     let (arguments, headers) = (Arguments::default(), HeaderMap::new());
-    let ended = |rule: &JobRule, place: &JobPlace| {
-        rule.ask_end(place, &arguments, &headers, None)
+    let ended = |rule: &AsyncOperationRule, place: &OperationLocation| {
+        rule.cancel_request(place, &arguments, &headers, None)
             .map(|asked| format!("{} {}", asked.method, asked.path_and_query))
     };
     assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
-    let rule = JobRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
+    let rule = AsyncOperationRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
     assert_eq!(ended(&rule, &path("/jobs/7")).as_deref(), Some("DELETE /jobs/7"));
     let request = HttpTemplate::new(Method::POST, PathTemplate::parse("/jobs/{job}/stop").unwrap());
-    let rule = JobRule { cancel: Some(CancelRule::Request(request)), ..named() };
+    let rule = AsyncOperationRule { cancel: Some(CancelRule::Request(request)), ..named() };
     assert_eq!(ended(&rule, &name("7")).as_deref(), Some("POST /jobs/7/stop"));
 }
 
 #[test]
-fn a_place_is_kept_as_a_text() {
+fn a_location_is_serialized_as_text() {
     for place in [path("/jobs/7?x=1"), name("7"), name("=/"), name("")] {
-        assert_eq!(JobPlace::of_text(&place.to_text()), Some(place));
+        assert_eq!(OperationLocation::of_text(&place.to_text()), Some(place));
     }
-    assert_eq!(JobPlace::of_text("no path"), None);
+    assert_eq!(OperationLocation::of_text("no path"), None);
     assert!(name(&"7".repeat(2047)).is_short() && !name(&"7".repeat(2048)).is_short());
 }

@@ -9,7 +9,7 @@ use crate::model::{Schema, kind_of};
 
 /// Form for a person. Clones share the fields.
 #[derive(Debug, Clone, Default)]
-pub struct Form {
+pub struct InputForm {
     fields: Vec<Arc<Field>>,
 }
 
@@ -37,7 +37,7 @@ const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 /// Keywords that every field may have.
 const COMMON: [&str; 4] = ["type", "title", "description", "default"];
 
-impl Form {
+impl InputForm {
     /// Maximum number of fields, as a person fills them in.
     pub const FIELD_LIMIT: usize = 50;
 
@@ -127,7 +127,7 @@ impl Form {
     ///
     /// A sentence with each invalid field, the expected value and the found one.
     pub fn check(&self, mut content: Map<String, Value>) -> Result<Map<String, Value>, String> {
-        const MOST_VIOLATIONS: usize = 3;
+        const MAX_VIOLATIONS: usize = 3;
         let (mut checked, mut wrong) = (Map::new(), Vec::new());
         for field in &self.fields {
             match content.remove(&field.name) {
@@ -147,7 +147,7 @@ impl Form {
         if wrong.is_empty() {
             return Ok(checked);
         }
-        wrong.truncate(MOST_VIOLATIONS);
+        wrong.truncate(MAX_VIOLATIONS);
         Err(wrong.join(". "))
     }
 }
@@ -208,7 +208,7 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
         help: "see https://json-schema.org/understanding-json-schema",
     })?;
     if let Some(default) = field.get("default")
-        && !schema.admits(default)
+        && !schema.accepts(default)
     {
         return Err(wrong(
             &pointer(at, "default"),
@@ -243,9 +243,9 @@ mod tests {
 
     use super::*;
 
-    fn form(properties: Value, required: Value) -> Result<Form, FormError> {
+    fn form(properties: Value, required: Value) -> Result<InputForm, FormError> {
         let document = json!({"type": "object", "properties": properties, "required": required});
-        Form::compile(document.as_object().unwrap())
+        InputForm::compile(document.as_object().unwrap())
     }
 
     #[track_caller]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filled_in_is_held_against_the_form() {
+    fn input_is_validated_against_the_form() {
         let fields = json!({
             "name": {"type": "string", "minLength": 2},
             "age": {"type": "integer", "minimum": 0},
@@ -304,13 +304,13 @@ mod tests {
             },
             "required": ["one"],
         });
-        let form = Form::compile(document.as_object().unwrap()).unwrap();
+        let form = InputForm::compile(document.as_object().unwrap()).unwrap();
         assert_eq!(Value::Object(form.document()), document);
         assert!(form.has_lists() && !form.only(|name| name == "one").has_lists());
     }
 
     #[test]
-    fn what_no_client_has_a_field_for_is_refused_with_its_place() {
+    fn unsupported_fields_are_rejected_with_their_position() {
         let refused = |properties: Value| form(properties, json!([])).unwrap_err().pointer;
         for (property, pointer) in [
             (json!({"type": "object"}), "/properties/x/type"),

@@ -1,10 +1,10 @@
 //! Input requests (elicitation, sampling, roots) to a person or the client's model before the upstream
 //! request.
 //!
-//! - [`Asking`]: the [rounds](Round) of [input requests](QuestionTemplate) of a route or a prompt. It
+//! - [`InputRequests`]: the [rounds](Round) of [input requests](QuestionTemplate) of a route or a prompt. It
 //!   computes the next step.
-//! - [`Question`]: an input request that is ready to be sent. It checks its response ([`Answer`]).
-//! - [`Form`]: a form for a person.
+//! - [`InputRequest`]: an input request that is ready to be sent. It checks its response ([`InputResponse`]).
+//! - [`InputForm`]: a form for a person.
 //!
 //! Responses are by name. A null response means that there is none: the condition of its input request was
 //! false, or it was declined and optional, or the client does not support it.
@@ -18,35 +18,37 @@ use std::time::Duration;
 use minijinja::Value as Name;
 use serde_json::{Map, Value, json};
 
-pub use self::form::{Form, FormError};
+pub use self::form::{FormError, InputForm};
 use crate::{
     model::{Arguments, cut_characters},
-    translate::{Jq, SAMPLE, Sample, SampleTemplate, Template, WorkBudget, template_names},
+    translate::{
+        Jq, SAMPLE, SamplingRequest, SamplingRequestTemplate, Template, WorkBudget, request_variables,
+    },
 };
 
 /// Input requests that are sent together.
-pub type Round = Vec<QuestionTemplate>;
+pub type InputRound = Vec<InputRequestTemplate>;
 
 /// All input requests of a route or prompt.
 #[derive(Debug)]
-pub struct Asking {
+pub struct InputRequests {
     /// Rounds, in order. Later ones may depend on responses to earlier ones.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<InputRound>,
     /// Whether a rule sends a sampling request after the upstream's response.
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<SamplingNeed>,
     /// Timeout of a response.
     pub patience: Duration,
 }
 
-impl Default for Asking {
+impl Default for InputRequests {
     fn default() -> Self {
-        Self { rounds: Vec::new(), sampled: None, patience: Self::DEFAULT_PATIENCE }
+        Self { rounds: Vec::new(), sampled: None, patience: Self::DEFAULT_INPUT_TIMEOUT }
     }
 }
 
 /// Whether a rule requires the client's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampled {
+pub enum SamplingNeed {
     /// Required.
     Needed,
     /// Optional.
@@ -55,27 +57,27 @@ pub enum Sampled {
 
 /// Next step of a call.
 #[derive(Debug)]
-pub enum Next {
+pub enum NextStep {
     /// Send these input requests.
-    InputRequests(Vec<Question>),
+    InputRequests(Vec<InputRequest>),
     /// End the call: the client does not support these required input requests.
-    Unable(Vec<Missing>),
+    Unable(Vec<MissingCapability>),
     /// Continue: all responses are there. The arguments include them.
     Done(Arguments),
 }
 
 /// Input request that the client does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingCapability {
     /// Name of the input request.
     pub name: String,
     /// Capability that the client lacks.
-    pub ability: Ability,
+    pub ability: ClientCapability,
 }
 
 /// Capability that an input request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ability {
+pub enum ClientCapability {
     /// Form elicitation.
     Form,
     /// Form elicitation with multiple choice.
@@ -88,14 +90,14 @@ pub enum Ability {
     Roots,
 }
 
-impl Asking {
+impl InputRequests {
     /// Maximum number of input requests of one route.
-    pub const QUESTION_LIMIT: usize = 32;
+    pub const INPUT_REQUEST_LIMIT: usize = 32;
     /// Limit of all input responses of one call together, as JSON in bytes.
     pub const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
 
     /// Default timeout of a response: people need time to think.
-    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10 * 60);
+    pub const DEFAULT_INPUT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
     /// Whether there are no input requests.
     pub fn is_empty(&self) -> bool {
@@ -103,13 +105,13 @@ impl Asking {
     }
 
     /// All input requests, round by round.
-    pub fn questions(&self) -> impl Iterator<Item = &QuestionTemplate> {
+    pub fn input_requests(&self) -> impl Iterator<Item = &InputRequestTemplate> {
         self.rounds.iter().flatten()
     }
 
     /// Whether the response to this input request provides arguments.
     pub fn gives_arguments(&self, name: &str) -> bool {
-        self.questions().any(|question| question.name == name && question.gives_arguments())
+        self.input_requests().any(|question| question.name == name && question.gives_arguments())
     }
 
     /// Computes the next step after these responses.
@@ -121,43 +123,43 @@ impl Asking {
         &self,
         arguments: &Arguments,
         answers: &Map<String, Value>,
-        abilities: Abilities,
-    ) -> Result<Next, String> {
+        abilities: ClientCapabilities,
+    ) -> Result<NextStep, String> {
         let known = self.complete(answers);
         let mut arguments = arguments.clone();
-        for question in self.questions().filter(|question| question.gives_arguments()) {
+        for question in self.input_requests().filter(|question| question.gives_arguments()) {
             if let Some(Value::Object(given)) = answers.get(&question.name) {
                 given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
             }
         }
         let args = Value::Object(arguments.as_map().clone());
         let seen = Value::Object(known.clone());
-        let holds = |question: &QuestionTemplate| {
-            question.when.as_ref().is_none_or(|when| when.holds_before(&args, &seen))
+        let holds = |question: &InputRequestTemplate| {
+            question.when.as_ref().is_none_or(|when| when.is_true_before_request(&args, &seen))
         };
-        let lacking = |question: &QuestionTemplate| {
+        let lacking = |question: &InputRequestTemplate| {
             abilities
                 .lacks(question.inquiry.needs())
-                .map(|ability| Missing { name: question.name.clone(), ability })
+                .map(|ability| MissingCapability { name: question.name.clone(), ability })
         };
         // A required input request that the client does not support ends the call before the first one is
         // sent.
-        let mut missing: Vec<Missing> = self
-            .questions()
+        let mut missing: Vec<MissingCapability> = self
+            .input_requests()
             .filter(|question| !question.optional && !answers.contains_key(&question.name))
             .filter(|question| question.is_due(&arguments) && holds(question))
             .filter_map(lacking)
             .collect();
-        if self.sampled == Some(Sampled::Needed) && !abilities.sample {
-            missing.push(Missing { name: SAMPLE.to_owned(), ability: Ability::Sample });
+        if self.sampled == Some(SamplingNeed::Needed) && !abilities.sample {
+            missing.push(MissingCapability { name: SAMPLE.to_owned(), ability: ClientCapability::Sample });
         }
         if !missing.is_empty() {
-            return Ok(Next::Unable(missing));
+            return Ok(NextStep::Unable(missing));
         }
-        let names = template_names(&arguments.clone().with_answers(known.clone()));
-        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
+        let names = request_variables(&arguments.clone().with_input_responses(known.clone()));
+        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         for round in &self.rounds {
-            let due: Vec<Question> = round
+            let due: Vec<InputRequest> = round
                 .iter()
                 .filter(|question| !answers.contains_key(&question.name))
                 .filter(|question| question.is_due(&arguments) && holds(question))
@@ -165,7 +167,7 @@ impl Asking {
                 .map(|question| question.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
-                return Ok(Next::InputRequests(due));
+                return Ok(NextStep::InputRequests(due));
             }
         }
         let (given, mut answers) = (answers, known);
@@ -175,20 +177,20 @@ impl Asking {
                 answers.remove(SAMPLE);
             }
         }
-        Ok(Next::Done(arguments.with_answers(answers)))
+        Ok(NextStep::Done(arguments.with_input_responses(answers)))
     }
 
     /// Responses, with null for every input request that has none.
     pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
         let sampled = self.sampled.map(|_| SAMPLE);
-        let names = self.questions().map(|question| question.name.as_str()).chain(sampled);
+        let names = self.input_requests().map(|question| question.name.as_str()).chain(sampled);
         names.map(|name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Value::Null))).collect()
     }
 }
 
 /// Configured input request.
 #[derive(Debug)]
-pub struct QuestionTemplate {
+pub struct InputRequestTemplate {
     /// Name of its response.
     pub name: String,
     /// Condition on the arguments and the responses so far. If it is false, the request is not sent.
@@ -196,25 +198,25 @@ pub struct QuestionTemplate {
     /// Whether a call continues without a response.
     pub optional: bool,
     /// Kind and content.
-    pub inquiry: InquiryTemplate,
+    pub inquiry: InputRequestKindTemplate,
 }
 
 /// Kind of an input request, with its templates.
 #[derive(Debug)]
-pub enum InquiryTemplate {
+pub enum InputRequestKindTemplate {
     /// A person fills in a form, or confirms if it has no fields.
     Form {
         /// Message to the person: reason and purpose.
         message: Template,
         /// Fields.
-        form: Form,
+        form: InputForm,
     },
     /// A person enters the arguments that the client left out.
     Arguments {
         /// Message to the person: reason and purpose.
         message: Template,
         /// Arguments, as fields.
-        form: Form,
+        form: InputForm,
     },
     /// A person opens a URL, for data that must not pass through the client.
     Link {
@@ -224,31 +226,31 @@ pub enum InquiryTemplate {
         url: Template,
     },
     /// The client's model responds (sampling).
-    Sample(SampleTemplate),
+    Sample(SamplingRequestTemplate),
     /// The client lists its roots.
     Roots,
 }
 
 /// Input request that is ready to be sent.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct InputRequest {
     /// Name of its response.
     pub name: String,
     /// Whether a call continues without a response.
     pub optional: bool,
     /// Kind and content.
-    pub inquiry: Inquiry,
+    pub inquiry: InputRequestKind,
 }
 
 /// Kind of an input request.
 #[derive(Debug, Clone)]
-pub enum Inquiry {
+pub enum InputRequestKind {
     /// A person fills in a form, or confirms if it has no fields.
     Form {
         /// Message to the person: reason and purpose.
         message: String,
         /// Fields.
-        form: Form,
+        form: InputForm,
     },
     /// A person opens a URL.
     Link {
@@ -258,14 +260,14 @@ pub enum Inquiry {
         url: String,
     },
     /// The client's model responds (sampling).
-    Sample(Sample),
+    Sample(SamplingRequest),
     /// The client lists its roots.
     Roots,
 }
 
 /// Response to an input request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum InputResponse {
     /// The person submitted the form, or confirmed.
     Accepted(Map<String, Value>),
     /// The person declined.
@@ -273,7 +275,7 @@ pub enum Answer {
     /// The person dismissed the request.
     Cancelled,
     /// Response of the client's model.
-    Said {
+    SampledText {
         /// Text.
         text: String,
         /// Name of the model.
@@ -287,20 +289,20 @@ pub enum Answer {
 
 /// Reason why a response can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidInput {
     /// It does not fit the request. The text is for the developer of the client.
     #[error("{0}")]
     Wrong(String),
     /// It was declined. The text is for the model.
     #[error("{0}")]
-    Refused(String),
+    Declined(String),
 }
 
 /// Capabilities of a client that input requests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Abilities {
+pub struct ClientCapabilities {
     /// Form elicitation.
-    pub form: FormAbility,
+    pub form: FormSupport,
     /// URL elicitation.
     pub link: bool,
     /// Sampling.
@@ -311,7 +313,7 @@ pub struct Abilities {
 
 /// Forms that a client can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
-pub enum FormAbility {
+pub enum FormSupport {
     /// None.
     #[default]
     None,
@@ -321,31 +323,31 @@ pub enum FormAbility {
     All,
 }
 
-impl Abilities {
+impl ClientCapabilities {
     /// Returns the capability if the client lacks it.
-    pub(super) fn lacks(self, needed: Ability) -> Option<Ability> {
+    pub(super) fn lacks(self, needed: ClientCapability) -> Option<ClientCapability> {
         let able = match needed {
-            Ability::Form => self.form >= FormAbility::WithoutLists,
-            Ability::FormWithLists => self.form >= FormAbility::All,
-            Ability::Link => self.link,
-            Ability::Sample => self.sample,
-            Ability::Roots => self.roots,
+            ClientCapability::Form => self.form >= FormSupport::WithoutLists,
+            ClientCapability::FormWithLists => self.form >= FormSupport::All,
+            ClientCapability::Link => self.link,
+            ClientCapability::Sample => self.sample,
+            ClientCapability::Roots => self.roots,
         };
         (!able).then_some(needed)
     }
 }
 
-impl InquiryTemplate {
+impl InputRequestKindTemplate {
     /// Capability that it needs.
-    pub(super) fn needs(&self) -> Ability {
+    pub(super) fn needs(&self) -> ClientCapability {
         match self {
             Self::Form { form, .. } | Self::Arguments { form, .. } if form.has_lists() => {
-                Ability::FormWithLists
+                ClientCapability::FormWithLists
             }
-            Self::Form { .. } | Self::Arguments { .. } => Ability::Form,
-            Self::Link { .. } => Ability::Link,
-            Self::Sample(_) => Ability::Sample,
-            Self::Roots => Ability::Roots,
+            Self::Form { .. } | Self::Arguments { .. } => ClientCapability::Form,
+            Self::Link { .. } => ClientCapability::Link,
+            Self::Sample(_) => ClientCapability::Sample,
+            Self::Roots => ClientCapability::Roots,
         }
     }
 
@@ -360,21 +362,23 @@ impl InquiryTemplate {
     }
 }
 
-impl QuestionTemplate {
+impl InputRequestTemplate {
     /// Whether it must be sent. A request for arguments is only sent if one of them is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         match &self.inquiry {
-            InquiryTemplate::Arguments { form, .. } => form.names().any(|name| arguments.get(name).is_none()),
-            InquiryTemplate::Form { .. }
-            | InquiryTemplate::Link { .. }
-            | InquiryTemplate::Sample(_)
-            | InquiryTemplate::Roots => true,
+            InputRequestKindTemplate::Arguments { form, .. } => {
+                form.names().any(|name| arguments.get(name).is_none())
+            }
+            InputRequestKindTemplate::Form { .. }
+            | InputRequestKindTemplate::Link { .. }
+            | InputRequestKindTemplate::Sample(_)
+            | InputRequestKindTemplate::Roots => true,
         }
     }
 
     /// Whether the response provides arguments.
     pub(super) fn gives_arguments(&self) -> bool {
-        matches!(self.inquiry, InquiryTemplate::Arguments { .. })
+        matches!(self.inquiry, InputRequestKindTemplate::Arguments { .. })
     }
 
     pub(super) fn render(
@@ -382,31 +386,31 @@ impl QuestionTemplate {
         arguments: &Arguments,
         names: &Name,
         stop: &WorkBudget,
-    ) -> Result<Question, String> {
+    ) -> Result<InputRequest, String> {
         let text = |template: &Template| {
             template
                 .render_until(names, stop)
                 .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))
         };
         let inquiry = match &self.inquiry {
-            InquiryTemplate::Form { message, form } => {
-                Inquiry::Form { message: text(message)?, form: form.clone() }
+            InputRequestKindTemplate::Form { message, form } => {
+                InputRequestKind::Form { message: text(message)?, form: form.clone() }
             }
-            InquiryTemplate::Arguments { message, form } => Inquiry::Form {
+            InputRequestKindTemplate::Arguments { message, form } => InputRequestKind::Form {
                 message: text(message)?,
                 form: form.only(|name| arguments.get(name).is_none()),
             },
-            InquiryTemplate::Link { message, url } => {
-                Inquiry::Link { message: text(message)?, url: address(text(url)?)? }
+            InputRequestKindTemplate::Link { message, url } => {
+                InputRequestKind::Link { message: text(message)?, url: address(text(url)?)? }
             }
-            InquiryTemplate::Sample(sample) => Inquiry::Sample(
+            InputRequestKindTemplate::Sample(sample) => InputRequestKind::Sample(
                 sample
                     .render(names, Some(stop))
                     .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))?,
             ),
-            InquiryTemplate::Roots => Inquiry::Roots,
+            InputRequestKindTemplate::Roots => InputRequestKind::Roots,
         };
-        Ok(Question { name: self.name.clone(), optional: self.optional, inquiry })
+        Ok(InputRequest { name: self.name.clone(), optional: self.optional, inquiry })
     }
 }
 
@@ -419,11 +423,11 @@ fn address(text: String) -> Result<String, String> {
     }
 }
 
-impl Question {
+impl InputRequest {
     /// Sampling request of a rule.
-    pub fn of_rule(sample: Sample) -> Self {
+    pub fn of_rule(sample: SamplingRequest) -> Self {
         let optional = sample.optional;
-        Self { name: SAMPLE.to_owned(), optional, inquiry: Inquiry::Sample(sample) }
+        Self { name: SAMPLE.to_owned(), optional, inquiry: InputRequestKind::Sample(sample) }
     }
 
     /// Response as templates and filters see it:
@@ -436,45 +440,51 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if it was declined or has the wrong kind.
-    pub fn take(&self, answer: Answer) -> Result<Value, Unfit> {
+    /// [`InvalidInput`] if it was declined or has the wrong kind.
+    pub fn take(&self, answer: InputResponse) -> Result<Value, InvalidInput> {
         let name = &self.name;
         let value = match (&self.inquiry, answer) {
-            (_, Answer::Declined | Answer::Cancelled) if self.optional => Value::Null,
-            (_, Answer::Declined) => return Err(Unfit::Refused(self.refused("said no"))),
-            (_, Answer::Cancelled) => return Err(Unfit::Refused(self.refused("did not answer"))),
-            (Inquiry::Form { form, .. }, Answer::Accepted(_)) if form.is_empty() => Value::Bool(true),
-            (Inquiry::Form { form, .. }, Answer::Accepted(content)) => {
+            (_, InputResponse::Declined | InputResponse::Cancelled) if self.optional => Value::Null,
+            (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("said no"))),
+            (_, InputResponse::Cancelled) => {
+                return Err(InvalidInput::Declined(self.declined("did not answer")));
+            }
+            (InputRequestKind::Form { form, .. }, InputResponse::Accepted(_)) if form.is_empty() => {
+                Value::Bool(true)
+            }
+            (InputRequestKind::Form { form, .. }, InputResponse::Accepted(content)) => {
                 let checked = form.check(content);
                 checked
                     .map(Value::Object)
-                    .map_err(|why| Unfit::Wrong(format!("the answer to `{name}`: {why}")))?
+                    .map_err(|why| InvalidInput::Wrong(format!("the answer to `{name}`: {why}")))?
             }
-            (Inquiry::Link { .. }, Answer::Accepted(_)) => Value::Bool(true),
-            (Inquiry::Sample(_), Answer::Said { text, model, stop_reason }) => {
+            (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
+            (InputRequestKind::Sample(_), InputResponse::SampledText { text, model, stop_reason }) => {
                 json!({ "text": text, "model": model, "stop_reason": stop_reason })
             }
-            (Inquiry::Roots, Answer::Roots(roots)) => Value::Array(roots),
-            (_, Answer::Accepted(_) | Answer::Said { .. } | Answer::Roots(_)) => {
-                return Err(Unfit::Wrong(format!(
+            (InputRequestKind::Roots, InputResponse::Roots(roots)) => Value::Array(roots),
+            (_, InputResponse::Accepted(_) | InputResponse::SampledText { .. } | InputResponse::Roots(_)) => {
+                return Err(InvalidInput::Wrong(format!(
                     "the answer to `{name}` is of another kind than was asked for"
                 )));
             }
         };
         match value.to_string().len() {
-            bytes if bytes > Asking::ANSWERS_LIMIT_BYTES => Err(Unfit::Wrong(format!(
+            bytes if bytes > InputRequests::ANSWERS_LIMIT_BYTES => Err(InvalidInput::Wrong(format!(
                 "the answer to `{name}` is longer than {} bytes",
-                Asking::ANSWERS_LIMIT_BYTES
+                InputRequests::ANSWERS_LIMIT_BYTES
             ))),
             _ => Ok(value),
         }
     }
 
-    fn refused(&self, what: &str) -> String {
+    fn declined(&self, what: &str) -> String {
         let (who, asked) = match &self.inquiry {
-            Inquiry::Form { message, .. } | Inquiry::Link { message, .. } => ("the person", Some(message)),
-            Inquiry::Sample(_) => ("the client's model, or the person beside it,", None),
-            Inquiry::Roots => ("the client", None),
+            InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
+                ("the person", Some(message))
+            }
+            InputRequestKind::Sample(_) => ("the client's model, or the person beside it,", None),
+            InputRequestKind::Roots => ("the client", None),
         };
         match asked {
             Some(message) => {

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{Filling, RequestError, http::BodyTemplate};
+use super::{RequestError, RequestRenderer, http::RequestBodyTemplate};
 use crate::{
     model::Arguments,
     route::path::scalar,
@@ -24,7 +24,7 @@ pub struct CommandTemplate {
     /// Whether the command's own words have a `--`, so that no later word is an option.
     pub is_past_options: bool,
     /// Standard input.
-    pub stdin: Option<BodyTemplate>,
+    pub stdin: Option<RequestBodyTemplate>,
 }
 
 /// Template of one word, or of several for an array.
@@ -65,7 +65,7 @@ impl CommandTemplate {
     /// Longest word, in bytes. Linux accepts no longer one.
     pub const WORD_LIMIT_BYTES: usize = (128 << 10) - 1;
     /// Longest total of all words of a call, in bytes.
-    pub const WORDS_LIMIT_BYTES: usize = 512 << 10;
+    pub const COMMAND_LINE_LIMIT_BYTES: usize = 512 << 10;
     /// Longest standard input, in bytes.
     pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
 
@@ -79,8 +79,8 @@ impl CommandTemplate {
         arguments: &Arguments,
         stop: Option<&WorkBudget>,
     ) -> Result<CommandRequest, RequestError> {
-        let mut filling = Filling::new(arguments, stop);
-        let mut words = Words { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
+        let mut filling = RequestRenderer::new(arguments, stop);
+        let mut words = CommandWords { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
         for template in &self.words {
             self.word(template, &mut filling, &mut words)?;
         }
@@ -98,8 +98,8 @@ impl CommandTemplate {
     fn word(
         &self,
         template: &WordTemplate,
-        filling: &mut Filling<'_>,
-        words: &mut Words,
+        filling: &mut RequestRenderer<'_>,
+        words: &mut CommandWords,
     ) -> Result<(), RequestError> {
         match template {
             WordTemplate::Fixed(text) => {
@@ -150,12 +150,17 @@ impl CommandTemplate {
     ///
     /// It does if the template itself begins with it. It also does if rendering with every `-` of the
     /// arguments masked gives the same text, again with a leading `-`.
-    fn is_own(&self, template: &Template, text: &str, filling: &Filling<'_>) -> Result<bool, RequestError> {
+    fn is_own(
+        &self,
+        template: &Template,
+        text: &str,
+        filling: &RequestRenderer<'_>,
+    ) -> Result<bool, RequestError> {
         if template.source().starts_with('-') {
             return Ok(true);
         }
         let masked = self.masked(filling.arguments);
-        let other = Filling::new(&masked, filling.stop).render(template)?;
+        let other = RequestRenderer::new(&masked, filling.stop).render(template)?;
         let same = other.replace(MASK, "-") == text;
         Ok(same && other.starts_with('-'))
     }
@@ -167,8 +172,8 @@ impl CommandTemplate {
             false => (name.clone(), masked(value)),
         };
         let values: Map<String, Value> = arguments.as_map().iter().map(mask).collect();
-        let answers = arguments.answers().iter().map(|(name, value)| (name.clone(), masked(value)));
-        Arguments::from(values).with_answers(answers.collect())
+        let answers = arguments.input_responses().iter().map(|(name, value)| (name.clone(), masked(value)));
+        Arguments::from(values).with_input_responses(answers.collect())
     }
 }
 
@@ -195,13 +200,13 @@ fn masked(value: &Value) -> Value {
 }
 
 /// Words so far, within their limits.
-struct Words {
+struct CommandWords {
     list: Vec<String>,
     bytes: usize,
     is_past_options: bool,
 }
 
-impl Words {
+impl CommandWords {
     fn push(&mut self, word: String) -> Result<(), RequestError> {
         if word.contains('\0') {
             return Err(RequestError::new(
@@ -213,8 +218,8 @@ impl Words {
             let limit = CommandTemplate::WORD_LIMIT_BYTES;
             return Err(too_long(&format!("a word of the command would have more than {limit} bytes")));
         }
-        if self.bytes > CommandTemplate::WORDS_LIMIT_BYTES {
-            let limit = CommandTemplate::WORDS_LIMIT_BYTES;
+        if self.bytes > CommandTemplate::COMMAND_LINE_LIMIT_BYTES {
+            let limit = CommandTemplate::COMMAND_LINE_LIMIT_BYTES;
             return Err(too_long(&format!("the command would have more than {limit} bytes")));
         }
         if self.list.len() == CommandTemplate::WORD_COUNT_LIMIT {
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_template_is_left_out_where_there_is_nothing_to_say() {
+    fn an_empty_word_of_a_template_is_omitted() {
         let word = || {
             vec![text("--sort={{ args.sort }}", &["sort"]), text("{% if args.all %}--all{% endif %}", &[])]
         };
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_an_option_is_refused() {
+    fn values_that_look_like_options_are_rejected() {
         for value in [json!("-rf"), json!("--help"), json!("-"), json!(-5), json!(["a", "-x"])] {
             check(
                 vec![argument("", "path", "")],
@@ -334,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn words_have_limits() {
+    fn command_words_are_limited() {
         let list = |count: usize, bytes: usize| json!({"path": vec!["x".repeat(bytes); count]});
         check(vec![argument("", "path", "")], list(1025, 1), Err("more than 1024 words"));
         check(vec![argument("", "path", "")], list(1, 128 << 10), Err("more than 131071 bytes"));
         check(vec![argument("", "path", "")], list(6, 100 << 10), Err("more than 524288 bytes"));
-        let stdin = Some(BodyTemplate::Text(Template::compile("{{ args.text }}").unwrap()));
+        let stdin = Some(RequestBodyTemplate::Text(Template::compile("{{ args.text }}").unwrap()));
         let template = CommandTemplate { stdin, ..CommandTemplate::default() };
         let arguments = |text: &str| Arguments::from(json!({"text": text}).as_object().unwrap().clone());
         assert_eq!(template.build(&arguments("a\0b"), None).unwrap().stdin, "a\0b");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
 
-use super::{Filling, RequestError, forwarded};
+use super::{RequestError, RequestRenderer, forwarded};
 use crate::{
     model::Arguments,
     route::{path::PathTemplate, query::QueryTemplate},
@@ -31,7 +31,7 @@ pub struct HttpTemplate {
     /// Headers of the client that are forwarded if the client sent them.
     pub forwarded: Vec<HeaderName>,
     /// Body.
-    pub body: Option<BodyTemplate>,
+    pub body: Option<RequestBodyTemplate>,
 }
 
 /// Template of a value in a query, a form or headers.
@@ -45,7 +45,7 @@ pub enum ValueTemplate {
 
 /// Template of a request body.
 #[derive(Debug)]
-pub enum BodyTemplate {
+pub enum RequestBodyTemplate {
     /// JSON document.
     Json(JsonTemplate),
     /// `application/x-www-form-urlencoded`.
@@ -66,7 +66,7 @@ pub enum JsonTemplate {
     /// As [`Argument`](Self::Argument), but also left out if it is null.
     NotNull(String),
     /// Input response of this name, or a field of it, with its type. Left out if there is none.
-    Answer {
+    InputResponse {
         /// Name of the input request.
         name: String,
         /// Field of the form.
@@ -136,7 +136,7 @@ impl HttpTemplate {
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
-        let mut filling = Filling::new(arguments, stop);
+        let mut filling = RequestRenderer::new(arguments, stop);
         let mut headers = forwarded(&self.forwarded, client);
         for (name, value) in &self.headers {
             let values = filling.values(value)?.into_iter().filter(|text| !text.is_empty());
@@ -171,7 +171,7 @@ impl HttpTemplate {
         self.forwarded.contains(header) || self.headers.iter().any(|(name, _)| name == header)
     }
 
-    fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {
+    fn target(&self, filling: &mut RequestRenderer<'_>) -> Result<PathAndQuery, RequestError> {
         let mut target = self.path.fill(filling.arguments).map_err(RequestError::from)?;
         let written = self.path_query.fill(filling.arguments).map_err(RequestError::from)?;
         for (nth, query) in
@@ -190,9 +190,12 @@ impl HttpTemplate {
     }
 }
 
-impl BodyTemplate {
+impl RequestBodyTemplate {
     /// Media type and content.
-    pub(super) fn build(&self, filling: &mut Filling<'_>) -> Result<(&'static str, Bytes), RequestError> {
+    pub(super) fn build(
+        &self,
+        filling: &mut RequestRenderer<'_>,
+    ) -> Result<(&'static str, Bytes), RequestError> {
         Ok(match self {
             Self::Json(template) => {
                 let value = template.build(filling)?.unwrap_or(Value::Null);
@@ -247,19 +250,19 @@ impl JsonTemplate {
         arguments: &Arguments,
         stop: Option<&WorkBudget>,
     ) -> Result<Option<Value>, RequestError> {
-        self.build(&mut Filling::new(arguments, stop))
+        self.build(&mut RequestRenderer::new(arguments, stop))
     }
 
     /// Builds the value. `None` if it is a missing argument.
-    fn build(&self, filling: &mut Filling<'_>) -> Result<Option<Value>, RequestError> {
+    fn build(&self, filling: &mut RequestRenderer<'_>) -> Result<Option<Value>, RequestError> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),
             Self::Argument(name) => return Ok(filling.arguments.get(name).cloned()),
             Self::NotNull(name) => {
                 return Ok(filling.arguments.get(name).filter(|value| !value.is_null()).cloned());
             }
-            Self::Answer { name, field } => {
-                let answer = filling.arguments.answers().get(name);
+            Self::InputResponse { name, field } => {
+                let answer = filling.arguments.input_responses().get(name);
                 let value = match field {
                     None => answer,
                     Some(field) => answer.and_then(|answer| answer.get(field)),
@@ -296,7 +299,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::translate::TemplatePlace;
+    use crate::translate::OutputContext;
 
     fn text(template: &str) -> Template {
         Template::compile(template).unwrap()
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn query_values_are_encoded_repeated_or_left_out() {
+    fn query_values_are_encoded_repeated_or_omitted() {
         let mut template = template();
         template.query = vec![
             ("units".into(), ValueTemplate::Text(text("{{ args.units | default('metric') }}"))),
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_takes_no_line_break_and_only_named_headers_cross() {
+    fn a_header_has_no_line_break_and_only_named_headers_are_forwarded() {
         let mut template = template();
         template.headers = vec![("x-note".parse().unwrap(), ValueTemplate::Text(text("{{ args.note }}")))];
         template.forwarded = vec!["x-tenant".parse().unwrap(), "x-other".parse().unwrap()];
@@ -349,7 +352,7 @@ mod tests {
     #[test]
     fn bodies_are_written_by_their_encoder() {
         let mut template = template();
-        template.body = Some(BodyTemplate::Json(JsonTemplate::Object(vec![
+        template.body = Some(RequestBodyTemplate::Json(JsonTemplate::Object(vec![
             ("q".into(), JsonTemplate::Text(text("{{ args.q }}!"))),
             ("n".into(), JsonTemplate::Argument("n".into())),
             ("gone".into(), JsonTemplate::Argument("gone".into())),
@@ -360,16 +363,18 @@ mod tests {
         let request = build(&template, arguments).unwrap();
         assert_eq!(request.body, r#"{"q":"\",\"x\":\"!","n":1.5}"#);
         assert_eq!(request.headers[header::CONTENT_TYPE], "application/json");
-        template.body = Some(BodyTemplate::Form(vec![("q".into(), ValueTemplate::Argument("q".into()))]));
+        template.body =
+            Some(RequestBodyTemplate::Form(vec![("q".into(), ValueTemplate::Argument("q".into()))]));
         assert_eq!(build(&template, json!({"city": "Oslo", "q": "a&b"})).unwrap().body, "q=a%26b");
     }
 
     #[test]
-    fn what_is_put_into_xml_stays_in_its_place() {
+    fn values_in_xml_are_escaped() {
         let mut template = template();
         let source = "<q a=\"{{ args.q }}\">{{ args.q }}</q>{% if args.n > 1 %}<n>{{ args.n }}</n>{% endif %}\
                       {% set part %}<i>{{ args.q }}</i>{% endset %}{{ part }}{{ args.q | escape }}";
-        template.body = Some(BodyTemplate::Xml(Template::compile_for(TemplatePlace::Xml, source).unwrap()));
+        template.body =
+            Some(RequestBodyTemplate::Xml(Template::compile_for(OutputContext::Xml, source).unwrap()));
         let body = |q: &str| build(&template, json!({"city": "Oslo", "q": q, "n": 2}));
         let written = body("a<b a='c'>&\"\r]]>é😀\t\n").unwrap();
         let escaped = "a&lt;b a=&#39;c&#39;&gt;&amp;&quot;&#13;]]&gt;é😀\t\n";

@@ -3,7 +3,7 @@
 //! - `http`: requests to HTTP servers and CGI programs.
 //! - `command`: command lines of programs.
 //! - `tool`: tool calls to MCP servers.
-//! - [`Filling`]: renders the templates with the arguments of one call.
+//! - [`RequestRenderer`]: renders the templates with the arguments of one call.
 
 mod command;
 mod http;
@@ -16,8 +16,8 @@ use serde_json::Value;
 use self::tool::bytes_of;
 pub use self::{
     command::{CommandRequest, CommandTemplate, WordTemplate},
-    http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, PathBase, ValueTemplate},
-    tool::{Effect, McpMethod, ToolRequest, ToolTemplate},
+    http::{HttpRequest, HttpTemplate, JsonTemplate, PathBase, RequestBodyTemplate, ValueTemplate},
+    tool::{McpMethod, ToolEffect, ToolRequest, ToolTemplate},
 };
 use crate::{
     model::Arguments,
@@ -25,7 +25,7 @@ use crate::{
         TraceContext,
         path::{ESCAPED, scalar},
     },
-    translate::{Template, TemplateBudget, TemplateError, WorkBudget, template_names},
+    translate::{Template, TemplateBudget, TemplateError, WorkBudget, request_variables},
 };
 
 /// Template of the upstream request.
@@ -101,7 +101,7 @@ impl RequestTemplate {
             Self::Http(template) => template.method.is_safe(),
             // The effect of a command is unknown.
             Self::Command(_) => false,
-            Self::Tool(template) => template.effect == Effect::ReadOnly,
+            Self::Tool(template) => template.effect == ToolEffect::ReadOnly,
         }
     }
 
@@ -110,12 +110,12 @@ impl RequestTemplate {
         match self {
             Self::Http(template) => template.method.is_idempotent(),
             Self::Command(_) => false,
-            Self::Tool(template) => template.effect >= Effect::Idempotent,
+            Self::Tool(template) => template.effect >= ToolEffect::Idempotent,
         }
     }
 
     /// Description for messages, such as `` `POST` request``.
-    pub fn in_words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Http(template) => format!("`{}` request", template.method),
             Self::Command(_) => "command".to_owned(),
@@ -147,7 +147,7 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => request.method.is_safe(),
             Self::Command(_) => false,
-            Self::Tool(request) => request.effect == Effect::ReadOnly,
+            Self::Tool(request) => request.effect == ToolEffect::ReadOnly,
         }
     }
 
@@ -156,7 +156,7 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => request.method.is_idempotent(),
             Self::Command(_) => false,
-            Self::Tool(request) => request.effect >= Effect::Idempotent,
+            Self::Tool(request) => request.effect >= ToolEffect::Idempotent,
         }
     }
 
@@ -266,14 +266,14 @@ impl From<HttpTemplate> for RequestTemplate {
 
 /// Renders the templates of one request, within one step budget. The template variables are created on first
 /// use.
-pub(super) struct Filling<'a> {
+pub(super) struct RequestRenderer<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) stop: Option<&'a WorkBudget>,
     budget: TemplateBudget,
     names: Option<minijinja::Value>,
 }
 
-impl<'a> Filling<'a> {
+impl<'a> RequestRenderer<'a> {
     pub(super) fn new(arguments: &'a Arguments, stop: Option<&'a WorkBudget>) -> Self {
         Self { arguments, stop, budget: TemplateBudget::of_result().until(stop), names: None }
     }
@@ -283,9 +283,9 @@ impl<'a> Filling<'a> {
             if let Some(stop) = self.stop {
                 // Creating them copies the arguments.
                 let bytes: usize = self.arguments.as_map().values().map(bytes_of).sum();
-                stop.allows(WorkBudget::of_search(bytes));
+                stop.spend(WorkBudget::steps_of_search(bytes));
             }
-            template_names(self.arguments)
+            request_variables(self.arguments)
         });
         let rendered = template.render_within(names, &self.budget);
         rendered.map_err(|error| unfilled(template, self.arguments, &error))
@@ -385,7 +385,7 @@ mod tests {
         assert_ne!(command(&["a"], "b"), command(&["a", "b"], ""));
         let tool = |arguments: Value| {
             let (arguments, headers) = (arguments.as_object().unwrap().clone(), HeaderMap::new());
-            let (method, tool, effect) = (McpMethod::CallTool, "t".into(), Effect::Unknown);
+            let (method, tool, effect) = (McpMethod::CallTool, "t".into(), ToolEffect::Unknown);
             UpstreamRequest::from(ToolRequest { method, tool, arguments, effect, headers }).to_bytes()
         };
         assert_eq!(
@@ -407,12 +407,12 @@ mod filling_tests {
         let takes_more = |sources: &[&str]| {
             let arguments = json!({ "n": 700, "list": [1, 2], "text": "x".repeat(1000) });
             let arguments = Arguments::from(arguments.as_object().unwrap().clone());
-            let stop = WorkBudget::after(10_000);
-            let mut filling = Filling::new(&arguments, Some(&stop));
+            let stop = WorkBudget::with_steps(10_000);
+            let mut filling = RequestRenderer::new(&arguments, Some(&stop));
             let filled: Vec<_> =
                 sources.iter().map(|source| filling.render(&Template::compile(source).unwrap())).collect();
-            assert_eq!(filled.iter().any(Result::is_err), stop.has_run_out());
-            stop.has_run_out()
+            assert_eq!(filled.iter().any(Result::is_err), stop.is_used_up());
+            stop.is_used_up()
         };
         let counts = "{% for i in range(args.n) %}{{ i }}{% endfor %}";
         assert!(!takes_more(&["{{ args.text | upper }}", "{{ args.list | join(',') }}", counts]));
@@ -428,7 +428,7 @@ mod filling_tests {
     fn a_template_that_can_not_be_filled_in_is_not_quoted() {
         let error = |source: &str, arguments: Value| {
             let arguments = Arguments::from(arguments.as_object().unwrap().clone());
-            Filling::new(&arguments, None).render(&Template::compile(source).unwrap()).unwrap_err()
+            RequestRenderer::new(&arguments, None).render(&Template::compile(source).unwrap()).unwrap_err()
         };
         let missing = error("tenant-7/{{ args.city }}/{{ args.day }}", json!({ "city": "Oslo" }));
         assert_eq!(missing.to_string(), "the request can't be made without the argument `day`");

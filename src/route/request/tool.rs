@@ -14,14 +14,14 @@ pub struct ToolTemplate {
     /// Arguments of the tool: an object.
     pub arguments: JsonTemplate,
     /// Effect of a call.
-    pub effect: Effect,
+    pub effect: ToolEffect,
     /// Headers of the client that are forwarded to a server over HTTP if the client sent them.
     pub forwarded: Vec<HeaderName>,
 }
 
 /// Effect of a tool call, as declared by the tool's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Effect {
+pub enum ToolEffect {
     /// Unknown.
     #[default]
     Unknown,
@@ -54,7 +54,7 @@ pub struct ToolRequest {
     /// Arguments of the tool or prompt. For a completion, all of its parameters.
     pub arguments: Map<String, Value>,
     /// Effect of a call.
-    pub effect: Effect,
+    pub effect: ToolEffect,
     /// Headers for a server over HTTP.
     pub headers: HeaderMap,
 }
@@ -89,7 +89,7 @@ impl ToolTemplate {
         Self {
             tool: tool.into(),
             arguments: JsonTemplate::AllArguments,
-            effect: Effect::Unknown,
+            effect: ToolEffect::Unknown,
             forwarded: Vec::new(),
         }
     }
@@ -121,7 +121,7 @@ impl ToolTemplate {
     }
 }
 
-impl Effect {
+impl ToolEffect {
     /// Effect declared by annotations (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
     pub fn of_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_go_on_as_they_are_unless_a_template_says_otherwise() {
+    fn arguments_are_forwarded_unchanged_without_a_template() {
         let given = || {
             let text = r#"{"id": 12345678901234567890, "ratio": 1.0, "tags": ["a"]}"#;
             Arguments::from(serde_json::from_str::<Map<String, Value>>(text).unwrap())
@@ -168,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_may_be_called_again() {
-        let of = |annotations: Value| Effect::of_annotations(annotations.as_object().unwrap());
-        assert_eq!(of(json!({ "readOnlyHint": true })), Effect::ReadOnly);
-        assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), Effect::Idempotent);
-        assert_eq!(of(json!({ "title": "x", "readOnlyHint": "yes" })), Effect::Unknown);
+    fn read_only_tools_are_idempotent() {
+        let of = |annotations: Value| ToolEffect::of_annotations(annotations.as_object().unwrap());
+        assert_eq!(of(json!({ "readOnlyHint": true })), ToolEffect::ReadOnly);
+        assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), ToolEffect::Idempotent);
+        assert_eq!(of(json!({ "title": "x", "readOnlyHint": "yes" })), ToolEffect::Unknown);
     }
 }

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_wrongly_does_not_compile() {
+    fn an_invalid_declaration_does_not_compile() {
         let message = |input: DeriveInput| derive(&input).unwrap_err().to_string();
         let neither = parse_quote! { #[section(process)] struct S { #[key(default = 1)] a: u32 } };
         assert!(message(neither).contains("says `live` or `restart`"));

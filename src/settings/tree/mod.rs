@@ -163,7 +163,7 @@ impl Node {
 
     /// What was found, for a message; never a secret.
     pub(crate) fn found(&self) -> String {
-        const LONGEST_SHOWN: usize = 60;
+        const MAX_SHOWN: usize = 60;
         match &self.kind {
             Kind::Nothing => "nothing".to_owned(),
             Kind::List(_) => "a list".to_owned(),
@@ -174,7 +174,7 @@ impl Node {
             Kind::Flag(flag) => format!("`{flag}`"),
             Kind::Number(text) => format!("the number `{text}`"),
             Kind::Text(text) if text.text.is_empty() => "an empty text".to_owned(),
-            Kind::Text(text) if text.text.chars().count() > LONGEST_SHOWN || text.text.contains("://") => {
+            Kind::Text(text) if text.text.chars().count() > MAX_SHOWN || text.text.contains("://") => {
                 format!("a text of {} characters", text.text.chars().count())
             }
             Kind::Text(text) => format!("`{}`", text.text),

@@ -58,7 +58,7 @@ fn only_a_plain_merge_key_merges() {
 }
 
 #[test]
-fn a_syntax_error_has_a_place_and_friendly_words() {
+fn a_syntax_error_has_a_position_and_a_clear_message() {
     check("", Err("1:1 the file is empty"));
     check("# nothing\n", Err("1:1 the file is empty"));
     check("a: \"b\nc: d\n", Err("1:4 a quote is opened here and never closed"));
@@ -73,7 +73,7 @@ fn a_syntax_error_has_a_place_and_friendly_words() {
 }
 
 #[test]
-fn hostile_files_are_refused_in_time() {
+fn hostile_files_are_rejected_in_time() {
     let refusal = |text: &str| {
         let (root, problems) = reading(text, |report| read(report, 0));
         assert!(root.is_none());
@@ -115,7 +115,7 @@ fn numbers_keep_every_digit() {
 }
 
 #[test]
-fn what_only_looks_like_a_number_is_a_text() {
+fn texts_that_resemble_numbers_are_strings() {
     for text in ["", ".", "-", "1_000", "1e", "1.2.3", "12:30", ".inf", "0x", "0xg", "١"] {
         check_number(text, None);
     }

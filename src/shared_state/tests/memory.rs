@@ -13,22 +13,22 @@ use tokio::time::Instant;
 
 use super::super::{
     Inner, SharedStore, StoreSettings,
-    client::{ADD, GET, Received, TAKE},
+    client::{ADD, ChannelEvent, GET, TAKE},
 };
-use crate::crypto::Secret;
+use crate::crypto::SecretKey;
 
 /// The store. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Memory(Arc<Inside>);
+pub(crate) struct MemoryStore(Arc<Inside>);
 
 #[derive(Default)]
 struct Inside {
-    kept: Mutex<Kept>,
+    kept: Mutex<Entries>,
     replicas: Mutex<Vec<Weak<Inner>>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Entries {
     points: HashMap<String, Instant>,
     values: HashMap<String, (Bytes, Instant)>,
     groups: HashMap<String, BTreeMap<String, Vec<u8>>>,
@@ -36,7 +36,7 @@ struct Kept {
 
 impl SharedStore {
     /// The access of one replica to a store in memory.
-    pub(crate) fn in_memory(memory: &Memory) -> Self {
+    pub(crate) fn in_memory(memory: &MemoryStore) -> Self {
         let settings = StoreSettings {
             address: "redis://memory".parse().unwrap(),
             tls: None,
@@ -49,43 +49,43 @@ impl SharedStore {
             timeout: Duration::from_millis(250),
             entry_limit_bytes: 10_000,
         };
-        let store = Self::new(settings, &Secret::new(b"the same for all").unwrap());
+        let store = Self::new(settings, &SecretKey::new(b"the same for all").unwrap());
         store.0.client.connect_to(Some(memory.clone()));
         memory.0.replicas.lock().unwrap().push(Arc::downgrade(&store.0));
         store
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// Disconnects all replicas.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn disconnect(&self) {
         self.each_replica(|replica| replica.client.connect_to(None));
     }
 
     /// Connects all replicas again.
-    pub(crate) fn come_back(&self) {
+    pub(crate) fn reconnect(&self) {
         self.each_replica(|replica| replica.client.connect_to(Some(self.clone())));
     }
 
     /// The keys of all values.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.kept().values.keys().cloned().collect()
+        self.entries().values.keys().cloned().collect()
     }
 
     /// Stores a value that no replica wrote, or the value of another key.
-    pub(crate) fn plant(&self, name: &str, value: Bytes) {
+    pub(crate) fn insert(&self, name: &str, value: Bytes) {
         let until = Instant::now() + Duration::from_secs(3600);
-        self.kept().values.insert(name.to_owned(), (value, until));
+        self.entries().values.insert(name.to_owned(), (value, until));
     }
 
     /// A value as it is stored, encrypted.
     pub(crate) fn value(&self, name: &str) -> Bytes {
-        self.kept().values[name].0.clone()
+        self.entries().values[name].0.clone()
     }
 
     /// Publishes a message to all replicas, as another client of the store may.
-    pub(crate) fn say(&self, message: &[u8]) {
-        self.each_replica(|replica| replica.received(Received::Message(message.to_vec())));
+    pub(crate) fn publish(&self, message: &[u8]) {
+        self.each_replica(|replica| replica.received(ChannelEvent::Message(message.to_vec())));
     }
 
     fn each_replica(&self, act: impl Fn(&Inner)) {
@@ -93,7 +93,7 @@ impl Memory {
         replicas.iter().filter_map(Weak::upgrade).for_each(|replica| act(&replica));
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
         self.0.kept.lock().unwrap()
     }
 
@@ -116,7 +116,7 @@ impl Memory {
     fn respond(&self, words: &[&[u8]]) -> Value {
         let text = |index: usize| String::from_utf8(words[index].to_vec()).unwrap();
         let number = |index: usize| text(index).parse::<u64>().unwrap();
-        let (mut kept, now) = (self.kept(), Instant::now());
+        let (mut kept, now) = (self.entries(), Instant::now());
         match text(0).as_str() {
             "SET" => {
                 let value = (Bytes::copy_from_slice(words[2]), now + Duration::from_millis(number(4)));
@@ -125,7 +125,7 @@ impl Memory {
             "DEL" => {
                 kept.values.remove(&text(1));
             }
-            "PUBLISH" => self.say(words[2]),
+            "PUBLISH" => self.publish(words[2]),
             "HDEL" => {
                 kept.groups.entry(text(1)).or_default().remove(&text(2));
             }

@@ -12,13 +12,13 @@ use tokio::{
 };
 
 use super::*;
-use crate::crypto::Secret;
+use crate::crypto::SecretKey;
 
 pub(crate) mod memory;
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 /// Fails a test that would otherwise hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn settings(address: &str) -> StoreSettings {
     StoreSettings {
@@ -35,8 +35,8 @@ fn settings(address: &str) -> StoreSettings {
     }
 }
 
-fn secret() -> Secret {
-    Secret::new(b"the same for all").unwrap()
+fn secret() -> SecretKey {
+    SecretKey::new(b"the same for all").unwrap()
 }
 
 fn store_at(port: u16) -> SharedStore {
@@ -117,33 +117,33 @@ async fn until(store: &SharedStore, is_up: bool) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, seen).await.expect("it is seen");
+    timeout(TEST_TIMEOUT, seen).await.expect("it is seen");
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_store_that_is_not_there() {
+async fn calls_do_not_wait_for_an_unreachable_store() {
     let (listener, port) = listen().await;
     drop(listener);
     let store = store_at(port);
-    assert_eq!(store.get("a").await, Err(Unreachable), "before it is begun");
+    assert_eq!(store.get("a").await, Err(StoreUnreachable), "before it is begun");
     store.begin().await;
     let begun = Instant::now();
     for _ in 0..1000 {
-        assert_eq!(store.take("a", TIMEOUT, TIMEOUT).await, Err(Unreachable));
+        assert_eq!(store.take("a", TIMEOUT, TIMEOUT).await, Err(StoreUnreachable));
     }
     assert!(begun.elapsed() < TIMEOUT * 25, "{:?}", begun.elapsed());
-    assert_eq!((store.counts().asked(), store.counts().failed()), (1001, 1001));
+    assert_eq!((store.counts().attempted(), store.counts().failed()), (1001, 1001));
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_given_up_after_some_commands() {
+async fn a_hanging_store_is_disconnected_after_some_commands() {
     let store = store_at(server(TO_BEGIN, b"").await);
     store.begin().await;
     until(&store, true).await;
     let mut waited = 0;
     while store.is_reachable() {
         let begun = Instant::now();
-        assert_eq!(store.get("a").await, Err(Unreachable));
+        assert_eq!(store.get("a").await, Err(StoreUnreachable));
         waited += usize::from(begun.elapsed() >= TIMEOUT);
         // Another task closes the connection.
         tokio::task::yield_now().await;
@@ -152,14 +152,14 @@ async fn a_store_that_hangs_is_given_up_after_some_commands() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_the_primary_any_more_is_given_up_at_once() {
+async fn a_server_that_is_no_longer_primary_is_disconnected_at_once() {
     let store =
         store_at(server(TO_BEGIN, b"-READONLY You can't write against a read only replica.\r\n").await);
     store.begin().await;
     until(&store, true).await;
-    assert_eq!(store.take("a", TIMEOUT, TIMEOUT).await, Err(Unreachable));
+    assert_eq!(store.take("a", TIMEOUT, TIMEOUT).await, Err(StoreUnreachable));
     until(&store, false).await;
-    assert_eq!((store.counts().asked(), store.counts().failed()), (1, 1));
+    assert_eq!((store.counts().attempted(), store.counts().failed()), (1, 1));
 }
 
 #[tokio::test]
@@ -182,11 +182,11 @@ async fn a_store_that_lets_us_in_and_is_of_no_use_is_tried_less_and_less() {
 }
 
 #[tokio::test]
-async fn a_store_that_never_says_hello_is_none() {
+async fn a_store_without_a_login_response_is_unreachable() {
     let store = store_at(server(0, b"").await);
     store.begin().await;
     assert!(!store.is_reachable());
-    assert_eq!(store.members("a").await, Err(Unreachable));
+    assert_eq!(store.members("a").await, Err(StoreUnreachable));
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_store_that_is_loading_is_none() {
 }
 
 #[tokio::test]
-async fn a_refused_login_does_not_repeat_the_password() {
+async fn a_failed_login_does_not_log_the_password() {
     for (said, expected) in [
         (b"-WRONGPASS invalid username-password pair\r\n".as_slice(), "WRONGPASS"),
         (b"-WRONGPASS invalid password s3cr3t\r\n", "WRONGPASS"),
@@ -209,13 +209,13 @@ async fn a_refused_login_does_not_repeat_the_password() {
     ] {
         let port = server(0, said).await;
         let settings = settings(&format!("redis://127.0.0.1:{port}"));
-        let error = client::Opened::open(&settings, "test:notifications").await.err().unwrap();
+        let error = client::OpenConnection::open(&settings, "test:notifications").await.err().unwrap();
         assert!(error.contains(expected) && !error.contains("s3cr3"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn sentinels_are_asked_one_after_the_other_until_one_knows_the_primary() {
+async fn sentinels_are_queried_in_turn_until_one_knows_the_primary() {
     let (gone, gone_port) = listen().await;
     drop(gone);
     let primary = server(usize::MAX, b"").await.to_string();
@@ -229,8 +229,10 @@ async fn sentinels_are_asked_one_after_the_other_until_one_knows_the_primary() {
     let store = SharedStore::new(settings(&address(knows)), &secret());
     store.begin().await;
     until(&store, true).await;
-    let error =
-        client::Opened::open(&settings(&address(ignorant)), "test:notifications").await.err().unwrap();
+    let error = client::OpenConnection::open(&settings(&address(ignorant)), "test:notifications")
+        .await
+        .err()
+        .unwrap();
     assert_eq!(
         error.to_string(),
         format!("Sentinel 127.0.0.1:{ignorant} does not know the primary `mymaster`")
@@ -238,7 +240,7 @@ async fn sentinels_are_asked_one_after_the_other_until_one_knows_the_primary() {
 }
 
 #[tokio::test]
-async fn whatever_a_store_says_is_a_response_or_none() {
+async fn any_bytes_of_a_store_are_a_response_or_an_error() {
     for said in [
         b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(),
         b"$99999999999\r\n",
@@ -265,14 +267,14 @@ async fn whatever_a_store_says_is_a_response_or_none() {
 }
 
 #[tokio::test]
-async fn a_message_is_heard_by_those_with_the_secret_and_by_nobody_else() {
-    let memory = Memory::default();
+async fn a_message_is_readable_only_with_the_secret() {
+    let memory = MemoryStore::default();
     let [one, other] = [(); 2].map(|()| SharedStore::in_memory(&memory));
-    let mut heard = other.listen();
-    let message = Message::Changed { uri: "a:b".into(), fingerprint: 7 };
-    one.tell(&message);
-    assert_eq!(heard.recv().await.unwrap(), Heard::Message(message));
-    memory.say(b"{\"ended\":{\"session\":\"x\"}}");
+    let mut heard = other.subscribe();
+    let message = ReplicaMessage::Changed { uri: "a:b".into(), fingerprint: 7 };
+    one.publish(&message);
+    assert_eq!(heard.recv().await.unwrap(), ReplicaEvent::Message(message));
+    memory.publish(b"{\"ended\":{\"session\":\"x\"}}");
     assert!(heard.try_recv().is_err());
     assert_eq!(other.counts().foreign(), 1);
 }

@@ -4,7 +4,7 @@
 //! - [`RouteMeters`] are the metrics of one route, looked up once when a configuration becomes active.
 //! - `process` has the metrics of the process and of HTTP requests.
 //! - A [`MeterSource`] adds the metrics of another module.
-//! - A [`Reading`] is a snapshot of all metrics. [`TextFormat`] writes it for Prometheus.
+//! - A [`MetricsSnapshot`] is a snapshot of all metrics. [`TextFormat`] writes it for Prometheus.
 
 mod process;
 mod route;
@@ -22,23 +22,23 @@ use std::{
 use http::{Method, StatusCode};
 
 pub use process::method_word;
-pub use route::{CallEnd, RouteMeters, Strange, UpstreamMeters, Words};
-pub use snapshot::{BOUNDS, Durations, Family, Kind, Labels, Reading, Value};
+pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMeters};
+pub use snapshot::{BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 pub use text::TextFormat;
 
 use self::process::HttpMeters;
-use super::Failures;
+use super::FailedCalls;
 
 /// Registry of all metrics of this process. Clones share it.
 #[derive(Clone, Default)]
-pub struct Meters(Arc<Counted>);
+pub struct Meters(Arc<Registry>);
 
-struct Counted {
+struct Registry {
     began: SystemTime,
     routes: Mutex<HashMap<RouteKey, Arc<RouteMeters>>>,
     upstreams: Mutex<HashMap<Arc<str>, Arc<UpstreamMeters>>>,
     http: HttpMeters,
-    failures: Failures,
+    failures: FailedCalls,
     sources: Mutex<Vec<Box<dyn MeterSource>>>,
 }
 
@@ -49,17 +49,17 @@ type RouteKey = (Arc<str>, Arc<str>, usize);
 /// Source of metrics outside of this module.
 pub trait MeterSource: Send + Sync {
     /// Adds its metrics to a reading.
-    fn tell(&self, reading: &mut Reading);
+    fn report(&self, reading: &mut MetricsSnapshot);
 }
 
-impl Default for Counted {
+impl Default for Registry {
     fn default() -> Self {
         Self {
             began: SystemTime::now(),
             routes: Mutex::default(),
             upstreams: Mutex::default(),
             http: HttpMeters::default(),
-            failures: Failures::default(),
+            failures: FailedCalls::default(),
             sources: Mutex::default(),
         }
     }
@@ -92,11 +92,11 @@ impl Meters {
 
     /// Counts an HTTP request, when the headers of its response are complete.
     pub fn http_answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
-        self.0.http.answered(scheme, method, status, took);
+        self.0.http.responded(scheme, method, status, took);
     }
 
     /// The last failed calls.
-    pub fn failures(&self) -> &Failures {
+    pub fn failures(&self) -> &FailedCalls {
         &self.0.failures
     }
 
@@ -107,17 +107,17 @@ impl Meters {
 
     /// Reads all metrics. Series of routes and upstreams that no configuration and no call in flight uses are
     /// removed; otherwise they would be exported until the process ends.
-    pub fn read(&self) -> Reading {
-        let mut reading = Reading::default();
-        living(&self.0.routes).iter().for_each(|route| route.tell(&mut reading));
-        living(&self.0.upstreams).iter().for_each(|upstream| upstream.tell(&mut reading));
-        self.0.http.tell(&mut reading);
+    pub fn read(&self) -> MetricsSnapshot {
+        let mut reading = MetricsSnapshot::default();
+        in_use(&self.0.routes).iter().for_each(|route| route.report(&mut reading));
+        in_use(&self.0.upstreams).iter().for_each(|upstream| upstream.report(&mut reading));
+        self.0.http.report(&mut reading);
         for source in lock(&self.0.sources).iter() {
-            source.tell(&mut reading);
+            source.report(&mut reading);
         }
         let help = "Log lines dropped because standard error was not read quickly enough";
         reading.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
-        process::tell(&mut reading, self.0.began);
+        process::report(&mut reading, self.0.began);
         reading
     }
 }
@@ -127,7 +127,7 @@ impl Meters {
 struct ByLabel<T, K = &'static str>(RwLock<BTreeMap<K, Arc<T>>>);
 
 impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
-    fn of(&self, label: K) -> Arc<T> {
+    fn get(&self, label: K) -> Arc<T> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&label).cloned();
         known.unwrap_or_else(|| {
             Arc::clone(self.0.write().unwrap_or_else(PoisonError::into_inner).entry(label).or_default())
@@ -147,7 +147,7 @@ impl<T, K> Default for ByLabel<T, K> {
 }
 
 /// The metrics that something else still uses, in order; the others are removed.
-fn living<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> Vec<Arc<M>> {
+fn in_use<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> Vec<Arc<M>> {
     let mut known = lock(known);
     known.retain(|_, meters| Arc::strong_count(meters) > 1);
     let mut living: Vec<_> = known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect();
@@ -181,18 +181,18 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_is_counted_is_told_in_the_format_of_prometheus() {
+    fn metrics_are_written_in_the_prometheus_format() {
         let meters = Meters::default();
         let route = meters.route("get_x".into(), "old".into(), 2);
-        route.began("mcp");
-        route.began("mcp");
+        route.call_started("mcp");
+        route.call_started("mcp");
         let end =
             CallEnd { api: "mcp", protocol: "2025-11-25", outcome: "error", error_type: Some("upstream") };
-        route.ended(end, 3 * MILLISECOND);
-        route.decided(Some(0));
-        route.decided(None);
-        route.strange(Strange::NoRule);
-        route.upstream_replied("2xx", 2 * MILLISECOND);
+        route.call_ended(end, 3 * MILLISECOND);
+        route.rule_matched(Some(0));
+        route.rule_matched(None);
+        route.unmatched(ResponseMismatch::NoRule);
+        route.upstream_responded("2xx", 2 * MILLISECOND);
         meters.http_answered("http", &Method::POST, StatusCode::OK, 4 * MILLISECOND);
         meters.http_answered(
             "http",
@@ -221,25 +221,25 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_is_read_again_counts_on_and_one_that_changed_does_not_mix() {
+    fn the_metrics_of_an_unchanged_route_continue_after_a_reload() {
         let meters = Meters::default();
         let before = meters.route("a".into(), "old".into(), 1);
-        before.decided(Some(0));
-        meters.route("a".into(), "old".into(), 1).decided(Some(0));
+        before.rule_matched(Some(0));
+        meters.route("a".into(), "old".into(), 1).rule_matched(Some(0));
         let changed = meters.route("a".into(), "old".into(), 3);
-        changed.decided(None);
+        changed.rule_matched(None);
         let text = TextFormat::Prometheus.write(&meters.read());
         assert!(text.contains("glossator_rule_matches_total{route=\"a\",rule=\"1\"} 2\n"), "{text}");
         assert!(text.contains("glossator_rule_matches_total{route=\"a\",rule=\"default\"} 1\n"), "{text}");
     }
 
     #[test]
-    fn a_route_that_is_no_more_is_told_of_no_more() {
+    fn the_metrics_of_a_removed_route_disappear() {
         let meters = Meters::default();
         let kept = meters.route("kept".into(), "old".into(), 0);
         let gone = meters.route("gone".into(), "other".into(), 0);
         for route in [&kept, &gone] {
-            route.upstream_replied("2xx", MILLISECOND);
+            route.upstream_responded("2xx", MILLISECOND);
         }
         let named = |name: &str| TextFormat::Prometheus.write(&meters.read()).contains(name);
         assert!(named("\"kept\"") && named("\"gone\"") && named("\"other\""));

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 
 use super::{
     ByLabel,
-    snapshot::{Histogram, Reading},
+    snapshot::{Histogram, MetricsSnapshot},
 };
 
 /// The kernel's clock ticks per second in user space, on every Linux.
@@ -23,7 +23,7 @@ const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
 ];
 
 /// Adds the metrics of the process. Those that the system does not provide are omitted.
-pub(super) fn tell(reading: &mut Reading, began: SystemTime) {
+pub(super) fn report(reading: &mut MetricsSnapshot, began: SystemTime) {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     reading.gauge("process_start_time_seconds", "Since when this process runs").set(since.as_secs_f64());
     if let Some(seconds) = cpu_seconds() {
@@ -67,12 +67,18 @@ pub(super) struct HttpMeters(ByLabel<Histogram, (&'static str, &'static str, u16
 const LAST_STATUS: u16 = 599;
 
 impl HttpMeters {
-    pub(super) fn answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
+    pub(super) fn responded(
+        &self,
+        scheme: &'static str,
+        method: &Method,
+        status: StatusCode,
+        took: Duration,
+    ) {
         let key = (scheme, method_word(method), status.as_u16().min(LAST_STATUS));
-        self.0.of(key).observe(took);
+        self.0.get(key).observe(took);
     }
 
-    pub(super) fn tell(&self, reading: &mut Reading) {
+    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "Duration of HTTP requests until the head of the response, by scheme, method and status";
         let requests = reading.histogram("glossator_http_request_duration_seconds", help);
         for ((scheme, method, status), histogram) in self.0.all() {

@@ -10,9 +10,9 @@ use std::{
 };
 
 use super::{
-    super::Failures,
+    super::FailedCalls,
     ByLabel,
-    snapshot::{Durations, Histogram, Labels, Reading},
+    snapshot::{Durations, Histogram, Labels, MetricsSnapshot},
 };
 
 /// The metrics of the calls of one route. They are looked up when a configuration becomes active, not by each
@@ -22,19 +22,19 @@ pub struct RouteMeters {
     number: u64,
     tool: Arc<str>,
     upstream: Arc<str>,
-    faces: ByLabel<OfFace>,
+    faces: ByLabel<ApiMeters>,
     /// Responses by the rule that matched; the last are those that no rule matched.
     rules: Box<[AtomicU64]>,
     strange: ByLabel<AtomicU64>,
     replies: Arc<UpstreamMeters>,
-    failures: Failures,
+    failures: FailedCalls,
 }
 
 #[derive(Debug, Default)]
-struct OfFace {
+struct ApiMeters {
     in_flight: AtomicUsize,
     /// By MCP revision, and by outcome or error type of the call.
-    ended: ByLabel<Words>,
+    ended: ByLabel<LabelCounter>,
     durations: ByLabel<Histogram>,
 }
 
@@ -53,18 +53,18 @@ pub struct CallEnd {
 
 /// Why a response counts as unmatched or unparseable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strange {
+pub enum ResponseMismatch {
     /// The route has rules, and none of them matched.
     NoRule,
     /// The matching rule could not parse it.
-    Unreadable,
+    Unparseable,
 }
 
 /// The metrics of the requests to one upstream.
 #[derive(Debug)]
 pub struct UpstreamMeters {
     name: Arc<str>,
-    replies: Words,
+    replies: LabelCounter,
     durations: Histogram,
 }
 
@@ -74,42 +74,42 @@ impl RouteMeters {
         upstream: Arc<str>,
         rules: usize,
         replies: Arc<UpstreamMeters>,
-        failures: Failures,
+        failures: FailedCalls,
     ) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // Created at the start, so that the first increase is visible.
         let strange = ByLabel::<AtomicU64>::default();
         if rules > 0 {
-            strange.of(Strange::NoRule.as_str());
+            strange.get(ResponseMismatch::NoRule.as_str());
         }
-        strange.of(Strange::Unreadable.as_str());
+        strange.get(ResponseMismatch::Unparseable.as_str());
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self { number, tool, upstream, faces: ByLabel::default(), rules, strange, replies, failures }
     }
 
     /// Counts a call that begins.
-    pub fn began(&self, api: &'static str) {
-        self.faces.of(api).in_flight.fetch_add(1, Ordering::Relaxed);
+    pub fn call_started(&self, api: &'static str) {
+        self.faces.get(api).in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a call that ends.
-    pub fn ended(&self, end: CallEnd, took: Duration) {
+    pub fn call_ended(&self, end: CallEnd, took: Duration) {
         let CallEnd { api, protocol, outcome, error_type } = end;
-        let api = self.faces.of(api);
+        let api = self.faces.get(api);
         api.in_flight.fetch_sub(1, Ordering::Relaxed);
-        api.ended.of(protocol).add(error_type.unwrap_or(outcome));
-        api.durations.of(outcome).observe(took);
+        api.ended.get(protocol).add(error_type.unwrap_or(outcome));
+        api.durations.get(outcome).observe(took);
     }
 
     /// Counts a response by the rule that matched; `None` for the default rules.
-    pub fn decided(&self, rule: Option<usize>) {
+    pub fn rule_matched(&self, rule: Option<usize>) {
         let last = self.rules.len() - 1;
         self.rules[rule.unwrap_or(last).min(last)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The last failed calls of all routes.
-    pub fn failures(&self) -> &Failures {
+    pub fn failures(&self) -> &FailedCalls {
         &self.failures
     }
 
@@ -119,12 +119,12 @@ impl RouteMeters {
     }
 
     /// Counts a response that is unmatched or unparseable.
-    pub fn strange(&self, why: Strange) {
-        self.strange.of(why.as_str()).fetch_add(1, Ordering::Relaxed);
+    pub fn unmatched(&self, why: ResponseMismatch) {
+        self.strange.get(why.as_str()).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of an upstream request: `2xx`, or a label for the error.
-    pub fn upstream_replied(&self, result: &'static str, took: Duration) {
+    pub fn upstream_responded(&self, result: &'static str, took: Duration) {
         self.replies.replies.add(result);
         self.replies.durations.observe(took);
     }
@@ -140,12 +140,12 @@ impl RouteMeters {
     }
 
     /// The number of completed calls, how many of them were errors, and their durations.
-    pub(in crate::telemetry) fn over(&self) -> (u64, u64, Durations) {
+    pub(in crate::telemetry) fn totals(&self) -> (u64, u64, Durations) {
         let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
         for (_, of_face) in self.faces.all() {
             for (word, count) in of_face.ended.all().iter().flat_map(|(_, ended)| ended.read()) {
                 calls += count;
-                if is_fault(word) {
+                if is_error_type(word) {
                     errors += count;
                 }
             }
@@ -154,7 +154,7 @@ impl RouteMeters {
         (calls, errors, took)
     }
 
-    pub(super) fn tell(&self, reading: &mut Reading) {
+    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let labels = |more: &[(&'static str, &str)]| -> Labels {
             let all = [&[("route", &*self.tool)][..], more].concat();
             all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
@@ -169,7 +169,8 @@ impl RouteMeters {
             let calls = reading.counter("glossator_calls", "Tool calls completed");
             for (protocol, ended) in of_face.ended.all() {
                 for (word, count) in ended.read() {
-                    let (outcome, error_type) = if is_fault(word) { ("error", word) } else { (word, "") };
+                    let (outcome, error_type) =
+                        if is_error_type(word) { ("error", word) } else { (word, "") };
                     let more = [
                         ("upstream", &*self.upstream),
                         ("api", api),
@@ -198,10 +199,10 @@ impl RouteMeters {
 
 impl UpstreamMeters {
     pub(super) fn new(name: Arc<str>) -> Self {
-        Self { name, replies: Words::default(), durations: Histogram::default() }
+        Self { name, replies: LabelCounter::default(), durations: Histogram::default() }
     }
 
-    pub(super) fn tell(&self, reading: &mut Reading) {
+    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let upstream = ("upstream", Cow::Owned(self.name.to_string()));
         let help = "Upstream requests by result, retries not counted separately";
         let replies = reading.counter("glossator_upstream_requests", help);
@@ -216,38 +217,38 @@ impl UpstreamMeters {
 }
 
 /// Whether a label is an error type; the others are outcomes without an error.
-fn is_fault(word: &str) -> bool {
+fn is_error_type(word: &str) -> bool {
     !matches!(word, "success" | "task" | "cancelled")
 }
 
-impl Strange {
+impl ResponseMismatch {
     fn as_str(self) -> &'static str {
         match self {
             Self::NoRule => "no_rule",
-            Self::Unreadable => "unparseable",
+            Self::Unparseable => "unparseable",
         }
     }
 }
 
 /// Counters, each under a constant label value. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Words(Arc<ByLabel<AtomicU64>>);
+pub struct LabelCounter(Arc<ByLabel<AtomicU64>>);
 
-impl Words {
+impl LabelCounter {
     /// Adds 1.
     pub fn add(&self, word: &'static str) {
-        self.0.of(word).fetch_add(1, Ordering::Relaxed);
+        self.0.get(word).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds a number.
     pub fn add_many(&self, word: &'static str, count: u64) {
-        self.0.of(word).fetch_add(count, Ordering::Relaxed);
+        self.0.get(word).fetch_add(count, Ordering::Relaxed);
     }
 
     /// Creates counters before there is an event: their growth from 0 is visible then.
     pub fn expect<const N: usize>(&self, words: [&'static str; N]) {
         for word in words {
-            let _ = self.0.of(word);
+            let _ = self.0.get(word);
         }
     }
 

@@ -9,24 +9,24 @@ use std::{
 
 /// A snapshot of all metrics: families in the order in which they were first added.
 #[derive(Debug, Default)]
-pub struct Reading(Vec<Family>);
+pub struct MetricsSnapshot(Vec<MetricFamily>);
 
 /// The points of one metric name.
 #[derive(Debug)]
-pub struct Family {
+pub struct MetricFamily {
     /// The name, without the `_total` of a counter.
     pub name: &'static str,
     /// The description for people.
     pub help: &'static str,
     /// The kind of metric.
-    pub kind: Kind,
-    points: Vec<(Labels, Value)>,
+    pub kind: MetricKind,
+    points: Vec<(Labels, MetricValue)>,
     known: HashMap<Labels, usize>,
 }
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// The values only grow, as long as the process lives.
     Counter,
     /// The values go up and down.
@@ -40,53 +40,53 @@ pub type Labels = Vec<(&'static str, Cow<'static, str>)>;
 
 /// The value of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
+pub enum MetricValue {
     /// An integer.
-    Whole(u64),
+    Integer(u64),
     /// A floating-point number.
-    Real(f64),
+    Float(f64),
     /// A histogram of durations.
     Durations(Durations),
 }
 
-impl Reading {
+impl MetricsSnapshot {
     /// All families.
-    pub fn families(&self) -> &[Family] {
+    pub fn families(&self) -> &[MetricFamily] {
         &self.0
     }
 
     /// The family of a counter; `name` is without `_total`.
-    pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, Kind::Counter)
+    pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
+        self.family(name, help, MetricKind::Counter)
     }
 
     /// The family of a gauge.
-    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, Kind::Gauge)
+    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
+        self.family(name, help, MetricKind::Gauge)
     }
 
     /// The family of a histogram.
-    pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, Kind::Histogram)
+    pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
+        self.family(name, help, MetricKind::Histogram)
     }
 
-    fn family(&mut self, name: &'static str, help: &'static str, kind: Kind) -> &mut Family {
+    fn family(&mut self, name: &'static str, help: &'static str, kind: MetricKind) -> &mut MetricFamily {
         let place = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
-            self.0.push(Family { name, help, kind, points: Vec::new(), known: HashMap::new() });
+            self.0.push(MetricFamily { name, help, kind, points: Vec::new(), known: HashMap::new() });
             self.0.len() - 1
         });
         &mut self.0[place]
     }
 }
 
-impl Family {
+impl MetricFamily {
     /// The points.
-    pub fn points(&self) -> &[(Labels, Value)] {
+    pub fn points(&self) -> &[(Labels, MetricValue)] {
         &self.points
     }
 
     /// Adds a point. If there is one with the same labels, the values are added up.
-    pub fn add(&mut self, labels: Labels, value: impl Into<Value>) {
+    pub fn add(&mut self, labels: Labels, value: impl Into<MetricValue>) {
         let value = value.into();
         match self.known.get(&labels) {
             Some(place) => self.points[*place].1.add(value),
@@ -98,47 +98,47 @@ impl Family {
     }
 
     /// Adds the only point, without labels.
-    pub fn set(&mut self, value: impl Into<Value>) {
+    pub fn set(&mut self, value: impl Into<MetricValue>) {
         self.add(Vec::new(), value);
     }
 }
 
-impl Value {
+impl MetricValue {
     fn add(&mut self, other: Self) {
         match (&mut *self, other) {
-            (Self::Whole(one), Self::Whole(other)) => *one += other,
-            (Self::Real(one), Self::Real(other)) => *one += other,
+            (Self::Integer(one), Self::Integer(other)) => *one += other,
+            (Self::Float(one), Self::Float(other)) => *one += other,
             (Self::Durations(one), Self::Durations(other)) => one.add(&other),
-            (Self::Whole(_) | Self::Real(_) | Self::Durations(_), _) => *self = other,
+            (Self::Integer(_) | Self::Float(_) | Self::Durations(_), _) => *self = other,
         }
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for MetricValue {
     fn from(number: u64) -> Self {
-        Self::Whole(number)
+        Self::Integer(number)
     }
 }
 
-impl From<usize> for Value {
+impl From<usize> for MetricValue {
     fn from(number: usize) -> Self {
-        Self::Whole(number as u64)
+        Self::Integer(number as u64)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for MetricValue {
     fn from(flag: bool) -> Self {
-        Self::Whole(flag.into())
+        Self::Integer(flag.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for MetricValue {
     fn from(number: f64) -> Self {
-        Self::Real(number)
+        Self::Float(number)
     }
 }
 
-impl From<Durations> for Value {
+impl From<Durations> for MetricValue {
     fn from(durations: Durations) -> Self {
         Self::Durations(durations)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::snapshot::{BOUNDS, Durations, Family, Kind, Labels, Reading, Value};
+use super::snapshot::{BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl TextFormat {
     }
 
     /// Writes a snapshot in this format.
-    pub fn write(self, reading: &Reading) -> String {
+    pub fn write(self, reading: &MetricsSnapshot) -> String {
         let mut text = String::new();
         for family in reading.families() {
             self.family(&mut text, family).expect("a String takes everything");
@@ -34,12 +34,12 @@ impl TextFormat {
         text
     }
 
-    fn family(self, text: &mut String, family: &Family) -> fmt::Result {
-        let Family { name, help, kind, .. } = family;
+    fn family(self, text: &mut String, family: &MetricFamily) -> fmt::Result {
+        let MetricFamily { name, help, kind, .. } = family;
         let (kind, suffix) = match kind {
-            Kind::Counter => ("counter", "_total"),
-            Kind::Gauge => ("gauge", ""),
-            Kind::Histogram => ("histogram", ""),
+            MetricKind::Counter => ("counter", "_total"),
+            MetricKind::Gauge => ("gauge", ""),
+            MetricKind::Histogram => ("histogram", ""),
         };
         // OpenMetrics names a counter without its suffix here.
         let ending = if self == Self::Prometheus { suffix } else { "" };
@@ -52,9 +52,13 @@ impl TextFormat {
         }
         for (labels, value) in family.points() {
             match value {
-                Value::Whole(number) => sample(text, name, suffix, labels, None, format_args!("{number}"))?,
-                Value::Real(number) => sample(text, name, suffix, labels, None, format_args!("{number:?}"))?,
-                Value::Durations(durations) => histogram(text, name, labels, durations)?,
+                MetricValue::Integer(number) => {
+                    sample(text, name, suffix, labels, None, format_args!("{number}"))?
+                }
+                MetricValue::Float(number) => {
+                    sample(text, name, suffix, labels, None, format_args!("{number:?}"))?
+                }
+                MetricValue::Durations(durations) => histogram(text, name, labels, durations)?,
             }
         }
         Ok(())
@@ -109,8 +113,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_formats_have_their_own_words_for_a_counter() {
-        let mut reading = Reading::default();
+    fn counters_have_the_names_of_each_format() {
+        let mut reading = MetricsSnapshot::default();
         let calls = reading.counter("x_calls", "Calls");
         calls.add(vec![("tool", "get_\"x\"\n\\".into())], 2_u64);
         calls.add(vec![("tool", "get_\"x\"\n\\".into())], 1_u64);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::{
-    Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
+    Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
     records::{ColumnNames, Heading, RaggedRows, Rows, after_lines},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
     },
-    translate::{read_error::Why, response_view::ResponseView},
+    translate::{read_error::ReadError, response_view::ResponseView},
 };
 
 /// Parses rows of cells into a list of objects of strings (RFC 4180 and its common variants).
@@ -53,8 +53,8 @@ pub struct Csv {
     #[key(kind = ValueKind::Text, with = read_character, example = "comment: \"#\"")]
     pub comment: Option<u8>,
     /// Quote character of cells, or `none`.
-    #[key(default = Quote::With(b'"'), example = "quote: \"'\"")]
-    pub quote: Quote,
+    #[key(default = QuoteCharacter::With(b'"'), example = "quote: \"'\"")]
+    pub quote: QuoteCharacter,
     /// Whether to remove white space at both ends of each cell.
     #[key(default = false)]
     pub trim: bool,
@@ -69,14 +69,14 @@ pub struct Csv {
 
 /// Quote character of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quote {
+pub enum QuoteCharacter {
     /// This ASCII character; doubled, it is a literal quote.
     With(u8),
     /// None: quotes are ordinary characters.
     Never,
 }
 
-impl Setting for Quote {
+impl Setting for QuoteCharacter {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
@@ -124,15 +124,17 @@ fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
 }
 
 impl Extraction for Csv {
-    fn gives(&self) -> Gives {
-        Gives::Many
+    fn gives(&self) -> ValueCount {
+        ValueCount::Many
     }
 
-    fn finds(&self) -> Finds<'_> {
-        self.columns.as_ref().map_or(Finds::AnyNames, |names| Finds::Names(names.iter().collect()))
+    fn finds(&self) -> MemberNames<'_> {
+        self.columns
+            .as_ref()
+            .map_or(MemberNames::AnyNames, |names| MemberNames::Names(names.iter().collect()))
     }
 
-    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {
         let media_type = view.response.media_type();
         let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
             Some("text/tab-separated-values" | "text/tsv") => b'\t',
@@ -145,8 +147,8 @@ impl Extraction for Csv {
 impl Csv {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let quote = match self.quote {
-            Quote::With(quote) => Some(quote),
-            Quote::Never => None,
+            QuoteCharacter::With(quote) => Some(quote),
+            QuoteCharacter::Never => None,
         };
         let marks = [self.delimiter, self.row_delimiter, quote, self.comment];
         let marks: Vec<u8> = marks.into_iter().flatten().collect();
@@ -158,7 +160,7 @@ impl Csv {
         Ok(self)
     }
 
-    fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, Why> {
+    fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, ReadError> {
         if text.trim().is_empty() {
             return self.without_table("expected a table, found an empty reply".into());
         }
@@ -173,8 +175,8 @@ impl Csv {
         let mut reader = ReaderBuilder::new();
         reader.has_headers(false).flexible(true).delimiter(delimiter).comment(self.comment);
         match self.quote {
-            Quote::With(quote) => reader.quote(quote),
-            Quote::Never => reader.quoting(false),
+            QuoteCharacter::With(quote) => reader.quote(quote),
+            QuoteCharacter::Never => reader.quoting(false),
         };
         if let Some(row_delimiter) = self.row_delimiter {
             reader.terminator(Terminator::Any(row_delimiter));
@@ -185,7 +187,7 @@ impl Csv {
         let mut record = StringRecord::new();
         while reader
             .read_record(&mut record)
-            .map_err(|error| why!("expected rows of cells, found {error}"))?
+            .map_err(|error| read_error!("expected rows of cells, found {error}"))?
         {
             let start = record.position().map_or(0, |position| position.byte());
             // Both fit into `usize`, because they are at most the length of the text.
@@ -194,11 +196,14 @@ impl Csv {
                 if record.len() == 1 && record.get(0) == Some("\0") {
                     break;
                 }
-                return Err(why!("line {}: expected an end to what is in quotes, found none", line()));
+                return Err(read_error!("line {}: expected an end to what is in quotes, found none", line()));
             }
             if record.len() > RECORD_LIMIT {
                 let found = record.len();
-                return Err(why!("line {}: expected at most {RECORD_LIMIT} cells, found {found}", line()));
+                return Err(read_error!(
+                    "line {}: expected at most {RECORD_LIMIT} cells, found {found}",
+                    line()
+                ));
             }
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
                 continue;
@@ -225,12 +230,12 @@ impl Csv {
         }
     }
 
-    fn without_table(&self, why: Why) -> Result<Value, Why> {
+    fn without_table(&self, why: ReadError) -> Result<Value, ReadError> {
         if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
     }
 
     /// The text after the prefix of the header line; from the first row on if no header is configured.
-    fn table<'t>(&self, text: &'t str) -> Result<&'t str, Why> {
+    fn table<'t>(&self, text: &'t str) -> Result<&'t str, ReadError> {
         let end = self.row_delimiter.map_or('\n', char::from);
         let rest = after_lines(text, self.skip, end)?;
         let Some(mark) = &self.header else { return Ok(rest) };
@@ -242,7 +247,9 @@ impl Csv {
             }
             at += line.len();
         }
-        Err(why!("expected a line with the names of the columns that begins with `{mark}`, found none"))
+        Err(read_error!(
+            "expected a line with the names of the columns that begins with `{mark}`, found none"
+        ))
     }
 
     /// Removes the line break at the beginning of a row, if rows have another delimiter.
@@ -280,7 +287,7 @@ mod tests {
 
     #[track_caller]
     fn check(csv: &Csv, text: &str, expected: Result<&str, &str>) {
-        match (csv.read(text, csv.delimiter.unwrap_or(b','), &Typing::AsFound), expected) {
+        match (csv.read(text, csv.delimiter.unwrap_or(b','), &Typing::Untyped), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -307,15 +314,19 @@ mod tests {
             Ok(r#"[{"a":"1","b":"2"}]"#),
         );
         check(
-            &Csv { delimiter: Some(b'\t'), quote: Quote::Never, ..plain() },
+            &Csv { delimiter: Some(b'\t'), quote: QuoteCharacter::Never, ..plain() },
             "a\tb\n\"5\tx",
             Ok(r#"[{"a":"\"5","b":"x"}]"#),
         );
-        check(&Csv { quote: Quote::With(b'\''), ..plain() }, "a,b\n'1,2',3", Ok(r#"[{"a":"1,2","b":"3"}]"#));
+        check(
+            &Csv { quote: QuoteCharacter::With(b'\''), ..plain() },
+            "a,b\n'1,2',3",
+            Ok(r#"[{"a":"1,2","b":"3"}]"#),
+        );
     }
 
     #[test]
-    fn rows_may_be_apart_by_another_character() {
+    fn rows_may_have_another_separator() {
         let csv = || Csv { delimiter: Some(b'\x1f'), row_delimiter: Some(b'\x1e'), ..plain() };
         let expected = Ok(r#"[{"a":"1","b":"x\ny"},{"a":"2","b":""}]"#);
         check(&csv(), "a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
@@ -328,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_no_header() {
+    fn a_sentence_is_not_a_header() {
         for message in [
             "Sorry, the service is down, try later.\n",
             "Sorry, out of order",
@@ -344,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
+    fn a_table_without_rows_is_empty_and_an_empty_response_an_error() {
         check(&plain(), "city,temp\n", Ok("[]"));
         check(&plain(), " \r\n", Err("found an empty reply"));
         check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
@@ -366,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
+    fn a_message_or_a_page_instead_of_a_table_is_an_error() {
         for line in
             ["df: /x: No such file or directory", "Datenbank nicht erreichbar", "error: unsupported option"]
         {
@@ -405,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_header_is_found_and_its_mark_left_out() {
+    fn a_prefixed_header_is_found_and_its_prefix_removed() {
         let haproxy = Csv { header: Some("# ".into()), ..plain() };
         check(
             &haproxy,
@@ -420,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_other_cells_says_where_it_stands() {
+    fn a_ragged_row_is_an_error_with_its_line() {
         check(&plain(), "a,b\n\n1,2\n\n\n3\n", Err("line 6: expected 2 cells, found 1"));
         check(&plain(), "a,b\r\n\"1\r\n\",2\r\n3,4,5\r\n", Err("line 4: expected 2 cells, found 3"));
         check(
@@ -456,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_does_not_outgrow_its_reply() {
+    fn a_table_does_not_outgrow_its_response() {
         let long = format!("{}\n{}", "n".repeat(100_000), "1\n".repeat(5000));
         check(&plain(), &long, Err("with its names in every row, found more"));
         check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));

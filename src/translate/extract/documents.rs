@@ -6,9 +6,9 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::{
-    model::{Block, Content, JsonText, ResourceBody},
+    model::{Content, ContentBlock, JsonText, ResourceBody},
     settings::{
         code::Code,
         keys::ValueKind,
@@ -17,7 +17,7 @@ use crate::{
         value::text_of,
     },
     translate::{
-        read_error::{Why, at_most},
+        read_error::{ReadError, at_most},
         response_view::ResponseView,
     },
 };
@@ -27,7 +27,7 @@ use crate::{
 pub struct Json;
 
 impl Extraction for Json {
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         if view.text()?.trim().is_empty() {
             return Err("expected JSON, found an empty reply".into());
         }
@@ -48,11 +48,11 @@ pub struct NdJson {
 }
 
 impl Extraction for NdJson {
-    fn gives(&self) -> Gives {
-        Gives::Many
+    fn gives(&self) -> ValueCount {
+        ValueCount::Many
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let whole = view.shared_text()?;
         let mut documents = 0_usize;
         let mut list = Vec::with_capacity(whole.len() + 2);
@@ -66,7 +66,7 @@ impl Extraction for NdJson {
             at_most(RECORD_LIMIT, documents, "documents")?;
             JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
                 let (line, what) = (index + 1, error.what);
-                why!("line {line}: expected a JSON document, found something else: {what}")
+                read_error!("line {line}: expected a JSON document, found something else: {what}")
             })?;
             if documents > 1 {
                 list.push(b',');
@@ -78,7 +78,7 @@ impl Extraction for NdJson {
         }
         list.push(b']');
         // The list is one level deeper than its documents.
-        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| Why::plainly(error.what))
+        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| ReadError::unquoted(error.what))
     }
 }
 
@@ -92,11 +92,11 @@ pub struct Text {
 }
 
 impl Extraction for Text {
-    fn finds(&self) -> Finds<'_> {
-        Finds::NoFields
+    fn finds(&self) -> MemberNames<'_> {
+        MemberNames::NoFields
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let whole = view.shared_text()?;
         if !self.trim {
             return Ok(Extracted::Text(whole.clone()));
@@ -158,19 +158,19 @@ pub enum BinaryKind {
 }
 
 impl Extraction for Binary {
-    fn gives(&self) -> Gives {
-        Gives::Block
+    fn gives(&self) -> ValueCount {
+        ValueCount::Block
     }
 
-    fn finds(&self) -> Finds<'_> {
-        Finds::NoFields
+    fn finds(&self) -> MemberNames<'_> {
+        MemberNames::NoFields
     }
 
     fn reads_text(&self) -> bool {
         false
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.block(view).map(|block| Extracted::Block(Content::from(block)))
     }
 }
@@ -181,14 +181,14 @@ impl Binary {
     /// # Errors
     ///
     /// A sentence, if the media type does not fit the block.
-    pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<Block, Why> {
+    pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<ContentBlock, ReadError> {
         let response = view.response;
         let mime_type = self
             .media_type
             .clone()
             .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        let kind = self.kind.unwrap_or_else(|| BinaryKind::of(&mime_type));
+        let kind = self.kind.unwrap_or_else(|| BinaryKind::from_mime_type(&mime_type));
         let expected = match kind {
             BinaryKind::Image => Some("image"),
             BinaryKind::Audio => Some("audio"),
@@ -197,7 +197,7 @@ impl Binary {
         if let Some(expected) = expected
             && mime_type.split('/').next() != Some(expected)
         {
-            return Err(Why::quoting(usize::MAX, |quoted| {
+            return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                 let found = quoted(&mime_type);
                 format!(
                     "expected {expected} data, found {found}; `media_type` overrides the type of the response"
@@ -206,9 +206,9 @@ impl Binary {
         }
         let data = BASE64_STANDARD.encode(view.body()?);
         Ok(match kind {
-            BinaryKind::Image => Block::Image { data, mime_type },
-            BinaryKind::Audio => Block::Audio { data, mime_type },
-            BinaryKind::Resource => Block::Resource {
+            BinaryKind::Image => ContentBlock::Image { data, mime_type },
+            BinaryKind::Audio => ContentBlock::Audio { data, mime_type },
+            BinaryKind::Resource => ContentBlock::Resource {
                 uri: format!("reply://{}", view.facts.tool),
                 mime_type: Some(mime_type),
                 body: ResourceBody::Blob(data),
@@ -218,7 +218,7 @@ impl Binary {
 }
 
 impl BinaryKind {
-    fn of(mime_type: &str) -> Self {
+    fn from_mime_type(mime_type: &str) -> Self {
         match mime_type.split('/').next() {
             Some("image") => Self::Image,
             Some("audio") => Self::Audio,
@@ -295,10 +295,10 @@ pub enum HeaderShape {
 }
 
 impl Extraction for Header {
-    fn finds(&self) -> Finds<'_> {
+    fn finds(&self) -> MemberNames<'_> {
         match self.shape {
-            HeaderShape::Value => Finds::NoFields,
-            HeaderShape::Object => Finds::Names(self.names.0.iter().map(String::as_str).collect()),
+            HeaderShape::Value => MemberNames::NoFields,
+            HeaderShape::Object => MemberNames::Names(self.names.0.iter().map(String::as_str).collect()),
         }
     }
 
@@ -306,7 +306,7 @@ impl Extraction for Header {
         false
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let response = view.response;
         let mut found = Map::new();
         for name in &self.names.0 {
@@ -330,7 +330,7 @@ impl Extraction for Header {
         }
         if found.is_empty() {
             let names: Vec<_> = self.names.0.iter().map(|name| format!("`{name}`")).collect();
-            return Err(why!("expected a header {}, found none of them", names.join(", ")));
+            return Err(read_error!("expected a header {}, found none of them", names.join(", ")));
         }
         Ok(Extracted::Value(match (self.shape, found.values_mut().next()) {
             (HeaderShape::Value, Some(value)) => value.take(),
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
     use crate::{
         model::UpstreamResponse,
-        translate::{CallInput, TranslationLimits, response_view::ExpandedBody},
+        translate::{CallInput, TranslationLimits, response_view::DecompressedBody},
     };
 
     #[track_caller]
@@ -360,10 +360,10 @@ mod tests {
     fn check_with(ndjson: NdJson, text: &str, expected: Result<&str, &str>) {
         let body = Bytes::copy_from_slice(text.as_bytes());
         let response = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), body);
-        let (tool, args, body) = ("tool".parse().unwrap(), json!({}), ExpandedBody::new());
+        let (tool, args, body) = ("tool".parse().unwrap(), json!({}), DecompressedBody::new());
         let view =
             ResponseView::new(&response, &body, CallInput::new(&tool, &args), TranslationLimits::default());
-        match (ndjson.find(&view, &Typing::AsFound), expected) {
+        match (ndjson.find(&view, &Typing::Untyped), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_says_where_it_stands() {
+    fn an_invalid_document_is_an_error_with_its_line() {
         check("{}\n\n{\"a\": }\n", Err("line 3: expected a JSON document, found something else"));
         check("{} {}\n", Err("line 1"));
         check("{\n}\n", Err("line 1"));

@@ -8,7 +8,7 @@ use settings_derive::Section;
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
 use crate::translate::{
-    read_error::{Why, at_most},
+    read_error::{ReadError, at_most},
     response_view::ResponseView,
 };
 
@@ -20,14 +20,14 @@ use crate::translate::{
 pub struct Form;
 
 impl Extraction for Form {
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let charset = view.decoded()?.charset;
         let encoding = Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8);
         read(view.text()?, encoding).map(Extracted::Value)
     }
 }
 
-fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
+fn read(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError> {
     let text = text.trim();
     if text.is_empty() {
         return Err("expected `name=value&name=value`, found an empty reply".into());
@@ -37,7 +37,7 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
     }
     if let Some(at) = text.find(['\n', '\r']) {
         let pairs = text[..at].split('&').count();
-        return Err(why!(
+        return Err(read_error!(
             "expected `name=value&name=value` in one line, found a line break after {pairs} pairs"
         ));
     }
@@ -48,16 +48,16 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
         at_most(RECORD_LIMIT, index + 1, "pairs")?;
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let place = || format!("pair {}", index + 1);
-        let name = unescaped(name, encoding).map_err(|why| why.under(&place()))?;
+        let name = unescaped(name, encoding).map_err(|why| why.in_part(&place()))?;
         let value = unescaped(value, encoding)
-            .map_err(|why| why.under_either(&format!("{}, `{name}`", place()), &place()))?;
+            .map_err(|why| why.in_quoted_part(&format!("{}, `{name}`", place()), &place()))?;
         add(&mut pairs, name, Value::String(value));
     }
     Ok(Value::Object(pairs))
 }
 
 /// Decodes `+` and percent-encoding.
-fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
+fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadError> {
     let text = text.replace('+', " ");
     if !text.contains('%') {
         return Ok(text);
@@ -73,7 +73,7 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
             let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
             let Some(byte) = byte else {
                 let found: String = rest.chars().take(2).collect();
-                return Err(Why::quoting(2, |quoted| {
+                return Err(ReadError::with_quotes(2, |quoted| {
                     format!("expected two hexadecimal digits after `%`, found {}", quoted(&found))
                 }));
             };
@@ -91,10 +91,10 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
     Ok(whole)
 }
 
-fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, Why> {
+fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, ReadError> {
     encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
         let name = encoding.name();
-        why!("expected percent-encoded text in {name}, found bytes that it has not")
+        read_error!("expected percent-encoded text in {name}, found bytes that it has not")
     })
 }
 
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn the_charset_of_the_reply_is_that_of_the_escapes() {
+    fn escapes_are_in_the_charset_of_the_response() {
         check_in(WINDOWS_1252, "city=Troms%F8", Ok(r#"{"city":"Tromsø"}"#));
         check_in(SHIFT_JIS, "a=%83A", Ok(r#"{"a":"ア"}"#));
         check_in(UTF_16LE, "a=%C3%B8", Ok(r#"{"a":"ø"}"#));
     }
 
     #[test]
-    fn what_is_broken_says_which_pair() {
+    fn a_malformed_pair_is_an_error_with_its_number() {
         check("a=1&b=100%", Err("pair 2, `b`: expected two hexadecimal digits after `%`, found ``"));
         check("a=%+1", Err("found ` 1`"));
         check("a=%zø", Err("found `zø`"));

@@ -12,9 +12,9 @@ use settings_derive::Section;
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
-    model::{Block, Content, JsonText, SentBlock},
+    model::{Content, ContentBlock, ForeignBlock, JsonText},
     translate::{
-        read_error::{Why, at_most},
+        read_error::{ReadError, at_most},
         response_view::ResponseView,
     },
 };
@@ -31,18 +31,18 @@ pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
 
 /// Response of an MCP server.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct McpResult {
     /// Content blocks, in order; may be empty.
     pub(crate) content: Vec<Content>,
     /// The value; for a protocol error, the error object.
     pub(crate) value: Option<Box<Extracted>>,
     /// Success or kind of error.
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ResultKind,
 }
 
 /// Success or kind of error of a tool call.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum ResultKind {
     /// Success.
     Success,
     /// `isError: true`; the content blocks describe the error.
@@ -83,7 +83,7 @@ struct ProtocolError<'a> {
 
 /// Members of a content block that decide its type.
 #[derive(Deserialize)]
-struct SentMembers<'a> {
+struct BlockMembers<'a> {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
@@ -94,11 +94,11 @@ struct SentMembers<'a> {
     uri: Option<String>,
     name: Option<String>,
     #[serde(borrow)]
-    resource: Option<SentResource<'a>>,
+    resource: Option<BlockResource<'a>>,
 }
 
 #[derive(Deserialize)]
-struct SentResource<'a> {
+struct BlockResource<'a> {
     uri: Option<String>,
     text: Option<IgnoredAny>,
     #[serde(borrow)]
@@ -115,38 +115,38 @@ struct OnlyText {
     _text: IgnoredAny,
 }
 
-impl Answered {
+impl McpResult {
     /// Whether the tool call succeeded.
     pub(super) fn is_success(&self) -> bool {
-        matches!(self.verdict, Verdict::Success)
+        matches!(self.verdict, ResultKind::Success)
     }
 
     /// Types the value. The value of an error is unchanged.
-    pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, Why> {
+    pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, ReadError> {
         let value = match (&self.verdict, self.value) {
-            (Verdict::Success, Some(value)) => {
+            (ResultKind::Success, Some(value)) => {
                 let value = value.into_value(view)?;
-                typing.admits_one(&value)?;
+                typing.check_single(&value)?;
                 Some(Extracted::Value(typing.apply(value)?))
             }
-            (Verdict::Success, None) => {
+            (ResultKind::Success, None) => {
                 return Err("expected JSON in a text block, found no text block".into());
             }
-            (Verdict::ToolError | Verdict::ProtocolError { .. }, value) => value.map(|value| *value),
+            (ResultKind::ToolError | ResultKind::ProtocolError { .. }, value) => value.map(|value| *value),
         };
         Ok(Self { value: value.map(Box::new), ..self })
     }
 }
 
 impl Extraction for Mcp {
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let is_stream = view.response.media_type().is_some_and(|found| found == "text/event-stream");
         let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
-        answered(&message).map(Extracted::Answered)
+        parse_result(&message).map(Extracted::Mcp)
     }
 }
 
-fn answered(message: &JsonText) -> Result<Answered, Why> {
+fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     if !message.is_object() {
         return Err("expected an MCP tool result, found JSON that is not an object".into());
     }
@@ -171,31 +171,33 @@ fn answered(message: &JsonText) -> Result<Answered, Why> {
         (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
     };
     at_most(RECORD_LIMIT, content.len(), "blocks of content")?;
-    let content: Vec<Content> =
-        content.into_iter().filter_map(|block| sent(message, block).transpose()).collect::<Result<_, _>>()?;
+    let content: Vec<Content> = content
+        .into_iter()
+        .filter_map(|block| parse_block(message, block).transpose())
+        .collect::<Result<_, _>>()?;
     let value = match structured {
         Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
-        None => content.iter().find_map(|content| content.block.text(None)).map(|text| lifted(&text)),
+        None => content.iter().find_map(|content| content.block.text(None)).map(|text| value_of_text(&text)),
     };
-    let verdict = if is_error == Some(true) { Verdict::ToolError } else { Verdict::Success };
-    Ok(Answered { content, value: value.map(Box::new), verdict })
+    let verdict = if is_error == Some(true) { ResultKind::ToolError } else { ResultKind::Success };
+    Ok(McpResult { content, value: value.map(Box::new), verdict })
 }
 
-fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, Why> {
+fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, ReadError> {
     let ProtocolError { code, message: words } = read(error.get())?;
     let is_number = |code: &&RawValue| code.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
     let code = code.filter(is_number).and_then(|code| serde_json::from_str(code.get()).ok());
     let words = words.filter(|words| !words.trim().is_empty());
     let words = words.unwrap_or_else(|| "The server refused the call and did not say why.".to_owned());
-    Ok(Answered {
+    Ok(McpResult {
         content: Vec::new(),
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
-        verdict: Verdict::ProtocolError { code, message: words },
+        verdict: ResultKind::ProtocolError { code, message: words },
     })
 }
 
 /// The value of a text: its JSON if it parses, else the string.
-fn lifted(text: &str) -> Extracted {
+fn value_of_text(text: &str) -> Extracted {
     let text = ByteString::from(text);
     match JsonText::check_text(&text) {
         Ok(json) => Extracted::Raw(json),
@@ -210,23 +212,23 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Invalid Base64 would break the client's whole result.
-fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), Why> {
+fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), ReadError> {
     let text = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
     match text.map(|text| BASE64.decode(text)) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(error)) => {
             let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
-            Err(Why::new(format!("{what} ({error})"), what))
+            Err(ReadError::new(format!("{what} ({error})"), what))
         }
     }
 }
 
 /// Parses one content block, which stays unchanged. A text block without `text` is skipped: the call has been
 /// executed, and the other blocks are valid.
-fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
-    let members: SentMembers<'_> = read(block.get())?;
+fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
+    let members: BlockMembers<'_> = read(block.get())?;
     let missing = |what: &str| {
-        Err(Why::quoting(usize::MAX, |quoted| {
+        Err(ReadError::with_quotes(usize::MAX, |quoted| {
             format!("expected {what} in a block of content, found {} without", quoted(&members.kind))
         }))
     };
@@ -245,7 +247,7 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
         }
         "resource_link" => {}
         "resource" => match &members.resource {
-            Some(SentResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {
+            Some(BlockResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {
                 check_base64("resource", *blob)?;
             }
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
@@ -259,21 +261,21 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
     }
     let link = members.uri.zip(members.name).map(|(uri, name)| format!("{name}: {uri}"));
     let text = if members.kind == "text" { members.text } else { None };
-    Ok(Some(Block::AsSent(SentBlock { json: part(message, block)?, text, link }).into()))
+    Ok(Some(ContentBlock::Foreign(ForeignBlock { json: part(message, block)?, text, link }).into()))
 }
 
 /// Part of a document as a document that shares its buffer.
-fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, Why> {
+fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, ReadError> {
     JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes()))
-        .map_err(|error| Why::plainly(error.to_string()))
+        .map_err(|error| ReadError::unquoted(error.to_string()))
 }
 
-fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Why> {
+fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, ReadError> {
     serde_json::from_str(json).map_err(|_| "expected an MCP tool result, found JSON of another kind".into())
 }
 
 /// The first result or error in an event stream. Notifications may come before it.
-fn response_in_events(text: &str) -> Result<JsonText, Why> {
+fn response_in_events(text: &str) -> Result<JsonText, ReadError> {
     let mut data = String::new();
     // A blank line ends an event; the end of the stream ends the last one.
     for line in text.lines().chain([""]) {
@@ -297,11 +299,11 @@ fn response_in_events(text: &str) -> Result<JsonText, Why> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Text;
+    use crate::model::BlockText;
 
     #[track_caller]
-    fn answer(json: &str) -> Result<Answered, Why> {
-        answered(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
+    fn answer(json: &str) -> Result<McpResult, ReadError> {
+        parse_result(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
     }
 
     /// The value of a response, or a part of the error.
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_structured_itself_wins() {
+    fn structured_content_takes_precedence() {
         let both = r#"{"content": [{"type": "text", "text": "{\"a\": 1}"}], "structuredContent": {"a": 2}}"#;
         check(both, Ok(r#"{"a":2}"#));
         let neither = r#"{"content": [{"type": "text", "text": "1"}], "structuredContent": null}"#;
@@ -353,35 +355,35 @@ mod tests {
         let link = r#"{ "type":"resource_link","uri":"file:///a","name":"a","size":5,"_meta":{"x":1.0} }"#;
         let json = format!(r#"{{"content": [{link}, {{"text": "x", "type": "text"}}]}}"#);
         let content = answer(&json).unwrap().content;
-        let Block::AsSent(sent) = &content[0].block else { panic!("{content:?}") };
+        let ContentBlock::Foreign(sent) = &content[0].block else { panic!("{content:?}") };
         assert_eq!((sent.json.as_str(), sent.link.as_deref()), (link, Some("a: file:///a")));
-        assert_eq!(content[1].block, Block::Text(Text::Plain("x".into())));
+        assert_eq!(content[1].block, ContentBlock::Text(BlockText::Plain("x".into())));
     }
 
     #[test]
     fn a_block_that_clients_do_not_know_becomes_text() {
         let block = r#"{"type": "hologram", "depth": 1.0}"#;
         let content = answer(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
-        assert_eq!(content[0].block, Block::Text(Text::Plain(block.into())));
+        assert_eq!(content[0].block, ContentBlock::Text(BlockText::Plain(block.into())));
     }
 
     #[test]
-    fn a_text_block_without_its_text_is_passed_over() {
+    fn a_text_block_without_text_is_skipped() {
         check(r#"{"content": [{"type": "text"}, {"type": "text", "text": "1"}]}"#, Ok("1"));
         check(r#"{"content": [{"type": "text", "text": null}]}"#, Ok("none"));
     }
 
     #[test]
-    fn errors_are_told_apart() {
+    fn error_kinds_are_distinguished() {
         let failed = answer(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
-        assert!(matches!(failed.verdict, Verdict::ToolError));
+        assert!(matches!(failed.verdict, ResultKind::ToolError));
         let error = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
-        let Verdict::ProtocolError { code, message } = answer(error).unwrap().verdict else { panic!() };
+        let ResultKind::ProtocolError { code, message } = answer(error).unwrap().verdict else { panic!() };
         assert_eq!((code.unwrap().to_string().as_str(), message.as_str()), ("-32602", "Unknown tool: x"));
     }
 
     #[test]
-    fn what_is_no_tool_result_is_told() {
+    fn other_json_is_an_error() {
         check("[1]", Err("found JSON that is not an object"));
         check(r#"{"tools": []}"#, Err("found JSON without `content`"));
         check(r#"{"result": {"tools": []}}"#, Err("a result without `content`"));

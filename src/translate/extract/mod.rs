@@ -17,7 +17,7 @@ mod xml;
 use bytestring::ByteString;
 use serde_json::Value;
 
-pub(super) use self::html::message_of as message_of_page;
+pub(super) use self::html::error_page_message as message_of_page;
 pub use self::{
     columns::{Columns, Widths},
     csv::Csv,
@@ -25,21 +25,22 @@ pub use self::{
     form::Form,
     grok::{Grok, GrokError, GrokPatterns},
     html::{
-        Count, CssError, CssSelector, EachElement, Html, HtmlSettings, Selected, Table, TableShape, Take,
+        CssError, CssSelector, EachElement, Html, HtmlSettings, MatchCount, PagePart, Selected, Table,
+        TableShape,
     },
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{EachPairs, Indented, Pairs},
-    parts::{Extract, Part, Typing},
+    parts::{Extract, ExtractPart, Typing},
     records::{ColumnNames, RaggedRows, Records},
-    regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Each, Regex},
-    xml::{Attributes, Path, PathError, Pick, Prefixes, Xml, XmlSettings},
+    regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope},
+    xml::{Attributes, ElementPath, ElementPathError, Prefixes, Xml, XmlPart, XmlSettings},
 };
 pub(crate) use self::{
     documents::MediaType,
-    mcp::{Answered, Verdict},
+    mcp::{McpResult, ResultKind},
 };
-use super::{read_error::Why, response_view::ResponseView};
+use super::{read_error::ReadError, response_view::ResponseView};
 use crate::model::{Content, JsonText, kind_of};
 
 /// Limit of the records or keys of one response. Without it, a response of many short lines could take a
@@ -60,13 +61,13 @@ pub struct Extractor {
 /// Parser of one kind, with the options of a rule.
 pub(crate) trait Extraction {
     /// Number of values per response.
-    fn gives(&self) -> Gives {
-        Gives::One
+    fn gives(&self) -> ValueCount {
+        ValueCount::One
     }
 
     /// Names that fields may use.
-    fn finds(&self) -> Finds<'_> {
-        Finds::AnyNames
+    fn finds(&self) -> MemberNames<'_> {
+        MemberNames::AnyNames
     }
 
     /// Whether it reads the response as text, so that the charset matters.
@@ -79,7 +80,7 @@ pub(crate) trait Extraction {
     /// # Errors
     ///
     /// A sentence with the expected and the found form.
-    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why>;
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError>;
 }
 
 /// Declares the extractors: the name in a rule, the variant, and the type of its options.
@@ -143,19 +144,19 @@ extractors! {
 
 impl ExtractorKind {
     /// Number of values per response.
-    pub fn gives(&self) -> Gives {
+    pub fn gives(&self) -> ValueCount {
         self.extraction().gives()
     }
 
     /// Names that fields may use.
-    pub fn finds(&self) -> Finds<'_> {
+    pub fn finds(&self) -> MemberNames<'_> {
         self.extraction().finds()
     }
 }
 
 /// Number of values that an extractor returns per response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gives {
+pub enum ValueCount {
     /// A content block, and no value.
     Block,
     /// One value.
@@ -166,7 +167,7 @@ pub enum Gives {
 
 /// Names of the members that an extractor returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finds<'a> {
+pub enum MemberNames<'a> {
     /// Any names: those in the response.
     AnyNames,
     /// Exactly these names.
@@ -187,7 +188,7 @@ pub(crate) enum Extracted {
     /// Content block without a value.
     Block(Content),
     /// Response of an MCP server: content blocks, and their value.
-    Answered(Answered),
+    Mcp(McpResult),
     /// No value; the response is empty.
     Nothing,
 }
@@ -195,13 +196,13 @@ pub(crate) enum Extracted {
 impl Extractor {
     /// Extractor without types, whose result stays as it is.
     pub fn whole(kind: ExtractorKind) -> Self {
-        Self { source: None, kind, typing: Typing::AsFound }
+        Self { source: None, kind, typing: Typing::Untyped }
     }
 
     /// Names of the extractor and its sources, for messages.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         match &self.source {
-            Some(source) => format!("{} of {}", self.kind.name(), source.words()),
+            Some(source) => format!("{} of {}", self.kind.name(), source.display_name()),
             None => self.kind.name().to_owned(),
         }
     }
@@ -211,8 +212,8 @@ impl Extractor {
     /// # Errors
     ///
     /// A sentence with the expected and the found form.
-    pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
-        if let Some(extracted) = self.extract_wanted(view) {
+    pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
+        if let Some(extracted) = self.extract_used_keys(view) {
             return Ok(extracted);
         }
         let typed = self.typed(self.find(view)?, view);
@@ -224,7 +225,7 @@ impl Extractor {
     ///
     /// A status page has many keys, and a route uses few of them. Without this, a call with 2 KB of text
     /// takes twice the instructions.
-    fn extract_wanted(&self, view: &ResponseView<'_>) -> Option<Extracted> {
+    fn extract_used_keys(&self, view: &ResponseView<'_>) -> Option<Extracted> {
         let ExtractorKind::Pairs(pairs @ Pairs { each: EachPairs::Text, .. }) = &self.kind else {
             return None;
         };
@@ -236,7 +237,7 @@ impl Extractor {
 
     /// If several patterns are configured, adds those without a match to the error: their captures are
     /// missing.
-    fn with_missing_patterns(&self, why: Why, view: &ResponseView<'_>) -> Why {
+    fn with_missing_patterns(&self, why: ReadError, view: &ResponseView<'_>) -> ReadError {
         let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
         if self.source.is_some() || regex.patterns.0.len() < 2 {
             return why;
@@ -245,38 +246,38 @@ impl Extractor {
         let missing: Vec<_> = regex.missing_in(text).map(|pattern| format!("`{pattern}`")).collect();
         match missing.is_empty() {
             true => why,
-            false => why.followed_by(&format!("; nothing matches {}", missing.join(", "))),
+            false => why.with_suffix(&format!("; nothing matches {}", missing.join(", "))),
         }
     }
 
     /// The result before typing.
-    fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         let extraction = self.kind.extraction();
         let Some(source) = &self.source else { return extraction.find(view, &self.typing) };
         let inner =
-            source.text(view).map_err(|why| why.under(&format!("`source` {}", source.kind.name())))?;
-        extraction.find(&view.of_text(inner), &self.typing)
+            source.text(view).map_err(|why| why.in_part(&format!("`source` {}", source.kind.name())))?;
+        extraction.find(&view.with_text(inner), &self.typing)
     }
 
     /// The result, which must be a string.
-    fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, Why> {
-        match self.extract(view)?.found_well()? {
+    fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, ReadError> {
+        match self.extract(view)?.into_success()? {
             Extracted::Text(text) => Ok(text),
             found => match found.into_value(view)? {
                 Value::String(text) => Ok(text.into()),
-                other => Err(why!("expected a text to read, found {}", kind_of(&other))),
+                other => Err(read_error!("expected a text to read, found {}", kind_of(&other))),
             },
         }
     }
 
-    fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, Why> {
+    fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         match (&self.typing, found) {
-            (Typing::AsFound, found) => Ok(found),
-            (typing, Extracted::Answered(answered)) => answered.typed(typing, view).map(Extracted::Answered),
+            (Typing::Untyped, found) => Ok(found),
+            (typing, Extracted::Mcp(answered)) => answered.typed(typing, view).map(Extracted::Mcp),
             (typing, found) => {
                 let found = found.into_value(view)?;
-                if self.kind.gives() == Gives::One {
-                    typing.admits_one(&found)?;
+                if self.kind.gives() == ValueCount::One {
+                    typing.check_single(&found)?;
                 }
                 typing.apply(found).map(Extracted::Value)
             }
@@ -287,9 +288,9 @@ impl Extractor {
 impl Extracted {
     /// The result as a part of a value, or as the source of another extractor. An error of an MCP server is
     /// neither, because its value has another type.
-    fn found_well(self) -> Result<Self, Why> {
+    fn into_success(self) -> Result<Self, ReadError> {
         match &self {
-            Self::Answered(answered) if !answered.is_success() => {
+            Self::Mcp(answered) if !answered.is_success() => {
                 Err("the server answered with an error, and with no value".into())
             }
             _ => Ok(self),
@@ -301,15 +302,13 @@ impl Extracted {
     /// # Errors
     ///
     /// A sentence, if there is none, or if it has too many values.
-    pub(crate) fn to_value(&self, view: &ResponseView<'_>) -> Result<Value, Why> {
+    pub(crate) fn to_value(&self, view: &ResponseView<'_>) -> Result<Value, ReadError> {
         match self {
             Self::Raw(json) => view.tree_of(json),
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(text.to_string())),
-            Self::Answered(Answered { value: Some(value), .. }) => value.to_value(view),
-            Self::Block(_) | Self::Answered(_) => {
-                Err("expected a value, found bytes without structure".into())
-            }
+            Self::Mcp(McpResult { value: Some(value), .. }) => value.to_value(view),
+            Self::Block(_) | Self::Mcp(_) => Err("expected a value, found bytes without structure".into()),
             Self::Nothing => Ok(Value::Null),
         }
     }
@@ -319,11 +318,11 @@ impl Extracted {
     /// # Errors
     ///
     /// As [`Self::to_value`].
-    pub(crate) fn into_value(self, view: &ResponseView<'_>) -> Result<Value, Why> {
+    pub(crate) fn into_value(self, view: &ResponseView<'_>) -> Result<Value, ReadError> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Answered(Answered { value: Some(value), .. }) => value.into_value(view),
-            Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Answered(_) | Self::Nothing => {
+            Self::Mcp(McpResult { value: Some(value), .. }) => value.into_value(view),
+            Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Mcp(_) | Self::Nothing => {
                 self.to_value(view)
             }
         }

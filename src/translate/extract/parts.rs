@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Extracted, Extractor, ExtractorKind, Gives};
+use super::{Extracted, Extractor, ExtractorKind, ValueCount};
 use crate::translate::{
-    fields::{FieldType, Fields, Path, each_record, list_of, object_of},
-    read_error::Why,
+    fields::{FieldPath, FieldType, Fields, each_record, list_of, object_of},
+    read_error::ReadError,
     response_view::ResponseView,
 };
 
@@ -16,12 +16,12 @@ pub enum Extract {
     /// One extractor returns the value.
     One(Box<Extractor>),
     /// The value is an object with one member per extractor.
-    Parts(Vec<Part>),
+    Parts(Vec<ExtractPart>),
 }
 
 /// One of several extractors.
 #[derive(Debug)]
-pub struct Part {
+pub struct ExtractPart {
     /// Name of the member.
     pub name: String,
     /// Extractor of the member.
@@ -32,10 +32,10 @@ pub struct Part {
 
 impl Extract {
     /// Number of values per response.
-    pub fn gives(&self) -> Gives {
+    pub fn gives(&self) -> ValueCount {
         match self {
             Self::One(extractor) => extractor.kind.gives(),
-            Self::Parts(_) => Gives::One,
+            Self::Parts(_) => ValueCount::One,
         }
     }
 
@@ -56,7 +56,7 @@ impl Extract {
     pub fn found_schema(&self) -> Option<Map<String, Value>> {
         self.schema().or_else(|| match self {
             Self::One(extractor) => match (&extractor.kind, &extractor.typing) {
-                (ExtractorKind::Html(html), Typing::AsFound) => html.schema(),
+                (ExtractorKind::Html(html), Typing::Untyped) => html.schema(),
                 _ => None,
             },
             Self::Parts(_) => None,
@@ -68,15 +68,17 @@ impl Extract {
     /// # Errors
     ///
     /// A sentence with the name of the extractor, and the expected and the found form.
-    pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
+    pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         let parts = match self {
             Self::One(extractor) => {
                 let name = extractor.kind.name();
                 let found = extractor.extract(view).and_then(|found| match &found {
-                    Extracted::Value(tree) => Ok(view.admits_tree(tree, &mut 0).map(|()| found)?),
+                    Extracted::Value(tree) => {
+                        Ok(view.check_tree_value_count(tree, &mut 0).map(|()| found)?)
+                    }
                     _ => Ok(found),
                 });
-                return found.map_err(|why| why.under(name));
+                return found.map_err(|why| why.in_part(name));
             }
             Self::Parts(parts) => parts,
         };
@@ -84,11 +86,11 @@ impl Extract {
         for part in parts {
             let found = part.extract(view).and_then(|found| {
                 let tree = found.map(|found| found.into_value(view)).transpose()?;
-                tree.iter().try_for_each(|tree| view.admits_tree(tree, &mut values))?;
+                tree.iter().try_for_each(|tree| view.check_tree_value_count(tree, &mut values))?;
                 Ok(tree)
             });
             let found =
-                found.map_err(|why| why.under(&format!("{} {}", part.name, part.extractor.kind.name())))?;
+                found.map_err(|why| why.in_part(&format!("{} {}", part.name, part.extractor.kind.name())))?;
             value.extend(found.map(|tree| (part.name.clone(), tree)));
         }
         Ok(Extracted::Value(Value::Object(value)))
@@ -103,8 +105,8 @@ impl Extract {
     }
 }
 
-fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> Map<String, Value> {
-    let property = |(part, schema): (&Part, Option<Map<String, Value>>)| {
+fn schema_of_parts(parts: &[ExtractPart], schemas: Vec<Option<Map<String, Value>>>) -> Map<String, Value> {
+    let property = |(part, schema): (&ExtractPart, Option<Map<String, Value>>)| {
         let schema = schema.map_or_else(|| part.schema_as_found(), Value::Object);
         (part.name.clone(), schema)
     };
@@ -115,30 +117,30 @@ fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> 
     )
 }
 
-impl Part {
+impl ExtractPart {
     /// JSON Schema of a part without types.
     fn schema_as_found(&self) -> Value {
         match &self.extractor.kind {
             ExtractorKind::Text(_) => json!({ "type": "string" }),
-            kind if kind.gives() == Gives::Many => json!({ "type": "array" }),
+            kind if kind.gives() == ValueCount::Many => json!({ "type": "array" }),
             _ => json!({}),
         }
     }
 
     /// Extracts the part. `None` if it is optional and absent: its pattern has no match, its header is
     /// missing, or the text is empty. A part that is present and invalid is an error.
-    fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, Why> {
+    fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, ReadError> {
         let found = match self.extractor.find(view) {
             Err(_) if self.optional && self.finds_nothing(view) => return Ok(None),
             found => found?,
         };
-        self.extractor.typed(found, view)?.found_well().map(Some)
+        self.extractor.typed(found, view)?.into_success().map(Some)
     }
 
     fn finds_nothing(&self, view: &ResponseView<'_>) -> bool {
         let inner = match &self.extractor.source {
             Some(source) => match source.text(view) {
-                Ok(text) => Some(view.of_text(text)),
+                Ok(text) => Some(view.with_text(text)),
                 Err(_) => return false,
             },
             None => None,
@@ -161,9 +163,9 @@ impl Extractor {
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
         match self.kind.gives() {
-            Gives::Many => Some(list_of(record)),
-            Gives::One => Some(record),
-            Gives::Block => None,
+            ValueCount::Many => Some(list_of(record)),
+            ValueCount::One => Some(record),
+            ValueCount::Block => None,
         }
     }
 }
@@ -173,13 +175,13 @@ impl Extractor {
 pub enum Typing {
     /// The whole result, untyped.
     #[default]
-    AsFound,
+    Untyped,
     /// An object with these fields, or a list of such objects.
     Fields(Fields),
     /// A single value, or a list of such values.
     Value {
         /// Path of the value in an object; the result itself if there is none.
-        from: Option<Path>,
+        from: Option<FieldPath>,
         /// Type of the value.
         kind: Box<FieldType>,
     },
@@ -189,16 +191,16 @@ impl Typing {
     /// JSON Schema of one record; `None` if it is untyped.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {
-            Self::AsFound => None,
+            Self::Untyped => None,
             Self::Fields(fields) => Some(fields.schema()),
             Self::Value { kind, .. } => Some(kind.schema()),
         }
     }
 
     /// Paths of the typed values.
-    pub(super) fn paths(&self) -> Vec<&Path> {
+    pub(super) fn paths(&self) -> Vec<&FieldPath> {
         match self {
-            Self::AsFound | Self::Value { from: None, .. } => Vec::new(),
+            Self::Untyped | Self::Value { from: None, .. } => Vec::new(),
             Self::Fields(fields) => fields.iter().map(|field| &field.from).collect(),
             Self::Value { from: Some(path), .. } => vec![path],
         }
@@ -209,13 +211,13 @@ impl Typing {
     /// # Errors
     ///
     /// A sentence with the missing path and the found names.
-    pub(super) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
+    pub(super) fn check_names(&self, found: &Map<String, Value>) -> Result<(), ReadError> {
         match self {
-            Self::AsFound | Self::Value { from: None, .. } => Ok(()),
+            Self::Untyped | Self::Value { from: None, .. } => Ok(()),
             Self::Fields(fields) => fields.check_names(found),
             Self::Value { from: Some(path), .. } => match path.find(found) {
                 Some(_) => Ok(()),
-                None => Err(why!("expected `{path}` in the reply, found none")),
+                None => Err(read_error!("expected `{path}` in the reply, found none")),
             },
         }
     }
@@ -225,9 +227,9 @@ impl Typing {
     /// # Errors
     ///
     /// A sentence with the correct configuration.
-    pub(super) fn admits_one(&self, found: &Value) -> Result<(), Why> {
+    pub(super) fn check_single(&self, found: &Value) -> Result<(), ReadError> {
         match (self, found) {
-            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(why!(
+            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(read_error!(
                 "expected one object, found a list of {}; a list of objects is `type: object[]` with \
                  `fields` beside it",
                 items.len()
@@ -241,9 +243,9 @@ impl Typing {
     /// # Errors
     ///
     /// A sentence with the position, and the expected and the found form.
-    pub(super) fn apply(&self, found: Value) -> Result<Value, Why> {
+    pub(super) fn apply(&self, found: Value) -> Result<Value, ReadError> {
         match self {
-            Self::AsFound => Ok(found),
+            Self::Untyped => Ok(found),
             Self::Fields(fields) => fields.apply(&found),
             Self::Value { from: None, kind } => kind.apply_to_records(&found),
             Self::Value { from: Some(path), kind } => each_record(&found, |found| {
@@ -253,8 +255,8 @@ impl Typing {
                 };
                 match value {
                     // A list at this path is one value, not several records.
-                    Some(value) => kind.apply_to_place(value),
-                    None => Err(why!("expected `{path}` in the reply, found none")),
+                    Some(value) => kind.apply_at_path(value),
+                    None => Err(read_error!("expected `{path}` in the reply, found none")),
                 }
             }),
         }

@@ -15,7 +15,7 @@ use crate::{
     },
     translate::{
         pattern::Pattern,
-        read_error::{Why, at_most},
+        read_error::{ReadError, at_most},
     },
 };
 
@@ -64,7 +64,7 @@ pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
 
 /// Block of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block<'t> {
+pub(super) struct LineBlock<'t> {
     /// Line at which it begins, from 1.
     pub(super) line: usize,
     /// Its lines.
@@ -95,7 +95,7 @@ impl Records {
     }
 
     /// The blocks of a text, in order; each has at least one line.
-    pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
+    pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
         let (cut, lines) = match &self.block_delimiter {
             Some(delimiter) => (Some(cut(text, delimiter)), None),
             None => (None, Some(self.blocks_of_lines(text))),
@@ -103,7 +103,7 @@ impl Records {
         cut.into_iter().flatten().chain(lines.into_iter().flatten())
     }
 
-    fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
+    fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         let mut position = 0;
         std::iter::from_fn(move || {
@@ -131,7 +131,7 @@ impl Records {
                     None => {}
                 }
             }
-            open.map(|(line, begin, end)| Block { line, text: &text[begin..end] })
+            open.map(|(line, begin, end)| LineBlock { line, text: &text[begin..end] })
         })
     }
 
@@ -144,12 +144,12 @@ impl Records {
 }
 
 /// The blocks between the delimiters of a text, without surrounding line breaks. Blank blocks are omitted.
-fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = Block<'t>> {
+fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
     let mut line = 1;
     text.split(delimiter).filter_map(move |part| {
         let bare = part.trim_start_matches(['\r', '\n']);
         let before = part[..part.len() - bare.len()].matches('\n').count();
-        let block = Block { line: line + before, text: bare.trim_end_matches(['\r', '\n']) };
+        let block = LineBlock { line: line + before, text: bare.trim_end_matches(['\r', '\n']) };
         line += part.matches('\n').count();
         (!block.text.trim().is_empty()).then_some(block)
     })
@@ -161,7 +161,10 @@ pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
 }
 
 /// Collects at most [`RECORD_LIMIT`] records; `what` names them, in the plural.
-pub(super) fn gather(found: impl Iterator<Item = Result<Value, Why>>, what: &str) -> Result<Vec<Value>, Why> {
+pub(super) fn gather(
+    found: impl Iterator<Item = Result<Value, ReadError>>,
+    what: &str,
+) -> Result<Vec<Value>, ReadError> {
     let records = found.take(RECORD_LIMIT + 1).collect::<Result<Vec<_>, _>>()?;
     at_most(RECORD_LIMIT, records.len(), what)?;
     Ok(records)
@@ -288,7 +291,7 @@ impl Rows {
         mut names: Vec<String>,
         ragged_rows: RaggedRows,
         text: &str,
-    ) -> Result<Self, Why> {
+    ) -> Result<Self, ReadError> {
         let header_line = heading.line;
         // An HTML page would otherwise be parsed as a table, its first line as the header.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
@@ -299,7 +302,7 @@ impl Rows {
             names.pop();
         }
         if let Some(index) = names.iter().position(String::is_empty) {
-            return Err(why!(
+            return Err(read_error!(
                 "line {header_line}: expected a name for every column, found none for column {}; \
                  `columns` declares names",
                 index + 1
@@ -307,7 +310,7 @@ impl Rows {
         }
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(Why::quoting(usize::MAX, |quoted| {
+            return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                 let found = quoted(twice);
                 format!(
                     "line {header_line}: expected names of columns that differ, found {found} twice; \
@@ -332,7 +335,7 @@ impl Rows {
     ///
     /// A sentence with the line, if the row does not have the table's number of cells, or the table grows too
     /// large.
-    pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), Why> {
+    pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), ReadError> {
         if let Some(first) = cells.first().filter(|first| self.rows.is_empty() && begins_page(first)) {
             return Err(markup(line(), first));
         }
@@ -346,12 +349,12 @@ impl Rows {
                 RaggedRows::Skip => return Ok(()),
                 RaggedRows::Pad | RaggedRows::Error => {
                     let found = cells.len();
-                    return Err(why!("line {}: expected {expected} cells, found {found}", line()));
+                    return Err(read_error!("line {}: expected {expected} cells, found {found}", line()));
                 }
             }
         }
         if self.rows.len() == RECORD_LIMIT {
-            return Err(why!("line {}: expected at most {RECORD_LIMIT} rows, found more", line()));
+            return Err(read_error!("line {}: expected at most {RECORD_LIMIT} rows, found more", line()));
         }
         let mut row = Map::with_capacity(expected);
         for (index, name) in self.names.iter().enumerate() {
@@ -360,7 +363,7 @@ impl Rows {
             row.insert(name.clone(), cell.into());
         }
         if self.bytes > self.limit_bytes {
-            return Err(why!(
+            return Err(read_error!(
                 "line {}: expected a table of at most {} bytes with its names in every row, found more",
                 line(),
                 self.limit_bytes
@@ -376,18 +379,18 @@ impl Rows {
     ///
     /// A sentence with the line, if there are no rows and the header is not plausible. Such a header has no
     /// column for a required field, or is a single name or a sentence, like a message in place of the table.
-    pub(super) fn into_value(self, typing: &Typing) -> Result<Value, Why> {
+    pub(super) fn into_value(self, typing: &Typing) -> Result<Value, ReadError> {
         if let (Some(heading), []) = (&self.heading, &*self.rows) {
             let line = heading.line;
             let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
-            typing.check_names(&found).map_err(|why| why.under(&format!("line {line}")))?;
+            typing.check_names(&found).map_err(|why| why.in_part(&format!("line {line}")))?;
             let is_known =
                 heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
             let is_message =
                 self.names.len() == 1 || heading.is_prose || self.names.iter().any(|name| is_sentence(name));
             if is_message && !is_known {
                 let found = self.names.join(", ");
-                return Err(Why::quoting(SHOWN, |quoted| {
+                return Err(ReadError::with_quotes(SHOWN, |quoted| {
                     format!("line {line}: expected a table, found one line {}", quoted(&found))
                 }));
             }
@@ -424,8 +427,10 @@ fn begins_page(cell: &str) -> bool {
         .any(|page| cell.get(..page.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(page)))
 }
 
-fn markup(line: usize, begin: &str) -> Why {
-    Why::quoting(SHOWN, |quoted| format!("line {line}: expected a table, found markup: {}", quoted(begin)))
+fn markup(line: usize, begin: &str) -> ReadError {
+    ReadError::with_quotes(SHOWN, |quoted| {
+        format!("line {line}: expected a table, found markup: {}", quoted(begin))
+    })
 }
 
 /// The text after its first `count` lines, which end with `end`.
@@ -433,11 +438,13 @@ fn markup(line: usize, begin: &str) -> Why {
 /// # Errors
 ///
 /// A sentence, when there are fewer.
-pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, Why> {
+pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, ReadError> {
     let mut rest = text;
     for found in 0..count {
         if rest.is_empty() {
-            return Err(why!("expected {count} lines before the table, which are skipped, found {found}"));
+            return Err(read_error!(
+                "expected {count} lines before the table, which are skipped, found {found}"
+            ));
         }
         rest = rest.split_once(end).map_or("", |(_, rest)| rest);
     }
@@ -461,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_stand_between_blocks() {
+    fn blank_lines_separate_blocks() {
         check(None, None, "a\nb\n\nc", &[(1, "a\nb\n"), (4, "c")]);
         check(None, None, "\n \t\r\na\r\n\r\n\n\nb\n\n", &[(3, "a\r\n"), (7, "b\n")]);
         check(None, None, "", &[]);
@@ -487,11 +494,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_between_blocks_may_stand_anywhere() {
+    fn a_delimiter_may_be_anywhere_in_a_line() {
         let records = Records { block_delimiter: Some("\x1e".into()), ..Records::default() };
         let found: Vec<_> = records.blocks("a\nb\x1ec\n\n d\x1e\r\ne\r\n\x1e \x1e").collect();
         let expected = [(1, "a\nb"), (2, "c\n\n d"), (5, "e")];
-        assert_eq!(found, expected.map(|(line, text)| Block { line, text }));
+        assert_eq!(found, expected.map(|(line, text)| LineBlock { line, text }));
     }
 
     #[test]

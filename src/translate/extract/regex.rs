@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::{
-    Extracted, Extraction, Finds, Gives, Typing,
+    Extracted, Extraction, MemberNames, Typing, ValueCount,
     records::{Records, add, gather, with_plain_line_ends},
 };
 use crate::{
@@ -20,14 +20,14 @@ use crate::{
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
         pattern::Pattern,
-        read_error::Why,
+        read_error::ReadError,
         response_view::ResponseView,
         work_budget::WorkBudget,
     },
 };
 
 /// Limit of a quoted capture in an error, in characters.
-const LONGEST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 
 /// Extracts the named captures of patterns into an object, or a list of objects.
 ///
@@ -42,8 +42,8 @@ pub struct Regex {
     pub patterns: CapturePatterns,
     /// Scope of the search: the first match, every match, every matching line, or every matching block of
     /// lines.
-    #[key(default = Each::First)]
-    pub each: Each,
+    #[key(default = SearchScope::First)]
+    pub each: SearchScope,
     /// How records are separated.
     #[key(part)]
     pub records: Records,
@@ -51,7 +51,7 @@ pub struct Regex {
 
 /// Scope of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-pub enum Each {
+pub enum SearchScope {
     /// The first match becomes an object.
     First,
     /// Each match becomes an object of a list.
@@ -62,7 +62,7 @@ pub enum Each {
     Block,
 }
 
-/// Patterns of a rule; at least one, and exactly one with [`Each::Match`].
+/// Patterns of a rule; at least one, and exactly one with [`SearchScope::Match`].
 #[derive(Debug)]
 pub struct CapturePatterns(pub Vec<CapturePattern>);
 
@@ -72,7 +72,7 @@ impl Setting for CapturePatterns {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, |pattern| {
             let in_blocks = pattern.sibling("each").and_then(Node::as_text) == Some("block");
-            let read = if in_blocks { Pattern::read_of_lines(pattern) } else { Pattern::read(pattern) };
+            let read = if in_blocks { Pattern::read_multi_line(pattern) } else { Pattern::read(pattern) };
             let captures = CapturePattern::plain(read?);
             captures.check_names(pattern, "`(?<temperature>\\d+)`")
         })
@@ -175,15 +175,15 @@ impl CapturePattern {
     fn read(
         &self,
         found: &regex::Captures<'_>,
-        place: Place<'_>,
+        place: SearchedText<'_>,
         record: &mut Map<String, Value>,
-    ) -> Result<(), Why> {
+    ) -> Result<(), ReadError> {
         for Capture { group, name, kind } in &self.captures {
             let Some(captured) = found.name(group) else { continue };
             let value = kind.read(captured.as_str()).ok_or_else(|| {
                 let line = place.line_of(captured.start());
                 let found = captured.as_str();
-                Why::quoting(LONGEST_SHOWN, |quoted| {
+                ReadError::with_quotes(MAX_SHOWN, |quoted| {
                     format!("line {line}: `{name}` must be {kind}; found {}", quoted(found))
                 })
             })?;
@@ -217,30 +217,30 @@ impl fmt::Display for CaptureKind {
 
 /// Searched text, and the line at which it begins.
 #[derive(Debug, Clone, Copy)]
-struct Place<'t> {
+struct SearchedText<'t> {
     text: &'t str,
     line: usize,
 }
 
-impl Place<'_> {
+impl SearchedText<'_> {
     fn line_of(self, at: usize) -> usize {
         self.line + self.text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
     }
 }
 
 impl Extraction for Regex {
-    fn gives(&self) -> Gives {
+    fn gives(&self) -> ValueCount {
         match self.each {
-            Each::First => Gives::One,
-            Each::Match | Each::Line | Each::Block => Gives::Many,
+            SearchScope::First => ValueCount::One,
+            SearchScope::Match | SearchScope::Line | SearchScope::Block => ValueCount::Many,
         }
     }
 
-    fn finds(&self) -> Finds<'_> {
-        Finds::Names(self.patterns.0.iter().flat_map(CapturePattern::names).collect())
+    fn finds(&self) -> MemberNames<'_> {
+        MemberNames::Names(self.patterns.0.iter().flat_map(CapturePattern::names).collect())
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.extract(view.text()?, view.facts.stop).map(Extracted::Value)
     }
 }
@@ -248,17 +248,17 @@ impl Extraction for Regex {
 impl Regex {
     /// Extracts the records. Checks `stop` between two matches: one search takes linear time, and many may
     /// take quadratic time.
-    pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, Why> {
+    pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
-        let whole = Place { text, line: 1 };
+        let whole = SearchedText { text, line: 1 };
         let records = match self.each {
-            Each::First => {
+            SearchScope::First => {
                 return match self.record(whole) {
                     Some(record) => record,
                     None => Err(self.nothing("text")),
                 };
             }
-            Each::Match => {
+            SearchScope::Match => {
                 let matches = |pattern: &'_ CapturePattern| {
                     let found = pattern.pattern.regex().captures_iter(text).map(|found| {
                         // The search for the next match may read the whole rest.
@@ -271,28 +271,31 @@ impl Regex {
                 };
                 self.patterns.0.first().map_or_else(|| Ok(Vec::new()), matches)?
             }
-            Each::Line => {
-                let places = text.lines().enumerate().map(|(index, text)| Place { text, line: index + 1 });
+            SearchScope::Line => {
+                let places =
+                    text.lines().enumerate().map(|(index, text)| SearchedText { text, line: index + 1 });
                 gather(places.filter_map(|place| self.record(place)), "lines that match")?
             }
-            Each::Block => {
-                let places =
-                    self.records.blocks(text).map(|block| Place { text: block.text, line: block.line });
+            SearchScope::Block => {
+                let places = self
+                    .records
+                    .blocks(text)
+                    .map(|block| SearchedText { text: block.text, line: block.line });
                 gather(places.filter_map(|place| self.record(place)), "blocks that match")?
             }
         };
         if records.is_empty() && !self.records.allow_empty {
             return Err(self.nothing(match self.each {
-                Each::First | Each::Match => "text",
-                Each::Line => "a line",
-                Each::Block => "a block",
+                SearchScope::First | SearchScope::Match => "text",
+                SearchScope::Line => "a line",
+                SearchScope::Block => "a block",
             }));
         }
         Ok(Value::Array(records))
     }
 
     /// The captures of all patterns in one text; `None` if none of them matches.
-    fn record(&self, place: Place<'_>) -> Option<Result<Value, Why>> {
+    fn record(&self, place: SearchedText<'_>) -> Option<Result<Value, ReadError>> {
         let mut record = None;
         for pattern in &self.patterns.0 {
             let Some(found) = pattern.pattern.regex().captures(place.text) else { continue };
@@ -310,10 +313,10 @@ impl Regex {
         self.patterns.0.iter().filter(missing).map(|pattern| pattern.written.as_str())
     }
 
-    fn nothing(&self, what: &str) -> Why {
+    fn nothing(&self, what: &str) -> ReadError {
         let patterns: Vec<_> =
             self.patterns.0.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
-        why!("expected {what} that matches {}, found none", patterns.join(" or "))
+        read_error!("expected {what} that matches {}, found none", patterns.join(" or "))
     }
 }
 
@@ -323,21 +326,21 @@ mod tests {
     use crate::translate::work_budget::STOPPED;
 
     #[track_caller]
-    fn check(patterns: &[&str], each: Each, text: &str, expected: Result<&str, &str>) {
+    fn check(patterns: &[&str], each: SearchScope, text: &str, expected: Result<&str, &str>) {
         check_records(patterns, each, Records::default(), text, expected);
     }
 
     #[track_caller]
     fn check_records(
         patterns: &[&str],
-        each: Each,
+        each: SearchScope,
         records: Records,
         text: &str,
         expected: Result<&str, &str>,
     ) {
-        let multi_line = each == Each::Block;
+        let multi_line = each == SearchScope::Block;
         let compiled = |source: &&str| {
-            let pattern = if multi_line { Pattern::of_lines(source) } else { Pattern::compile(source) };
+            let pattern = if multi_line { Pattern::multi_line(source) } else { Pattern::compile(source) };
             CapturePattern::plain(pattern.unwrap())
         };
         let regex =
@@ -353,36 +356,36 @@ mod tests {
     fn the_first_match_gives_an_object() {
         check(
             &[r"Active connections: (?<active>\d+)"],
-            Each::First,
+            SearchScope::First,
             "Active connections: 291 \n",
             Ok(r#"{"active":"291"}"#),
         );
         check(
             &[r"up (?<days>\d+) days(?:, (?<hours>\d+) hours)?"],
-            Each::First,
+            SearchScope::First,
             "up 3 days",
             Ok(r#"{"days":"3"}"#),
         );
-        check(&[r"(?<x>\d+)"], Each::First, "none", Err("expected text that matches"));
+        check(&[r"(?<x>\d+)"], SearchScope::First, "none", Err("expected text that matches"));
     }
 
     #[test]
     fn each_match_or_each_line_gives_an_array() {
         check(
             &[r"(?<k>\w)=(?<v>\d)"],
-            Each::Match,
+            SearchScope::Match,
             "a=1 b=2",
             Ok(r#"[{"k":"a","v":"1"},{"k":"b","v":"2"}]"#),
         );
         check(
             &[r"^(?<k>\w)=(?<v>\d)$"],
-            Each::Line,
+            SearchScope::Line,
             "# head\na=1\r\nb=2\n",
             Ok(r#"[{"k":"a","v":"1"},{"k":"b","v":"2"}]"#),
         );
         check(
             &[r"^(?<k>z)$"],
-            Each::Line,
+            SearchScope::Line,
             "a\nb",
             Err("expected a line that matches `^(?<k>z)$`, found none"),
         );
@@ -391,15 +394,15 @@ mod tests {
     #[test]
     fn several_patterns_find_the_parts_of_a_record_in_any_order() {
         let patterns = [r"cpu (?<cpu>\d+)%", r"mem (?<mem>\d+)", r"load (?<load>\S+)"];
-        check(&patterns, Each::First, "mem 5\r\ncpu 7%", Ok(r#"{"cpu":"7","mem":"5"}"#));
+        check(&patterns, SearchScope::First, "mem 5\r\ncpu 7%", Ok(r#"{"cpu":"7","mem":"5"}"#));
         check(
             &patterns,
-            Each::Line,
+            SearchScope::Line,
             "cpu 1%\nidle\nmem 2 cpu 3%",
             Ok(r#"[{"cpu":"1"},{"cpu":"3","mem":"2"}]"#),
         );
-        check(&patterns, Each::First, "idle", Err("matches `cpu (?<cpu>\\d+)%` or `mem"));
-        check(&["a (?<x>.)", "b (?<x>.)"], Each::First, "b 1 a 2", Ok(r#"{"x":["2","1"]}"#));
+        check(&patterns, SearchScope::First, "idle", Err("matches `cpu (?<cpu>\\d+)%` or `mem"));
+        check(&["a (?<x>.)", "b (?<x>.)"], SearchScope::First, "b 1 a 2", Ok(r#"{"x":["2","1"]}"#));
     }
 
     #[test]
@@ -407,15 +410,15 @@ mod tests {
         let status = "Package: bash\nStatus: ok\n\nPackage: dash\nVersion: 5\nStatus: half\n\n\n# end\n";
         let patterns = ["^Status: (?<status>.*)$", "^Package: (?<package>.*)$"];
         let expected = r#"[{"status":"ok","package":"bash"},{"status":"half","package":"dash"}]"#;
-        check(&patterns, Each::Block, status, Ok(expected));
-        check(&patterns, Each::Block, &status.replace('\n', "\r\n"), Ok(expected));
-        check(&patterns, Each::Block, "x\n\ny", Err("expected a block that matches"));
+        check(&patterns, SearchScope::Block, status, Ok(expected));
+        check(&patterns, SearchScope::Block, &status.replace('\n', "\r\n"), Ok(expected));
+        check(&patterns, SearchScope::Block, "x\n\ny", Err("expected a block that matches"));
         let addresses = "1: lo: <UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: eth0: <UP> mtu 1400\n    \
             link/ether 02:fc:00:00:00:01 brd ff\n    inet 192.0.2.2/24 brd 192.0.2.255\n";
         let block_start = Some(Pattern::compile(r"^\d+: ").unwrap());
         check_records(
             &[r"^\d+: (?<name>\S+): .* mtu (?<mtu>\d+)", r"link/ether (?<mac>\S+)", r"inet (?<address>\S+)"],
-            Each::Block,
+            SearchScope::Block,
             Records { block_start, ..Records::default() },
             addresses,
             Ok(concat!(
@@ -426,10 +429,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_right_where_the_rule_says_so() {
+    fn an_empty_list_is_valid_if_configured() {
         let patterns = vec![CapturePattern::plain(Pattern::compile("^(?<job>\\d+)$").unwrap())];
         let records = Records { allow_empty: true, ..Records::default() };
-        let regex = Regex { patterns: CapturePatterns(patterns), each: Each::Line, records };
+        let regex = Regex { patterns: CapturePatterns(patterns), each: SearchScope::Line, records };
         assert_eq!(regex.extract("Queue is empty\n", None).unwrap().to_string(), "[]");
     }
 
@@ -438,35 +441,38 @@ mod tests {
         let pattern = Pattern::compile("(?<g>\\w+) bytes").unwrap();
         let capture = Capture { group: "g".into(), name: "size".into(), kind: CaptureKind::Integer };
         let patterns = vec![CapturePattern::renamed(pattern, "%{WORD:size:int} bytes", vec![capture])];
-        let regex =
-            Regex { patterns: CapturePatterns(patterns), each: Each::Match, records: Records::default() };
+        let regex = Regex {
+            patterns: CapturePatterns(patterns),
+            each: SearchScope::Match,
+            records: Records::default(),
+        };
         assert_eq!(regex.extract("5 bytes\r\n", None).unwrap().to_string(), r#"[{"size":5}]"#);
         let error = regex.extract("5 bytes\r\n\r\nno bytes", None).unwrap_err();
         assert_eq!(error.to_string(), "line 3: `size` must be an integer; found `no`");
     }
 
     #[test]
-    fn hostile_replies_take_linear_time_and_bounded_memory() {
+    fn hostile_responses_take_linear_time_and_bounded_memory() {
         let many = "a\n".repeat(150_000);
-        check(&["(?<a>a)"], Each::Match, &many, Err("at most 100000 matches"));
-        check(&["(?<a>a)"], Each::Line, &many, Err("at most 100000 lines that match"));
-        check(&["(?<a>b)"], Each::Line, &many, Err("found none"));
+        check(&["(?<a>a)"], SearchScope::Match, &many, Err("at most 100000 matches"));
+        check(&["(?<a>a)"], SearchScope::Line, &many, Err("at most 100000 lines that match"));
+        check(&["(?<a>b)"], SearchScope::Line, &many, Err("found none"));
         let block_separator = Some(Pattern::compile("^-$").unwrap());
         check_records(
             &["(?<a>a+)$"],
-            Each::Block,
+            SearchScope::Block,
             Records { block_separator, ..Records::default() },
             &many,
             Ok(r#"[{"a":"a"}]"#),
         );
-        check(&["(?<a>(x+x+)+y)"], Each::First, &"x".repeat(1 << 20), Err("found none"));
+        check(&["(?<a>(x+x+)+y)"], SearchScope::First, &"x".repeat(1 << 20), Err("found none"));
     }
 
     #[test]
-    fn nobody_waits_for_matches_after_the_call_has_ended() {
+    fn matching_stops_when_the_call_is_cancelled() {
         let pattern = CapturePattern::plain(Pattern::compile("(?<x>a+b|a)").unwrap());
         let patterns = CapturePatterns(vec![pattern]);
-        let regex = Regex { patterns, each: Each::Match, records: Records::default() };
+        let regex = Regex { patterns, each: SearchScope::Match, records: Records::default() };
         let stop = WorkBudget::default();
         assert!(regex.extract("aaa", Some(&stop)).is_ok());
         stop.cancel();

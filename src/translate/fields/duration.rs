@@ -185,18 +185,18 @@ fn number_of(text: &str) -> Option<(&str, &str)> {
 
 /// Converts a number of units to nanoseconds.
 fn scaled(number: &str, unit: i128) -> Option<i128> {
-    const MOST_DIGITS: usize = 18;
+    const MAX_DIGITS: usize = 18;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty())
         || (fraction.is_empty() && number.ends_with('.'))
-        || whole.len() > MOST_DIGITS
+        || whole.len() > MAX_DIGITS
         || !digits(whole)
         || !digits(fraction)
     {
         return None;
     }
-    let fraction = &fraction[..fraction.len().min(MOST_DIGITS)];
+    let fraction = &fraction[..fraction.len().min(MAX_DIGITS)];
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     // At most 10^18 weeks, twice, so no product overflows.
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_mean_two_things_means_nothing() {
+    fn ambiguous_durations_are_errors() {
         for text in [
             "",
             "-",

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::{
-    DurationForm, Fields, LONGEST_SHOWN, Misfit, NumberForm, SizeForm, TimeForm, TimeUnit, each_record,
+    DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, TimeUnit, TypeError, each_record,
 };
 use crate::{
     model::{cut_characters, type_of},
@@ -17,7 +17,7 @@ use crate::{
     },
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
-        read_error::Why,
+        read_error::ReadError,
     },
 };
 
@@ -29,7 +29,7 @@ pub struct FieldType {
     /// Type of one value.
     pub kind: FieldKind,
     /// One value or a list.
-    pub count: Count,
+    pub count: Cardinality,
     /// Words for null, ASCII case ignored; if there are none, null is an error.
     pub nulls: Vec<String>,
     /// Title, for people.
@@ -40,7 +40,7 @@ pub struct FieldType {
 
 /// Number of values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Count {
+pub enum Cardinality {
     /// One.
     #[default]
     One,
@@ -72,12 +72,12 @@ pub enum FieldKind {
     /// String, unchanged.
     String,
     /// Enumeration.
-    Values(Box<Values>),
+    Values(Box<Enumeration>),
 }
 
 impl From<FieldKind> for FieldType {
     fn from(kind: FieldKind) -> Self {
-        Self { kind, count: Count::One, nulls: Vec::new(), title: None, description: None }
+        Self { kind, count: Cardinality::One, nulls: Vec::new(), title: None, description: None }
     }
 }
 
@@ -92,7 +92,7 @@ impl FieldType {
         if !self.nulls.is_empty() {
             admit_null(&mut schema);
         }
-        if self.count == Count::List {
+        if self.count == Cardinality::List {
             schema = list_of(schema);
         }
         if let Some(title) = &self.title {
@@ -109,15 +109,15 @@ impl FieldType {
     /// # Errors
     ///
     /// A sentence with the expected and the found form.
-    pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, Why> {
+    pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, ReadError> {
         match self.count {
-            Count::List => self.apply_to_place(found),
-            Count::One => each_record(found, |found| self.apply_to_place(found)),
+            Cardinality::List => self.apply_at_path(found),
+            Cardinality::One => each_record(found, |found| self.apply_at_path(found)),
         }
     }
 
     /// Converts the value at a path, or the list of values there.
-    pub(crate) fn apply_to_place(&self, found: &Value) -> Result<Value, Why> {
+    pub(crate) fn apply_at_path(&self, found: &Value) -> Result<Value, ReadError> {
         Ok(self.apply(found)?)
     }
 
@@ -136,20 +136,20 @@ impl FieldType {
         }
     }
 
-    pub(super) fn apply(&self, value: &Value) -> Result<Value, Misfit> {
+    pub(super) fn apply(&self, value: &Value) -> Result<Value, TypeError> {
         match (self.count, value) {
-            (Count::One, value) => self.apply_to_one(value),
-            (Count::List, Value::Array(items)) => {
+            (Cardinality::One, value) => self.apply_to_one(value),
+            (Cardinality::List, Value::Array(items)) => {
                 let typed = items.iter().enumerate().map(|(index, item)| {
                     self.apply_to_one(item).map_err(|misfit| misfit.under(&format!("item {}", index + 1)))
                 });
                 typed.collect::<Result<_, _>>().map(Value::Array)
             }
-            (Count::List, value) => Ok(Value::Array(vec![self.apply_to_one(value)?])),
+            (Cardinality::List, value) => Ok(Value::Array(vec![self.apply_to_one(value)?])),
         }
     }
 
-    fn apply_to_one(&self, value: &Value) -> Result<Value, Misfit> {
+    fn apply_to_one(&self, value: &Value) -> Result<Value, TypeError> {
         if self.is_null(value) { Ok(Value::Null) } else { self.kind.apply(value) }
     }
 
@@ -226,7 +226,7 @@ impl FieldKind {
         object(schema)
     }
 
-    fn apply(&self, value: &Value) -> Result<Value, Misfit> {
+    fn apply(&self, value: &Value) -> Result<Value, TypeError> {
         let text = match (self, value) {
             (Self::Any, value) => return Ok(value.clone()),
             (Self::Object(None), Value::Object(_)) => return Ok(value.clone()),
@@ -241,14 +241,14 @@ impl FieldKind {
             (_, Value::Number(number)) => &number.to_string(),
             (Self::Object(_), Value::Array(_)) => return Err(self.misfit("an array", "an array")),
             (_, Value::Array(_)) => {
-                return Err(Misfit::new("was found more than once", "was found more than once"));
+                return Err(TypeError::new("was found more than once", "was found more than once"));
             }
             (_, Value::Null | Value::Bool(_) | Value::Object(_)) => {
                 let found = crate::model::kind_of(value);
                 return Err(self.misfit(found, found));
             }
         };
-        let found = || format!("`{}`", cut_characters(text, LONGEST_SHOWN));
+        let found = || format!("`{}`", cut_characters(text, MAX_SHOWN));
         let plain = || format!("text of {} bytes", text.len());
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
             // A JSON number has no unit and no thousands separators.
@@ -257,7 +257,7 @@ impl FieldKind {
         };
         let expected = |expected: &str| {
             let what = |found: String| format!("must be {expected}; found {found}");
-            Misfit::new(what(found()), what(plain()))
+            TypeError::new(what(found()), what(plain()))
         };
         let typed = match self {
             Self::String => Some(Value::String(text.clone())),
@@ -277,7 +277,7 @@ impl FieldKind {
     }
 
     /// `plain` describes the found value without quoting it.
-    fn misfit(&self, found: &str, plain: &str) -> Misfit {
+    fn misfit(&self, found: &str, plain: &str) -> TypeError {
         let expected = match self {
             Self::Any => "a value",
             Self::Boolean(words) => &words.to_string(),
@@ -292,13 +292,13 @@ impl FieldKind {
             Self::Values(values) => &values.to_string(),
         };
         let what = |found: &str| format!("must be {expected}; found {found}");
-        Misfit::new(what(found), what(plain))
+        TypeError::new(what(found), what(plain))
     }
 }
 
 /// Enumeration: the allowed words and their values.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Values {
+pub struct Enumeration {
     /// Words and their values: strings, numbers, `true`, `false` or null.
     pub words: Vec<(String, Value)>,
     /// Value of all other words; without it, another word is an error.
@@ -307,7 +307,7 @@ pub struct Values {
     pub ignore_case: bool,
 }
 
-impl Values {
+impl Enumeration {
     pub(super) fn read(&self, text: &str) -> Option<Value> {
         let text = text.trim();
         let same = |word: &str| {
@@ -335,19 +335,19 @@ impl Values {
     }
 }
 
-impl fmt::Display for Values {
+impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST_LISTED: usize = 20;
+        const MAX_LISTED: usize = 20;
         let mut words: Vec<_> =
-            self.words.iter().take(MOST_LISTED).map(|(word, _)| format!("`{word}`")).collect();
-        if self.words.len() > MOST_LISTED {
+            self.words.iter().take(MAX_LISTED).map(|(word, _)| format!("`{word}`")).collect();
+        if self.words.len() > MAX_LISTED {
             words.push("…".into());
         }
         write!(formatter, "one of {}", words.join(", "))
     }
 }
 
-impl Setting for Values {
+impl Setting for Enumeration {
     const KIND: ValueKind = ValueKind::Either(&[
         ValueKind::Map(&ValueKind::Either(&[ValueKind::Scalar, ValueKind::Nothing])),
         ValueKind::List(&ValueKind::Scalar),

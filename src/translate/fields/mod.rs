@@ -4,7 +4,7 @@
 //! In reading order:
 //!
 //! - [`Fields`] lists the fields of an object.
-//! - A [`Field`] has a [`Path`] to its value, and a [`FieldType`].
+//! - A [`Field`] has a [`FieldPath`] to its value, and a [`FieldType`].
 //! - A [`FieldKind`] is the type of one value; those with a format of their own have a file each.
 //! - `settings` reads fields from the configuration.
 
@@ -25,15 +25,15 @@ pub(in crate::translate) use self::kind::{list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, type_names};
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
-    kind::{Count, FieldKind, FieldType, Values},
-    number::{Kilo, NumberForm, SizeForm, SizeUnit},
-    time::{TimeForm, TimeFormat, Zone},
+    kind::{Cardinality, Enumeration, FieldKind, FieldType},
+    number::{KiloBase, NumberForm, SizeForm, SizeUnit},
+    time::{TimeForm, TimeFormat, TimeZoneSetting},
 };
-use super::read_error::Why;
+use super::read_error::ReadError;
 use crate::model::cut_characters;
 
 /// Limit of a quoted value in a message, in characters.
-const LONGEST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 
 /// Fields of an extracted object, in order.
 ///
@@ -52,16 +52,16 @@ pub struct Field {
     /// Name in the result.
     pub name: String,
     /// Path in the extracted object; the field's own name by default.
-    pub from: Path,
+    pub from: FieldPath,
     /// Type of the value.
     pub kind: FieldType,
     /// Handling of a response without the field.
-    pub missing: Missing,
+    pub missing: OnMissing,
 }
 
 /// Handling of a missing field.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Missing {
+pub enum OnMissing {
     /// The response is an error.
     Error,
     /// The result does not have the field.
@@ -72,7 +72,7 @@ pub enum Missing {
 
 /// Type error of a value: its position, from the outside in, and the message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
+pub(crate) struct TypeError {
     place: String,
     what: String,
     /// Both without quotes of the response, for the log.
@@ -83,7 +83,7 @@ impl Field {
     /// A required field, under its own name.
     pub fn new(name: impl Into<String>, kind: FieldType) -> Self {
         let name = name.into();
-        Self { from: Path::exact(&name), name, kind, missing: Missing::Error }
+        Self { from: FieldPath::exact(&name), name, kind, missing: OnMissing::Error }
     }
 }
 
@@ -122,12 +122,12 @@ impl Fields {
         let mut properties = Map::new();
         for field in &self.list {
             let mut schema = field.kind.schema();
-            if matches!(&field.missing, Missing::Default(value) if value.is_null()) {
+            if matches!(&field.missing, OnMissing::Default(value) if value.is_null()) {
                 admit_null(&mut schema);
             }
             properties.insert(field.name.clone(), Value::Object(schema));
         }
-        let required = self.list.iter().filter(|field| field.missing != Missing::Omit);
+        let required = self.list.iter().filter(|field| field.missing != OnMissing::Omit);
         let mut schema = object_of(properties, required.map(|field| field.name.as_str()).collect());
         if let Some(others) = &self.others {
             schema.insert("additionalProperties".into(), Value::Object(others.schema()));
@@ -140,10 +140,10 @@ impl Fields {
     /// # Errors
     ///
     /// A sentence with the field, and the expected and the found form.
-    pub(crate) fn apply(&self, found: &Value) -> Result<Value, Why> {
+    pub(crate) fn apply(&self, found: &Value) -> Result<Value, ReadError> {
         each_record(found, |found| match found {
             Value::Object(found) => Ok(self.apply_to_one(found).map(Value::Object)?),
-            other => Err(why!("expected fields, found {}", crate::model::kind_of(other))),
+            other => Err(read_error!("expected fields, found {}", crate::model::kind_of(other))),
         })
     }
 
@@ -152,32 +152,32 @@ impl Fields {
     /// # Errors
     ///
     /// A sentence with the first missing field.
-    pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
-        let without = |field: &&Field| field.missing == Missing::Error && field.from.find(found).is_none();
+    pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), ReadError> {
+        let without = |field: &&Field| field.missing == OnMissing::Error && field.from.find(found).is_none();
         match self.list.iter().find(without) {
             Some(field) => Err(missing(field, found).into()),
             None => Ok(()),
         }
     }
 
-    fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, Misfit> {
+    fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, TypeError> {
         let mut typed = Map::with_capacity(self.list.len());
         for field in &self.list {
             let place = || format!("field `{}`", field.name);
             let value = field
                 .from
                 .find(found)
-                .filter(|value| field.missing == Missing::Error || !field.kind.is_missing(value));
+                .filter(|value| field.missing == OnMissing::Error || !field.kind.is_missing(value));
             match (value, &field.missing) {
                 (Some(value), _) => {
                     let value = field.kind.apply(value).map_err(|misfit| misfit.under(&place()))?;
                     typed.insert(field.name.clone(), value);
                 }
-                (None, Missing::Omit) => {}
-                (None, Missing::Default(value)) => {
+                (None, OnMissing::Omit) => {}
+                (None, OnMissing::Default(value)) => {
                     typed.insert(field.name.clone(), Value::clone(value));
                 }
-                (None, Missing::Error) => return Err(missing(field, found)),
+                (None, OnMissing::Error) => return Err(missing(field, found)),
             }
         }
         // Members that no field uses, under their own names. Null members are dropped.
@@ -196,32 +196,32 @@ impl Fields {
 }
 
 /// Converts one record, or each record of a list.
-pub(crate) fn each_record(found: &Value, apply: impl Fn(&Value) -> Result<Value, Why>) -> Result<Value, Why> {
+pub(crate) fn each_record(
+    found: &Value,
+    apply: impl Fn(&Value) -> Result<Value, ReadError>,
+) -> Result<Value, ReadError> {
     let Value::Array(records) = found else { return apply(found) };
     let typed = records
         .iter()
         .enumerate()
-        .map(|(index, record)| apply(record).map_err(|why| why.under(&format!("record {}", index + 1))));
+        .map(|(index, record)| apply(record).map_err(|why| why.in_part(&format!("record {}", index + 1))));
     typed.collect::<Result<_, _>>().map(Value::Array)
 }
 
-fn missing(field: &Field, found: &Map<String, Value>) -> Misfit {
-    const MOST_NAMED: usize = 12;
-    let mut names: Vec<_> = found
-        .keys()
-        .take(MOST_NAMED)
-        .map(|name| format!("`{}`", cut_characters(name, LONGEST_SHOWN)))
-        .collect();
-    if found.len() > MOST_NAMED {
+fn missing(field: &Field, found: &Map<String, Value>) -> TypeError {
+    const MAX_NAMED: usize = 12;
+    let mut names: Vec<_> =
+        found.keys().take(MAX_NAMED).map(|name| format!("`{}`", cut_characters(name, MAX_SHOWN))).collect();
+    if found.len() > MAX_NAMED {
         names.push("…".into());
     }
     let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     let what = format!("is missing: expected `{}` in the reply, found {found}", field.from);
     let plain = format!("is missing: expected `{}` in the reply", field.from);
-    Misfit::new(what, plain).under(&format!("field `{}`", field.name))
+    TypeError::new(what, plain).under(&format!("field `{}`", field.name))
 }
 
-impl Misfit {
+impl TypeError {
     /// `plain` is the message without quotes of the response.
     fn new(what: impl Into<String>, plain: impl Into<String>) -> Self {
         Self { place: String::new(), what: what.into(), plain: (String::new(), plain.into()) }
@@ -249,15 +249,15 @@ impl Misfit {
     }
 }
 
-impl From<Misfit> for Why {
-    fn from(misfit: Misfit) -> Self {
+impl From<TypeError> for ReadError {
+    fn from(misfit: TypeError) -> Self {
         let (place, what) = &misfit.plain;
         let place = if place.is_empty() { "the value" } else { place };
         Self::new(misfit.to_string(), format!("{place} {what}"))
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for TypeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.place.is_empty() { "the value" } else { &self.place };
         write!(formatter, "{place} {}", self.what)
@@ -274,14 +274,14 @@ pub(crate) const TEXT_KEY: &str = "#text";
 /// be repeated often occurs once. A string is its own `#text`, because an element may or may not have
 /// attributes. A key with dots inside a longer path is in double quotes: `disk."a.b".size`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
+pub struct FieldPath {
     text: String,
     steps: Vec<String>,
 }
 
 /// Reason why a text is not a valid path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub enum FieldPathError {
     /// A part is empty.
     #[error("expected a name on both sides of each dot")]
     EmptyStep,
@@ -290,7 +290,7 @@ pub enum PathError {
     Quotes,
 }
 
-impl Path {
+impl FieldPath {
     /// Path to exactly this key.
     pub fn exact(name: &str) -> Self {
         Self { text: name.to_owned(), steps: vec![name.to_owned()] }
@@ -325,25 +325,25 @@ impl Path {
     }
 }
 
-impl FromStr for Path {
-    type Err = PathError;
+impl FromStr for FieldPath {
+    type Err = FieldPathError;
 
-    fn from_str(text: &str) -> Result<Self, PathError> {
+    fn from_str(text: &str) -> Result<Self, FieldPathError> {
         let mut steps = Vec::new();
         let mut rest = text;
         loop {
             let (step, after) = match rest.strip_prefix('"') {
                 Some(quoted) => {
-                    let (step, after) = quoted.split_once('"').ok_or(PathError::Quotes)?;
+                    let (step, after) = quoted.split_once('"').ok_or(FieldPathError::Quotes)?;
                     if !after.is_empty() && !after.starts_with('.') {
-                        return Err(PathError::Quotes);
+                        return Err(FieldPathError::Quotes);
                     }
                     (step, after)
                 }
                 None => rest.split_at(rest.find('.').unwrap_or(rest.len())),
             };
             if step.is_empty() {
-                return Err(PathError::EmptyStep);
+                return Err(FieldPathError::EmptyStep);
             }
             steps.push(step.to_owned());
             match after.strip_prefix('.') {
@@ -354,7 +354,7 @@ impl FromStr for Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FieldPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }

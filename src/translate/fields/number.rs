@@ -92,7 +92,7 @@ pub struct SizeForm {
     /// Unit of a number without a unit.
     pub unit: SizeUnit,
     /// Base of `K` and `kB`.
-    pub kilo: Kilo,
+    pub kilo: KiloBase,
     /// Decimal separator, `.` or `,`; the other of the two may separate thousands.
     pub decimal: char,
 }
@@ -103,10 +103,10 @@ pub struct SizeUnit(u128);
 
 /// Base of `K`, `M` and `kB`, `MB`. `KiB` and `Ki` are always multiples of 1024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kilo {
+pub enum KiloBase {
     /// `K` is 1024 and `kB` is 1000, as in `ls`, `df` and `du`.
     #[default]
-    Usual,
+    Mixed,
     /// Both are 1000.
     Decimal,
     /// Both are 1024.
@@ -115,22 +115,22 @@ pub enum Kilo {
 
 impl Default for SizeForm {
     fn default() -> Self {
-        Self { unit: SizeUnit(1), kilo: Kilo::Usual, decimal: '.' }
+        Self { unit: SizeUnit(1), kilo: KiloBase::Mixed, decimal: '.' }
     }
 }
 
 impl SizeUnit {
     /// Unit by name: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
     /// mean bits.
-    pub fn named(name: &str, kilo: Kilo) -> Option<Self> {
+    pub fn named(name: &str, kilo: KiloBase) -> Option<Self> {
         if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
             return Some(Self(1));
         }
         let first = name.chars().next()?.to_ascii_uppercase();
         let power = u32::try_from("KMGTPE".find(first)?).ok()? + 1;
         let base: u128 = match (&name[1..], kilo) {
-            ("iB" | "i", _) | ("" | "B", Kilo::Binary) | ("", Kilo::Usual) => 1024,
-            ("B", Kilo::Usual) | ("" | "B", Kilo::Decimal) => 1000,
+            ("iB" | "i", _) | ("" | "B", KiloBase::Binary) | ("", KiloBase::Mixed) => 1024,
+            ("B", KiloBase::Mixed) | ("" | "B", KiloBase::Decimal) => 1000,
             _ => return None,
         };
         Some(Self(base.pow(power)))
@@ -148,7 +148,7 @@ impl SizeForm {
     }
 
     fn bytes(&self, text: &str) -> Option<u128> {
-        const MOST_DIGITS: usize = 18;
+        const MAX_DIGITS: usize = 18;
         let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
         let (number, name) = text.split_at(end);
         let unit = match name {
@@ -163,10 +163,10 @@ impl SizeForm {
         };
         let whole = without_groups(whole, if self.decimal == '.' { ',' } else { '.' })?;
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || whole.len() > MOST_DIGITS || !digits(&whole) || !digits(fraction) {
+        if whole.is_empty() || whole.len() > MAX_DIGITS || !digits(&whole) || !digits(fraction) {
             return None;
         }
-        let fraction = &fraction[..fraction.len().min(MOST_DIGITS)];
+        let fraction = &fraction[..fraction.len().min(MAX_DIGITS)];
         let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
         let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
         // At most 10^18 exabytes, so no product overflows.
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_a_number_is_left_out() {
+    fn prefix_and_suffix_of_a_number_are_removed() {
         let money = form(&["$", "USD"], &["%", "ms"], '.', None);
         for (text, expected) in [
             ("$ 5.00", Some("5.00")),
@@ -283,10 +283,11 @@ mod size_tests {
     }
 
     #[test]
-    fn what_a_kilo_is_and_what_a_bare_number_counts_can_be_said() {
-        check(SizeForm { kilo: Kilo::Decimal, ..SizeForm::default() }, "512K", Some(512_000));
-        check(SizeForm { kilo: Kilo::Binary, ..SizeForm::default() }, "512 kB", Some(524_288));
-        let pages = SizeForm { unit: SizeUnit::named("KiB", Kilo::Usual).unwrap(), ..SizeForm::default() };
+    fn kilo_base_and_input_unit_are_configurable() {
+        check(SizeForm { kilo: KiloBase::Decimal, ..SizeForm::default() }, "512K", Some(512_000));
+        check(SizeForm { kilo: KiloBase::Binary, ..SizeForm::default() }, "512 kB", Some(524_288));
+        let pages =
+            SizeForm { unit: SizeUnit::named("KiB", KiloBase::Mixed).unwrap(), ..SizeForm::default() };
         check(pages, "4", Some(4096));
         check(SizeForm { decimal: ',', ..SizeForm::default() }, "1.234,5 K", Some(1_264_128));
     }

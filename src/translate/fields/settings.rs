@@ -4,8 +4,8 @@ use serde_json::Value;
 use settings_derive::{Section, Word};
 
 use super::{
-    Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, ShortClock,
-    SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
+    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
+    NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
 };
 use crate::{
     model::Schema,
@@ -29,8 +29,8 @@ const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
 pub(crate) struct FieldSetting {
     pub(crate) kind: FieldType,
     /// Path to the value, and the position of its setting.
-    pub(crate) from: Option<(Path, Span)>,
-    pub(crate) missing: Missing,
+    pub(crate) from: Option<(FieldPath, Span)>,
+    pub(crate) missing: OnMissing,
 }
 
 /// Options of all types.
@@ -42,7 +42,7 @@ struct FieldSettings {
     written: Option<TypeWord>,
     /// Path to the value in the extracted object: a name, or names with dots between them.
     #[key(shown = "the field's own name")]
-    from: Option<Path>,
+    from: Option<FieldPath>,
     /// Whether the field may be missing from a response.
     #[key(default = false)]
     optional: bool,
@@ -62,7 +62,7 @@ struct FieldSettings {
     #[key(kind = WORDS, with = read_words, default = vec!["false".to_owned()], shown = "`[false]`")]
     false_values: Vec<String>,
     /// Enumeration: each allowed string and its value. `"*"` matches all other strings.
-    values: Option<Values>,
+    values: Option<Enumeration>,
     /// Whether `values` ignores case, so that `OK` matches `ok`.
     #[key(default = false)]
     ignore_case: bool,
@@ -81,7 +81,7 @@ struct FieldSettings {
     /// (the default). Of a list, the first format that matches applies.
     format: TimeFormat,
     /// Time zone of timestamps without an offset, for `date-time` and `date`: `Europe/Oslo` or `+01:00`.
-    timezone: Option<Zone>,
+    timezone: Option<TimeZoneSetting>,
     /// Unit of numbers without a unit, such as `ms` or `KiB`, for `duration` and `size`. Default `s`, `B`.
     input_unit: Option<String>,
     /// Unit of the result, for `duration`.
@@ -91,8 +91,8 @@ struct FieldSettings {
     /// seconds.
     clock_format: Option<ShortClock>,
     /// Bytes in a `K` or `kB`, 1000 or 1024, for `size`.
-    #[key(default = Kilo::Usual, shown = "1024 for `K` and 1000 for `kB`")]
-    kilo_base: Kilo,
+    #[key(default = KiloBase::Mixed, shown = "1024 for `K` and 1000 for `kB`")]
+    kilo_base: KiloBase,
     /// Fields of the nested object, for `object`.
     fields: Option<Fields>,
 }
@@ -140,23 +140,23 @@ pub(crate) fn type_names() -> impl Iterator<Item = &'static str> + Clone {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TypeWord {
     pub(super) name: TypeName,
-    count: Count,
+    count: Cardinality,
     optional: bool,
 }
 
 impl TypeWord {
-    pub(super) fn of(node: &Node) -> Option<Self> {
+    pub(super) fn parse(node: &Node) -> Option<Self> {
         let (text, optional, count) = Self::parts(node);
         let (_, name) = TypeName::WORDS.iter().find(|(word, _)| *word == text)?;
         Some(Self { name: *name, count, optional })
     }
 
-    fn parts(node: &Node) -> (String, bool, Count) {
+    fn parts(node: &Node) -> (String, bool, Cardinality) {
         let text = node.scalar().unwrap_or_default();
         let word = text.strip_suffix('?').unwrap_or(&text);
         match word.strip_suffix("[]") {
-            Some(item) => (item.to_owned(), word != text, Count::List),
-            None => (word.to_owned(), word != text, Count::One),
+            Some(item) => (item.to_owned(), word != text, Cardinality::List),
+            None => (word.to_owned(), word != text, Cardinality::One),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Setting for TypeWord {
     const KIND: ValueKind = ValueKind::FieldType;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if let Some(word) = Self::of(value.node) {
+        if let Some(word) = Self::parse(value.node) {
             return Ok(word);
         }
         let listed = suggest::listed(type_names());
@@ -212,7 +212,7 @@ enum ResultUnit {
 impl FieldSettings {
     /// Reports options that do not belong to the type.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let written = section.entry("type").map(|entry| TypeWord::of(&entry.value));
+        let written = section.entry("type").map(|entry| TypeWord::parse(&entry.value));
         let word = match (written, section.entry("values")) {
             (None, None) => {
                 return Err(section.missing("a field has no `type`".to_owned(), "write `type: number`"));
@@ -247,8 +247,11 @@ impl FieldSettings {
     }
 
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
-        let TypeWord { name, count, optional } =
-            self.written.unwrap_or(TypeWord { name: TypeName::String, count: Count::One, optional: false });
+        let TypeWord { name, count, optional } = self.written.unwrap_or(TypeWord {
+            name: TypeName::String,
+            count: Cardinality::One,
+            optional: false,
+        });
         let entry = |name| value.node.entry(name);
         let reject_key = |name, message: &str, help: &str| {
             let place = entry(name).map_or(value.place, |entry| entry.key.span);
@@ -311,10 +314,10 @@ impl FieldSettings {
             }
             Some(DefaultValue(default)) => {
                 check_default(value, &kind, &default)?;
-                Missing::Default(default.into())
+                OnMissing::Default(default.into())
             }
-            None if optional || self.optional => Missing::Omit,
-            None => Missing::Error,
+            None if optional || self.optional => OnMissing::Omit,
+            None => OnMissing::Error,
         };
         let from = self.from.zip(value.node.get("from").map(|node| node.span));
         Ok(FieldSetting { kind, from, missing })
@@ -356,8 +359,8 @@ fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Check
         return Ok(());
     };
     let help = match kind.count {
-        Count::List => "a list is written `[…]`",
-        Count::One => "write a value of the field's own type",
+        Cardinality::List => "a list is written `[…]`",
+        Cardinality::One => "write a value of the field's own type",
     };
     let place = value.node.get("default").map_or(value.node.span, |node| node.span);
     let message = format!("`default` is none of the field's values: it {}", violation.what);
@@ -384,7 +387,7 @@ impl Setting for Fields {
             match FieldSetting::read(&value.member(entry, name, FieldSetting::KIND)) {
                 Err(reported) => checked = Err(reported),
                 Ok(FieldSetting { kind, from, missing }) if name == OTHERS => {
-                    if from.is_some() || matches!(missing, Missing::Default(_)) {
+                    if from.is_some() || matches!(missing, OnMissing::Default(_)) {
                         let message =
                             format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
                         checked = value.reject_at(
@@ -395,7 +398,7 @@ impl Setting for Fields {
                     others = Some(kind);
                 }
                 Ok(FieldSetting { kind, from, missing }) => {
-                    let from = from.map_or_else(|| Path::exact(name), |(path, _)| path);
+                    let from = from.map_or_else(|| FieldPath::exact(name), |(path, _)| path);
                     fields.push(Field { from, missing, ..Field::new(name.clone(), kind) });
                 }
             }
@@ -404,9 +407,9 @@ impl Setting for Fields {
     }
 }
 
-text_settings!(Path);
+text_settings!(FieldPath);
 
-impl FromText for Path {
+impl FromText for FieldPath {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         text.parse().map_err(|error| {
             let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
@@ -427,7 +430,7 @@ impl Setting for DefaultValue {
     }
 }
 
-impl Setting for Kilo {
+impl Setting for KiloBase {
     const KIND: ValueKind = ValueKind::Count(1000, 1024);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {

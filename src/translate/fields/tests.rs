@@ -7,8 +7,8 @@ use super::*;
 use crate::{model::Schema, translate::Booleans};
 
 fn kinds() -> Vec<FieldKind> {
-    let zone: Zone = "Europe/Oslo".parse().unwrap();
-    let local = TimeForm { format: TimeFormat::Usual, zone: Some(zone) };
+    let zone: TimeZoneSetting = "Europe/Oslo".parse().unwrap();
+    let local = TimeForm { format: TimeFormat::Standard, zone: Some(zone) };
     let logged = TimeForm {
         format: TimeFormat::directives("%d/%b/%y %H:%M", true).unwrap(),
         zone: local.zone.clone(),
@@ -35,8 +35,8 @@ fn kinds() -> Vec<FieldKind> {
             FieldKind::Integer(NumberForm::default()).into(),
         )]))),
         FieldKind::Size(SizeForm::default()),
-        FieldKind::Values(Values { words: words.clone(), rest: None, ignore_case: true }.into()),
-        FieldKind::Values(Values { words, rest: Some(json!("other")), ignore_case: false }.into()),
+        FieldKind::Values(Enumeration { words: words.clone(), rest: None, ignore_case: true }.into()),
+        FieldKind::Values(Enumeration { words, rest: Some(json!("other")), ignore_case: false }.into()),
     ]
 }
 
@@ -68,13 +68,13 @@ proptest! {
     #[test]
     fn a_typed_value_meets_its_schema(value in any_value(), kind in 0_usize..17, list in any::<bool>(), null in any::<bool>()) {
         let mut kind = FieldType::from(kinds().swap_remove(kind));
-        kind.count = if list { Count::List } else { Count::One };
+        kind.count = if list { Cardinality::List } else { Cardinality::One };
         kind.nulls = if null { vec!["-".into()] } else { Vec::new() };
         let described = kind.schema();
         let formatted = described.get("format").cloned();
         match kind.apply(&value) {
             Ok(typed) => {
-                prop_assert!(Schema::compile(&described).unwrap().admits(&typed), "{typed} of {value}");
+                prop_assert!(Schema::compile(&described).unwrap().accepts(&typed), "{typed} of {value}");
                 if let (Some(Value::String(format)), Value::String(text)) = (formatted, &typed) {
                     let fits = match format.as_str() {
                         "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
@@ -101,7 +101,7 @@ fn check(fields: &Fields, found: Value, expected: Result<Value, &str>) {
 fn lists_objects_and_lists_of_objects_are_typed_throughout() {
     let size = Field::new("size", FieldKind::Size(SizeForm::default()).into());
     let mut disks = FieldType::from(FieldKind::Object(Some(Fields::new(vec![size]))));
-    disks.count = Count::List;
+    disks.count = Cardinality::List;
     let fields = Fields::new(vec![Field::new("disks", disks)]);
     check(&fields, json!({"disks": {"size": "1K"}}), Ok(json!({"disks": [{"size": 1024}]})));
     check(
@@ -118,12 +118,12 @@ fn lists_objects_and_lists_of_objects_are_typed_throughout() {
 }
 
 #[test]
-fn what_is_missing_is_left_out_or_given_and_null_is_null() {
+fn missing_fields_are_omitted_or_defaulted_and_null_is_null() {
     let number = || FieldType::from(FieldKind::Number(NumberForm::default()));
     let mut given = Field::new("given", number());
-    given.missing = Missing::Default(json!(0).into());
+    given.missing = OnMissing::Default(json!(0).into());
     let mut left = Field::new("left", number());
-    left.missing = Missing::Omit;
+    left.missing = OnMissing::Omit;
     let mut null = Field::new("null", number());
     null.kind.nulls = vec!["N/A".into(), String::new()];
     let fields = Fields::new(vec![given, left, null]);
@@ -153,7 +153,7 @@ fn check_path(path: &str, expected: Option<Value>) {
     let found = json!({
         "disk": [{"size": 1}, {"size": 2, "a.b": 3}], "one": {"size": 4}, "x.y": 5, "x": {"y": 6}, "t": "text",
     });
-    let path: Path = path.parse().unwrap();
+    let path: FieldPath = path.parse().unwrap();
     assert_eq!(path.find(found.as_object().unwrap()), expected.as_ref(), "{path}");
 }
 
@@ -176,15 +176,15 @@ fn a_path_leads_into_nested_values() {
 }
 
 #[test]
-fn what_is_no_path_is_told() {
+fn an_invalid_path_is_an_error() {
     for (text, error) in [
-        ("", PathError::EmptyStep),
-        ("a..b", PathError::EmptyStep),
-        (".a", PathError::EmptyStep),
-        ("a.", PathError::EmptyStep),
-        ("\"a", PathError::Quotes),
-        ("\"a\"b", PathError::Quotes),
+        ("", FieldPathError::EmptyStep),
+        ("a..b", FieldPathError::EmptyStep),
+        (".a", FieldPathError::EmptyStep),
+        ("a.", FieldPathError::EmptyStep),
+        ("\"a", FieldPathError::Quotes),
+        ("\"a\"b", FieldPathError::Quotes),
     ] {
-        assert_eq!(text.parse::<Path>(), Err(error), "{text}");
+        assert_eq!(text.parse::<FieldPath>(), Err(error), "{text}");
     }
 }

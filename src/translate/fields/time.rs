@@ -24,7 +24,7 @@ pub struct TimeForm {
     /// Format of the text.
     pub format: TimeFormat,
     /// Time zone of timestamps without an offset.
-    pub zone: Option<Zone>,
+    pub zone: Option<TimeZoneSetting>,
 }
 
 /// Format of a date or timestamp.
@@ -32,7 +32,7 @@ pub struct TimeForm {
 pub enum TimeFormat {
     /// ISO 8601 and RFC 3339, or RFC 2822 and HTTP dates.
     #[default]
-    Usual,
+    Standard,
     /// `strftime` directives.
     Directives(String),
     /// Seconds since 1970, with or without a fraction.
@@ -45,9 +45,9 @@ pub enum TimeFormat {
 
 /// Time zone, or fixed offset from UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Zone(TimeZone);
+pub struct TimeZoneSetting(TimeZone);
 
-impl std::str::FromStr for Zone {
+impl std::str::FromStr for TimeZoneSetting {
     type Err = String;
 
     /// Parses `Europe/Oslo`, `UTC` or `+01:00`.
@@ -89,7 +89,7 @@ impl TimeFormat {
         let directives = match self {
             Self::Directives(directives) => directives,
             Self::OneOf(forms) => return forms.iter().all(Self::may_have_an_offset),
-            Self::Usual | Self::Unix | Self::UnixMillis => return true,
+            Self::Standard | Self::Unix | Self::UnixMillis => return true,
         };
         let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
         let read = strtime::format(directives, &sample).and_then(|written| {
@@ -102,19 +102,19 @@ impl TimeFormat {
 
 impl TimeFormat {
     /// Description of the format, to follow the expected type.
-    fn words(&self) -> String {
+    fn format_names(&self) -> String {
         match self {
-            Self::Usual => "such as `2026-11-21T09:30:00Z`".to_owned(),
+            Self::Standard => "such as `2026-11-21T09:30:00Z`".to_owned(),
             Self::Directives(directives) => format!("of the form `{directives}`"),
             Self::Unix => "as seconds since 1970".to_owned(),
             Self::UnixMillis => "as milliseconds since 1970".to_owned(),
-            Self::OneOf(forms) => forms.iter().map(Self::words).collect::<Vec<_>>().join(", or "),
+            Self::OneOf(forms) => forms.iter().map(Self::format_names).collect::<Vec<_>>().join(", or "),
         }
     }
 }
 
 /// Parsed date, with a time and an offset if present.
-struct Found {
+struct ParsedTime {
     date: Date,
     time: Option<DateTime>,
     instant: Option<(Timestamp, Offset)>,
@@ -134,12 +134,12 @@ impl TimeForm {
         let found = self.find(text.trim(), NO_TIME)?;
         let (instant, offset) = match (found.instant, found.time, &self.zone) {
             (Some(instant), ..) => instant,
-            (None, None, Some(Zone(zone))) if matches!(self.format, TimeFormat::OneOf(_)) => {
+            (None, None, Some(TimeZoneSetting(zone))) if matches!(self.format, TimeFormat::OneOf(_)) => {
                 let day = found.date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
                 (day.timestamp(), day.offset())
             }
             (None, None, _) => return Err("a date with a time".to_owned()),
-            (None, Some(time), Some(Zone(zone))) => {
+            (None, Some(time), Some(TimeZoneSetting(zone))) => {
                 let moment = zone.to_ambiguous_zoned(time);
                 if matches!(moment.offset(), AmbiguousOffset::Gap { .. }) {
                     return Err(
@@ -175,13 +175,13 @@ impl TimeForm {
     }
 
     fn expected(&self, what: &str) -> String {
-        format!("{what} {}", self.format.words())
+        format!("{what} {}", self.format.format_names())
     }
 
     /// Parses a text; `what` is the expected type, for messages.
-    fn find(&self, text: &str, what: &str) -> Result<Found, String> {
+    fn find(&self, text: &str, what: &str) -> Result<ParsedTime, String> {
         // `%Y` parses `26` as the year 26, which is never meant.
-        let is_short = |found: &Found| {
+        let is_short = |found: &ParsedTime| {
             let year = found.date.year();
             (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
         };
@@ -197,9 +197,9 @@ impl TimeForm {
         })
     }
 
-    fn read(&self, form: &TimeFormat, text: &str) -> Option<Found> {
+    fn read(&self, form: &TimeFormat, text: &str) -> Option<ParsedTime> {
         match form {
-            TimeFormat::Usual => usual(text),
+            TimeFormat::Standard => usual(text),
             TimeFormat::Directives(directives) => by_directives(directives, text),
             TimeFormat::Unix => self.epoch(text, 9),
             TimeFormat::UnixMillis => self.epoch(text, 6),
@@ -209,7 +209,7 @@ impl TimeForm {
 
     /// Parses a decimal number of units of 10 to the `power` nanoseconds since 1970; smaller fractions are
     /// truncated.
-    fn epoch(&self, text: &str, power: usize) -> Option<Found> {
+    fn epoch(&self, text: &str, power: usize) -> Option<ParsedTime> {
         // Metrics exporters write `1.7e+09`.
         let text = without_exponent(text)?;
         let (negative, digits) = match text.strip_prefix('-') {
@@ -224,52 +224,52 @@ impl TimeForm {
         let fraction = format!("{:0<power$}", &fraction[..fraction.len().min(power)]);
         let nanos: i128 = format!("{whole}{fraction}").parse().ok()?;
         let instant = Timestamp::from_nanosecond(if negative { -nanos } else { nanos }).ok()?;
-        let offset = self.zone.as_ref().map_or(Offset::UTC, |Zone(zone)| zone.to_offset(instant));
-        Some(Found::at(instant, offset))
+        let offset = self.zone.as_ref().map_or(Offset::UTC, |TimeZoneSetting(zone)| zone.to_offset(instant));
+        Some(ParsedTime::from_timestamp(instant, offset))
     }
 }
 
-impl Found {
-    fn at(instant: Timestamp, offset: Offset) -> Self {
+impl ParsedTime {
+    fn from_timestamp(instant: Timestamp, offset: Offset) -> Self {
         let time = offset.to_datetime(instant);
         Self { date: time.date(), time: Some(time), instant: Some((instant, offset)) }
     }
 
     fn of_zoned(zoned: &Zoned) -> Self {
-        Self::at(zoned.timestamp(), zoned.offset())
+        Self::from_timestamp(zoned.timestamp(), zoned.offset())
     }
 
     fn of_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
         match (time, offset) {
-            (Some(time), Some(offset)) => Some(Self::at(offset.to_timestamp(time).ok()?, offset)),
+            (Some(time), Some(offset)) => Some(Self::from_timestamp(offset.to_timestamp(time).ok()?, offset)),
             (time, _) => Some(Self { date, time, instant: None }),
         }
     }
 }
 
-fn usual(text: &str) -> Option<Found> {
+fn usual(text: &str) -> Option<ParsedTime> {
     match DateTimeParser::new().parse_pieces(text) {
         Ok(pieces) => {
             let time = pieces.time().map(|time| pieces.date().to_datetime(time));
-            Found::of_parts(pieces.date(), time, pieces.to_numeric_offset())
+            ParsedTime::of_parts(pieces.date(), time, pieces.to_numeric_offset())
         }
-        Err(_) => rfc2822::parse(text).ok().map(|zoned| Found::of_zoned(&zoned)),
+        Err(_) => rfc2822::parse(text).ok().map(|zoned| ParsedTime::of_zoned(&zoned)),
     }
 }
 
-fn by_directives(directives: &str, text: &str) -> Option<Found> {
+fn by_directives(directives: &str, text: &str) -> Option<ParsedTime> {
     let read = strtime::parse(directives, text).ok()?;
     if let Some(instant) = read.timestamp() {
-        return Some(Found::at(instant, read.offset().unwrap_or(Offset::UTC)));
+        return Some(ParsedTime::from_timestamp(instant, read.offset().unwrap_or(Offset::UTC)));
     }
     if read.iana_time_zone().is_some() {
         let zoned = read.to_zoned().ok()?;
         // A local time that the zone skips would become another time.
         let stands = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
-        return stands.then(|| Found::of_zoned(&zoned));
+        return stands.then(|| ParsedTime::of_zoned(&zoned));
     }
     let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
-    Found::of_parts(read.to_date().ok()?, time, read.offset())
+    ParsedTime::of_parts(read.to_date().ok()?, time, read.offset())
 }
 
 /// RFC 3339 requires years of four digits.
@@ -278,7 +278,7 @@ fn has_four_digits(written: &str) -> bool {
 }
 
 parsed_settings! {
-    Zone = Text, "write `Europe/Oslo`, `UTC` or `+01:00`";
+    TimeZoneSetting = Text, "write `Europe/Oslo`, `UTC` or `+01:00`";
 }
 
 impl Setting for TimeFormat {
@@ -290,7 +290,7 @@ impl Setting for TimeFormat {
             let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
             return value.reject(Invalid::new("`format` names no form", help).with_code(Code::EmptyValue));
         }
-        let type_word = value.sibling("type").and_then(TypeWord::of);
+        let type_word = value.sibling("type").and_then(TypeWord::parse);
         let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
         // In a list of formats, one without a time is intentional.
         let needs_time = is_time && written.len() < 2;
@@ -313,7 +313,7 @@ impl Setting for TimeFormat {
     }
 
     fn when_absent() -> Option<Self> {
-        Some(Self::Usual)
+        Some(Self::Standard)
     }
 }
 
@@ -321,7 +321,7 @@ impl Setting for TimeFormat {
 fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
     let text = text_of(value)?;
     let error = match text {
-        "iso" => return Ok(TimeFormat::Usual),
+        "iso" => return Ok(TimeFormat::Standard),
         "unix" => return Ok(TimeFormat::Unix),
         "unix-ms" => return Ok(TimeFormat::UnixMillis),
         _ => match TimeFormat::directives(text, needs_time) {
@@ -347,7 +347,7 @@ mod tests {
 
     fn form(format: &str, zone: &str) -> TimeForm {
         let format = match format {
-            "" => TimeFormat::Usual,
+            "" => TimeFormat::Standard,
             "unix" => TimeFormat::Unix,
             "unix-ms" => TimeFormat::UnixMillis,
             text => TimeFormat::directives(text, false).unwrap(),
@@ -406,7 +406,7 @@ mod tests {
     fn the_first_of_several_formats_that_reads_it_counts() {
         let several = |zone: &str| {
             let forms = ["%Y%m%dT%H%M%S", "%Y%m%d"].map(|form| TimeFormat::directives(form, false).unwrap());
-            let forms = [TimeFormat::Usual].into_iter().chain(forms).collect();
+            let forms = [TimeFormat::Standard].into_iter().chain(forms).collect();
             TimeForm { format: TimeFormat::OneOf(forms), zone: Some(zone.parse().unwrap()) }
         };
         let oslo = several("Europe/Oslo");
@@ -487,12 +487,14 @@ mod tests {
     }
 
     #[test]
-    fn a_format_that_can_not_be_read_back_is_refused() {
+    fn a_format_that_cannot_be_parsed_back_is_rejected() {
         assert!(TimeFormat::directives("%H:%M", true).unwrap_err().contains("no year"));
         assert!(TimeFormat::directives("%Y-%m-%d", true).unwrap_err().contains("no hour"));
         assert!(TimeFormat::directives("%Y-%m-%d", false).is_ok());
         assert!(TimeFormat::directives("%K", true).is_err());
         assert!(TimeFormat::directives("%s", true).is_ok());
-        assert!("Europe/Olso".parse::<Zone>().is_err() && "+25:99".parse::<Zone>().is_err());
+        assert!(
+            "Europe/Olso".parse::<TimeZoneSetting>().is_err() && "+25:99".parse::<TimeZoneSetting>().is_err()
+        );
     }
 }

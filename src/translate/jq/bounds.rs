@@ -53,27 +53,27 @@ const TEXT_BYTES: u64 = 48;
 /// Data of a run: the filter's table, and the counters.
 #[derive(Clone)]
 pub(super) struct Bounded<'a> {
-    pub(super) table: &'a Lut<Kind>,
-    pub(super) spent: &'a Spent,
+    pub(super) table: &'a Lut<EngineTypes>,
+    pub(super) spent: &'a RunBudget,
 }
 
 /// Type parameters of the engine: values are the JSON of `jaq`, data is [`Bounded`].
-pub(super) struct Kind;
+pub(super) struct EngineTypes;
 
-impl DataT for Kind {
+impl DataT for EngineTypes {
     type V<'a> = Val;
     type Data<'a> = Bounded<'a>;
 }
 
-impl<'a> HasLut<'a, Kind> for Bounded<'a> {
-    fn lut(&self) -> &'a Lut<Kind> {
+impl<'a> HasLut<'a, EngineTypes> for Bounded<'a> {
+    fn lut(&self) -> &'a Lut<EngineTypes> {
         self.table
     }
 }
 
 /// Reason why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum ExhaustedLimit {
     Stopped,
     Work,
     Memory,
@@ -81,7 +81,7 @@ pub(super) enum Over {
     Depth,
 }
 
-impl Over {
+impl ExhaustedLimit {
     /// Error message for the filter.
     pub(super) fn message(self) -> String {
         match self {
@@ -99,19 +99,19 @@ impl Over {
 }
 
 /// Counters of one run.
-pub(super) struct Spent {
+pub(super) struct RunBudget {
     work_left: Cell<u64>,
     bytes_left: Cell<u64>,
     rounds: Cell<u64>,
     nested: Cell<usize>,
-    over: Cell<Option<Over>>,
+    over: Cell<Option<ExhaustedLimit>>,
     /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
     /// Work budget of the call; cancelled when no client waits for the result.
     stop: Option<WorkBudget>,
 }
 
-impl Spent {
+impl RunBudget {
     /// Counters of a new run.
     pub(super) fn until(stop: Option<&WorkBudget>) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Spent {
     }
 
     /// Reason why the run was ended, if it was: then its output is not a result.
-    pub(super) fn over(&self) -> Option<Over> {
+    pub(super) fn exhausted(&self) -> Option<ExhaustedLimit> {
         self.over.get()
     }
 
@@ -136,7 +136,7 @@ impl Spent {
         (WORK_HERE - self.work_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
     }
 
-    fn end(&self, over: Over) -> Error {
+    fn end(&self, over: ExhaustedLimit) -> Error {
         // The first reason applies; nothing continues after it.
         let over = self.over.get().unwrap_or(over);
         self.over.set(Some(over));
@@ -152,18 +152,19 @@ impl Spent {
     /// Charges steps, and separately time on the call's work budget: charging a whole long response as steps
     /// would be too much.
     pub(super) fn work_for(&self, steps: u64, time: u64) -> Result<(), Error> {
-        if self.stop.as_ref().is_some_and(|stop| !stop.allows(time)) {
-            return Err(self.end(Over::Stopped));
+        if self.stop.as_ref().is_some_and(|stop| !stop.spend(time)) {
+            return Err(self.end(ExhaustedLimit::Stopped));
         }
         // No steps are left once the run is over.
-        let left = self.work_left.get().checked_sub(steps).ok_or_else(|| self.end(Over::Work))?;
+        let left = self.work_left.get().checked_sub(steps).ok_or_else(|| self.end(ExhaustedLimit::Work))?;
         self.work_left.set(left);
         Ok(())
     }
 
     /// Charges allocated bytes, and steps for the time to write them.
     pub(super) fn make(&self, bytes: u64) -> Result<(), Error> {
-        let left = self.bytes_left.get().checked_sub(bytes).ok_or_else(|| self.end(Over::Memory))?;
+        let left =
+            self.bytes_left.get().checked_sub(bytes).ok_or_else(|| self.end(ExhaustedLimit::Memory))?;
         self.bytes_left.set(left);
         self.work(1 + bytes / 64)
     }
@@ -184,7 +185,7 @@ impl Spent {
         self.work(steps)?;
         self.rounds.set(self.rounds.get() + 1);
         match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) && nests_too_deep(value) {
-            true => Err(self.end(Over::Depth)),
+            true => Err(self.end(ExhaustedLimit::Depth)),
             false => Ok(()),
         }
     }
@@ -193,7 +194,7 @@ impl Spent {
     pub(super) fn nested<T>(&self, inner: impl FnOnce() -> T) -> Result<T, Error> {
         let nested = self.nested.get() + 1;
         if nested > NESTED_LIMIT {
-            return Err(self.end(Over::Depth));
+            return Err(self.end(ExhaustedLimit::Depth));
         }
         self.nested.set(nested);
         let done = inner();
@@ -205,7 +206,7 @@ impl Spent {
     pub(super) fn number(&self, value: &Val) -> Result<(), Error> {
         match value {
             Val::Num(Num::BigInt(integer)) if integer.bits() / 8 > NUMBER_LIMIT_BYTES => {
-                Err(self.end(Over::Number))
+                Err(self.end(ExhaustedLimit::Number))
             }
             _ => Ok(()),
         }
@@ -243,7 +244,7 @@ impl Spent {
             bytes += 2;
             self.work(1 + count as u64 / 4 + (bytes - before) / 64)?;
             if depth > DEPTH_LIMIT {
-                return Err(self.end(Over::Depth));
+                return Err(self.end(ExhaustedLimit::Depth));
             }
         }
         Ok(bytes)

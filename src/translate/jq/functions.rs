@@ -12,8 +12,8 @@ use jaq_core::{
 use jaq_json::{Error, Val};
 
 use super::{
-    bounds::{JQ_FOLD_STEPS, JQ_ROUND_STEPS, Kind, Spent, extent, is_shared},
-    patterns::{Wanted, find},
+    bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared},
+    patterns::{WantedParts, find},
     rewrite::{bounded_definition, call, collect_calls},
 };
 use crate::model::{JsonText, NumberOutOfBounds, check_number};
@@ -25,7 +25,7 @@ pub(super) const ROUND: &str = "!round";
 /// Counts a value of a term that may have several.
 pub(super) const STEP: &str = "!step";
 /// Counts a value that is stored in a list, an object or a variable.
-pub(super) const KEPT: &str = "!kept";
+pub(super) const STORED: &str = "!kept";
 /// Counts a value that is read completely.
 pub(super) const READ: &str = "!read";
 /// Counts a value that is converted to text.
@@ -134,7 +134,7 @@ fn last_definitions() -> impl Iterator<Item = Def<&'static str>> {
 }
 
 /// A library function under its internal name; `None` if it is replaced.
-fn of_library((name, arguments, native): Fun<Kind>) -> Option<Fun<Kind>> {
+fn of_library((name, arguments, native): Fun<EngineTypes>) -> Option<Fun<EngineTypes>> {
     let name = WRAPPED.iter().find(|wrapped| wrapped.name == name).map_or(name, |wrapped| wrapped.inner);
     (!REPLACED.contains(&name)).then_some((name, arguments, native))
 }
@@ -143,7 +143,7 @@ fn of_library((name, arguments, native): Fun<Kind>) -> Option<Fun<Kind>> {
 /// and counts it.
 macro_rules! counting {
     ($name:expr, $count:expr) => {{
-        let native = Native::<Kind>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
+        let native = Native::<EngineTypes>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
             .with_paths(|cv| one($count(cv.0.data().spent, &cv.1.0).map(|()| cv.1)))
             .with_update(|cv, update| match $count(cv.0.data().spent, &cv.1) {
                 Ok(()) => update(cv.1),
@@ -156,17 +156,17 @@ macro_rules! counting {
 /// Native function that runs its argument, and counts first.
 macro_rules! around {
     ($name:expr, $count:expr) => {{
-        let native = Native::<Kind>::new(|mut cv| {
+        let native = Native::<EngineTypes>::new(|mut cv| {
             let (filter, context) = cv.0.pop_fun();
             match $count(context.data().spent, &cv.1) {
-                Ok(()) => told_apart(filter.run((context, cv.1))),
+                Ok(()) => known_single(filter.run((context, cv.1))),
                 Err(error) => bome(Err(error)),
             }
         })
         .with_paths(|mut cv| {
             let (filter, context) = cv.0.pop_fun();
             match $count(context.data().spent, &cv.1.0) {
-                Ok(()) => told_apart(filter.paths((context, cv.1))),
+                Ok(()) => known_single(filter.paths((context, cv.1))),
                 Err(error) => one(Err(error)),
             }
         })
@@ -182,16 +182,16 @@ macro_rules! around {
 }
 
 /// All native functions that count.
-fn functions() -> Vec<Fun<Kind>> {
+fn functions() -> Vec<Fun<EngineTypes>> {
     vec![
-        counting!(TICK, |spent: &Spent, value| spent.round(JQ_ROUND_STEPS, value)),
-        counting!(STEP, |spent: &Spent, _: &Val| spent.work(1)),
-        counting!(KEPT, Spent::keep),
-        counting!(READ, |spent: &Spent, value| spent.read(value).map(|_| ())),
-        counting!(WRITTEN, |spent: &Spent, value| spent.make(spent.read(value)?)),
-        counting!(MADE, |spent: &Spent, value| spent.make(extent(value))),
-        around!(ROUND, |spent: &Spent, value| spent.round(JQ_FOLD_STEPS, value)),
-        around!(ONE, |_: &Spent, _: &Val| Ok(())),
+        counting!(TICK, |spent: &RunBudget, value| spent.round(JQ_ROUND_STEPS, value)),
+        counting!(STEP, |spent: &RunBudget, _: &Val| spent.work(1)),
+        counting!(STORED, RunBudget::keep),
+        counting!(READ, |spent: &RunBudget, value| spent.read(value).map(|_| ())),
+        counting!(WRITTEN, |spent: &RunBudget, value| spent.make(spent.read(value)?)),
+        counting!(MADE, |spent: &RunBudget, value| spent.make(extent(value))),
+        around!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),
+        around!(ONE, |_: &RunBudget, _: &Val| Ok(())),
         run((SUM, v(2), |cv| bome(operation(cv, sum)))),
         run((DIFFERENCE, v(2), |cv| bome(operation(cv, difference)))),
         run((PRODUCT, v(2), |cv| bome(operation(cv, product)))),
@@ -201,9 +201,9 @@ fn functions() -> Vec<Fun<Kind>> {
             bome(seek(cv.0.data().spent, &cv.1, &sought).map(|()| cv.1))
         })),
         run(("fromjson", v(0), |cv| bome(from_json(cv.0.data().spent, cv.1)))),
-        run(("matches", v(2), |cv| bome(find(cv, Wanted::Matches)))),
-        run(("split_matches", v(2), |cv| bome(find(cv, Wanted::All)))),
-        run(("split_", v(2), |cv| bome(find(cv, Wanted::Between)))),
+        run(("matches", v(2), |cv| bome(find(cv, WantedParts::Matches)))),
+        run(("split_matches", v(2), |cv| bome(find(cv, WantedParts::All)))),
+        run(("split_", v(2), |cv| bome(find(cv, WantedParts::Between)))),
         run(("raise_empty", v(0), |cv| {
             cv.0.data().spent.raised.set(Some(cv.1.clone()));
             bome(Err(Error::new(cv.1)))
@@ -219,7 +219,7 @@ fn one<'a, T: 'a>(result: Result<T, Error>) -> BoxIter<'a, ValX<'a, T, Val>> {
 ///
 /// Otherwise the engine keeps all state that it would need to continue: every intermediate value of a
 /// `reduce`, each of which is a copy then.
-fn told_apart<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
+fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
     match values.next() {
         None => box_once(first),
@@ -229,8 +229,8 @@ fn told_apart<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
 
 /// Applies an operator to its operands.
 fn operation(
-    mut cv: Cv<'_, Kind>,
-    operate: fn(&Spent, Val, Val) -> Result<Val, Error>,
+    mut cv: Cv<'_, EngineTypes>,
+    operate: fn(&RunBudget, Val, Val) -> Result<Val, Error>,
 ) -> Result<Val, Error> {
     let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
     let spent = cv.0.data().spent;
@@ -239,7 +239,7 @@ fn operation(
     operate(spent, left, right)
 }
 
-fn sum(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+fn sum(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     match (&left, &right) {
         (Val::Num(_), Val::Num(_)) => {
             spent.work(1)?;
@@ -252,7 +252,7 @@ fn sum(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
     left + right
 }
 
-fn difference(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+fn difference(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     if let (Val::Arr(_), Val::Arr(_)) = (&left, &right) {
         spent.read(&left)?;
         spent.read(&right)?;
@@ -263,7 +263,7 @@ fn difference(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
     spent.number(&difference).map(|()| difference)
 }
 
-fn product(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+fn product(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     match (&left, &right) {
         (Val::BStr(text) | Val::TStr(text), Val::Num(times))
         | (Val::Num(times), Val::BStr(text) | Val::TStr(text)) => {
@@ -280,7 +280,7 @@ fn product(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
     spent.number(&product).map(|()| product)
 }
 
-fn quotient(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+fn quotient(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     /// Memory of a part of a split string, in bytes.
     const PART_BYTES: u64 = 64;
     if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (&left, &right)
@@ -314,12 +314,12 @@ fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
 }
 
 /// Counts a search for one value in another, which may compare every part with every part.
-fn seek(spent: &Spent, value: &Val, sought: &Val) -> Result<(), Error> {
+fn seek(spent: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
     let (there, wanted) = (spent.read(value)?, spent.read(sought)?);
     spent.work((1 + there / 16).saturating_mul(1 + wanted / 16))
 }
 
-fn from_json(spent: &Spent, value: Val) -> Result<Val, Error> {
+fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
     /// Largest number of bytes of a value per byte of its text: `[1,1]`.
     const BYTES_OF_ONE: u64 = 8;
     let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
@@ -389,7 +389,7 @@ static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
 ///
 /// A compiled filter contains every definition that it was compiled with. With the whole library it needs 120
 /// KB and half a millisecond, at each start for each of 400 filters; with only those that it calls, a few KB.
-pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<Kind>>) {
+pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<EngineTypes>>) {
     let mut used: HashSet<&str> = HashSet::new();
     let mut found: Vec<&str> = Vec::new();
     collect_calls(filter, &mut found);

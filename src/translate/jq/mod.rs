@@ -16,7 +16,7 @@ mod tests;
 
 use std::{cell::Cell, fmt, io::Write, sync::Arc};
 
-use bounds::{Bounded, Spent};
+use bounds::{Bounded, RunBudget};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
 use jaq_core::{
     Compiler, Ctx, Vars,
@@ -27,7 +27,7 @@ use jaq_json::{Error, Map, Num, Val};
 use serde_json::Value;
 
 use super::{translator::TranslationLimits, work_budget::WorkBudget};
-use crate::model::{Exit, JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, check_number};
+use crate::model::{JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, ProgramExit, check_number};
 
 /// Compiled jq filter. Clones share the compiled form.
 ///
@@ -39,7 +39,7 @@ use crate::model::{Exit, JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, che
 pub struct Jq(Arc<Compiled>);
 
 struct Compiled {
-    filter: jaq_core::Filter<bounds::Kind>,
+    filter: jaq_core::Filter<bounds::EngineTypes>,
     source: Box<str>,
     /// Which of [`VARIABLES`] it uses; the others are not computed.
     asked: [bool; VARIABLES.len()],
@@ -86,7 +86,7 @@ pub struct JqNames<'a> {
     /// HTTP status of the response.
     pub status: u16,
     /// Exit of the program that wrote the response.
-    pub exit: Option<&'a Exit>,
+    pub exit: Option<&'a ProgramExit>,
     /// Headers of the response, an object with lower-case names.
     pub headers: &'a Value,
     /// Names and texts of the captures of the rule's patterns; the last one of a name applies.
@@ -119,7 +119,7 @@ thread_local! {
 ///
 /// Starts a thread, unless the current one is such a thread. Compile many filters in one call: each thread
 /// has its own heap, and long-lived allocations in it retain some hundred kilobytes.
-pub fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     if IS_DEEP.get() {
         return Some(work());
     }
@@ -149,8 +149,8 @@ impl Jq {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_with(source: &str, captures: &[String]) -> Result<Self, JqError> {
-        refuse_too_deep(source)?;
-        let compiled = on_a_deep_stack(|| Self::compile_here(source, captures));
+        check_depth(source)?;
+        let compiled = with_deep_stack(|| Self::compile_here(source, captures));
         compiled.unwrap_or_else(|| Err(JqError::new("the filter can't be compiled")))
     }
 
@@ -196,7 +196,7 @@ impl Jq {
     /// [`JqError`] if the filter fails, returns no value or several, or returns a value that JSON does not
     /// have (bytes, keys that are not strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        self.apply_to(to_jq(value)?, names, &Spent::until(names.stop))
+        self.apply_to(to_jq(value)?, names, &RunBudget::until(names.stop))
     }
 
     /// Applies the filter to an owned value, which is not copied.
@@ -205,15 +205,15 @@ impl Jq {
     ///
     /// As [`apply`](Self::apply).
     pub(super) fn apply_to_own(&self, value: Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        self.apply_to(into_jq(value)?, names, &Spent::until(names.stop))
+        self.apply_to(into_jq(value)?, names, &RunBudget::until(names.stop))
     }
 
-    fn apply_to(&self, value: Val, names: JqNames<'_>, spent: &Spent) -> Result<Value, JqError> {
+    fn apply_to(&self, value: Val, names: JqNames<'_>, spent: &RunBudget) -> Result<Value, JqError> {
         let mut results = self.run(value, names, spent)?;
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
         // The filter may have caught the error that ended its run, and continued without the result.
-        if let Some(over) = spent.over() {
+        if let Some(over) = spent.exhausted() {
             return Err(JqError::new(over.message()));
         }
         let first = first.ok_or_else(|| JqError::new("gave no value"))?;
@@ -235,16 +235,16 @@ impl Jq {
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or returns
     /// no value, counts as false.
-    pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
-        let spent = Spent::until(names.stop);
+    pub fn is_true(&self, value: &Value, names: JqNames<'_>) -> bool {
+        let spent = RunBudget::until(names.stop);
         self.first(value, names, &spent).is_ok_and(|first| !is_false(first.as_ref()))
     }
 
     /// Evaluates the condition before there is a response: the arguments are `.` and `$args`. A filter that
     /// fails counts as true, because it decides whether an input request is sent.
-    pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
+    pub fn is_true_before_request(&self, args: &Value, answers: &Value) -> bool {
         // Conditions before a request run on threads that serve other calls, too.
-        let spent = Spent::until(Some(&WorkBudget::after(STEPS_BEFORE)));
+        let spent = RunBudget::until(Some(&WorkBudget::with_steps(STEPS_BEFORE)));
         let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
         let names =
             JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop: None };
@@ -252,9 +252,9 @@ impl Jq {
     }
 
     /// The first value, if there is one.
-    fn first(&self, value: &Value, names: JqNames<'_>, spent: &Spent) -> Result<Option<Val>, JqError> {
+    fn first(&self, value: &Value, names: JqNames<'_>, spent: &RunBudget) -> Result<Option<Val>, JqError> {
         let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
-        match spent.over() {
+        match spent.exhausted() {
             Some(over) => Err(JqError::new(over.message())),
             None => first.map_err(|_| JqError::new("does not fit the reply")),
         }
@@ -264,7 +264,7 @@ impl Jq {
         &'a self,
         value: Val,
         names: JqNames<'_>,
-        spent: &'a Spent,
+        spent: &'a RunBudget,
     ) -> Result<impl Iterator<Item = Result<Val, Error>> + 'a, JqError> {
         let capture = |name: &String| {
             let found = names.captures.iter().rev().find(|(other, _)| other == name);
@@ -285,7 +285,7 @@ impl Jq {
         let variables = [made(args, names.args)?, status, exit, stderr, headers, answers];
         let variables = variables.into_iter().chain(self.0.captures.iter().map(capture));
         let data = Bounded { table: &self.0.filter.lut, spent };
-        let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
+        let context = Ctx::<bounds::EngineTypes>::new(data, Vars::new(variables));
         Ok(self.0.filter.id.run((context, value)).map(unwrap_valr))
     }
 }
@@ -300,7 +300,7 @@ impl fmt::Debug for Jq {
     }
 }
 
-fn refuse_too_deep(source: &str) -> Result<(), JqError> {
+fn check_depth(source: &str) -> Result<(), JqError> {
     const WORDS: [&str; 9] = ["if", "elif", "as", "def", "reduce", "foreach", "try", "and", "or"];
     let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let words = words.filter(|word| WORDS.contains(word)).count();

@@ -7,7 +7,7 @@ use jaq_json::{Error, Map, Val};
 use jaq_std::ValT as _;
 use regex_bites::bytes::{Regex, RegexBuilder};
 
-use super::bounds::{Kind, Spent};
+use super::bounds::{EngineTypes, RunBudget};
 
 /// Size limits of a compiled pattern, in bytes, and the relative cost of a search with it.
 const SIZES: [(usize, u64); 3] = [(8 << 10, 1), (64 << 10, 8), (256 << 10, 32)];
@@ -16,7 +16,7 @@ const GROUP_BYTES: u64 = 400;
 
 /// Requested parts of a searched text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum WantedParts {
     Matches,
     /// The text between the matches.
     Between,
@@ -34,7 +34,7 @@ struct Flags {
 
 /// Searches `.` for a pattern with flags. Returns a list of matches, each a list of groups, and of the text
 /// between them.
-pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
+pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> {
     let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
     let (spent, value) = (cv.0.data().spent, cv.1);
     let (Some(pattern), Some(flags)) = (text(&pattern), text(&flags)) else {
@@ -44,7 +44,7 @@ pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
     let (regex, flags, weight) = compile(spent, pattern, flags)?;
     let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
     let mut found = Vec::new();
-    let mut place = Place::default();
+    let mut place = TextCursor::default();
     let mut behind = 0;
     let mut matches = regex.captures_iter(haystack);
     loop {
@@ -56,18 +56,18 @@ pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
         if flags.not_empty && whole.is_empty() {
             continue;
         }
-        if wanted != Wanted::Matches {
+        if wanted != WantedParts::Matches {
             spent.make(GROUP_BYTES / 4)?;
             found.push(value.as_sub_str(&haystack[behind..whole.start()]));
         }
         behind = whole.end();
-        if wanted != Wanted::Between {
+        if wanted != WantedParts::Between {
             let named = groups.iter().zip(regex.capture_names());
             let groups = named.filter_map(|(group, name)| group.map(|group| (group, name)));
             let groups: Vec<_> = groups
                 .map(|(group, name)| {
                     spent.make(GROUP_BYTES)?;
-                    let offset = place.at(haystack, group.start());
+                    let offset = place.advance_to(haystack, group.start());
                     Ok(of_group(&value, offset, group.as_bytes(), name))
                 })
                 .collect::<Result<_, Error>>()?;
@@ -78,7 +78,7 @@ pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
         }
     }
     spent.work_for((haystack.len() - behind) as u64 / 64 * weight, 0)?;
-    if wanted != Wanted::Matches {
+    if wanted != WantedParts::Matches {
         found.push(value.as_sub_str(&haystack[behind..]));
     }
     Ok(found.into_iter().collect())
@@ -89,7 +89,7 @@ fn text(value: &Val) -> Option<&str> {
 }
 
 /// Compiles a pattern. Returns its flags, and the relative cost of a search.
-fn compile(spent: &Spent, pattern: &str, written: &str) -> Result<(Regex, Flags, u64), Error> {
+fn compile(spent: &RunBudget, pattern: &str, written: &str) -> Result<(Regex, Flags, u64), Error> {
     let mut flags = Flags::default();
     let mut builder = RegexBuilder::new(pattern);
     for flag in written.chars() {
@@ -131,14 +131,14 @@ fn of_group(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val
 
 /// Cursor in a text, in bytes and characters.
 #[derive(Debug, Default)]
-struct Place {
+struct TextCursor {
     byte: usize,
     character: usize,
 }
 
-impl Place {
+impl TextCursor {
     /// The character index of a byte, which may be before the cursor.
-    fn at(&mut self, text: &[u8], byte: usize) -> usize {
+    fn advance_to(&mut self, text: &[u8], byte: usize) -> usize {
         if byte >= self.byte {
             self.character += characters(&text[self.byte..byte]);
         } else {

@@ -20,7 +20,7 @@ use jaq_core::{
 
 use super::{
     JqError,
-    functions::{DIFFERENCE, KEPT, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, SUM, TICK, WRITTEN},
+    functions::{DIFFERENCE, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, STORED, SUM, TICK, WRITTEN},
 };
 
 /// Rewrites a configured filter.
@@ -103,9 +103,9 @@ fn bounded(term: Term<&str>) -> Term<&str> {
             let counted = |(index, term)| if index == 1 { call(ROUND, [term]) } else { term };
             Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
         }
-        Term::Arr(Some(inner)) => Term::Arr(Some(Box::new(each(*inner, KEPT)))),
+        Term::Arr(Some(inner)) => Term::Arr(Some(Box::new(each(*inner, STORED)))),
         Term::Obj(members) => {
-            let members = members.into_iter().map(|(key, value)| (key, value.map(kept)));
+            let members = members.into_iter().map(|(key, value)| (key, value.map(stored)));
             Term::Obj(members.collect())
         }
         Term::Str(format, parts) => {
@@ -149,11 +149,11 @@ fn bounded_operation<'s>(
             }
             None => (left, right),
         },
-        BinaryOp::Pipe(Some(_)) => (kept(left), right),
-        BinaryOp::Assign | BinaryOp::UpdateAlt => (left, kept(right)),
+        BinaryOp::Pipe(Some(_)) => (stored(left), right),
+        BinaryOp::Assign | BinaryOp::UpdateAlt => (left, stored(right)),
         // A value that is updated in place was counted when it was stored.
         BinaryOp::Update if is_single(&left) && is_change(&right) => (left, right),
-        BinaryOp::Update => (left, each(right, KEPT)),
+        BinaryOp::Update => (left, each(right, STORED)),
         // A comparison reads two values only up to the size of the smaller one.
         BinaryOp::Cmp(_) if !is_simple(&left) && !is_simple(&right) => (left, each(right, READ)),
         BinaryOp::Pipe(None)
@@ -181,8 +181,8 @@ fn each<'s>(term: Term<&'s str>, function: &'static str) -> Term<&'s str> {
 }
 
 /// A term whose values are stored.
-fn kept(term: Term<&str>) -> Term<&str> {
-    if makes_nothing(&term) { term } else { each(term, KEPT) }
+fn stored(term: Term<&str>) -> Term<&str> {
+    if makes_nothing(&term) { term } else { each(term, STORED) }
 }
 
 /// A term that the engine knows to have one value, if it does.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 /// Because a debug build is slow.
-const MOST: usize = 200_000;
+const MAX_COUNT: usize = 200_000;
 
 /// Variables of a filter: these arguments, and defaults.
 fn names(args: &Value) -> JqNames<'_> {
@@ -17,7 +17,7 @@ fn names(args: &Value) -> JqNames<'_> {
         exit: None,
         headers: &NO_HEADERS,
         captures: &[],
-        most_values: MOST,
+        most_values: MAX_COUNT,
         stop: None,
     }
 }
@@ -53,7 +53,7 @@ fn a_filter_gives_one_value_or_an_error() {
 }
 
 #[test]
-fn what_is_wrong_with_a_filter_is_said() {
+fn filter_errors_are_reported() {
     check("{a: .b", "null", Err("`{` is never closed"));
     check(".a | frobnicate", "null", Err("there is no filter `frobnicate`"));
     check("$nope", "null", Err("there is no variable `$nope`"));
@@ -62,7 +62,7 @@ fn what_is_wrong_with_a_filter_is_said() {
 }
 
 #[test]
-fn a_filter_can_not_reach_the_world() {
+fn a_filter_is_pure() {
     for filter in
         ["env", "$ENV", "now", "input", "inputs", "halt", "halt_error", "debug", "stderr", "localtime"]
     {
@@ -72,7 +72,7 @@ fn a_filter_can_not_reach_the_world() {
 }
 
 #[test]
-fn a_filter_that_nests_without_end_is_refused() {
+fn a_filter_that_nests_too_deep_is_rejected() {
     for filter in ["(".repeat(100_000), "-".repeat(100_000) + "1", ".a".to_owned() + &"|.a".repeat(100_000)] {
         check(&filter, "null", Err("more than 400 operators"));
     }
@@ -80,7 +80,7 @@ fn a_filter_that_nests_without_end_is_refused() {
 }
 
 #[test]
-fn a_filter_has_an_end_whatever_the_reply() {
+fn a_filter_ends_for_any_response() {
     const WORK: &str = "takes more than 500000 steps, which is as much work as a filter may do";
     const MEMORY: &str = "makes more than 3355443 bytes, which is as much as a filter may make";
     check("{total: (.price * .count)}", r#"{"price": "x", "count": 1000000000000}"#, Err(MEMORY));
@@ -139,7 +139,7 @@ fn loops_and_paths_work_within_the_bounds() {
 fn a_condition_that_fails_does_not_hold() {
     let empty = json!({});
     let names = names(&empty);
-    let holds = |filter: &str, input| Jq::compile(filter).unwrap().holds(&input, names);
+    let holds = |filter: &str, input| Jq::compile(filter).unwrap().is_true(&input, names);
     assert!(holds("has(\"error\")", json!({"error": null})));
     assert!(!holds(".error", json!({"error": null})));
     assert!(!holds(".a.b.c", json!("text")));
@@ -148,7 +148,7 @@ fn a_condition_that_fails_does_not_hold() {
 }
 
 #[test]
-fn lists_are_gone_through_freely_and_crossed_within_bounds() {
+fn lists_are_iterated_freely_and_crossed_within_bounds() {
     let numbers = |count| Value::from((0..count).collect::<Vec<u32>>()).to_string();
     let long = numbers(30_000);
     let crossed_ends = |filter: &str| {
@@ -176,7 +176,7 @@ fn lists_are_gone_through_freely_and_crossed_within_bounds() {
 }
 
 #[test]
-fn what_is_counted_is_a_path_all_the_same() {
+fn counted_expressions_are_still_paths() {
     let tree = r#"{"a": [{"n": 1}, {"n": 2}], "b": [{"n": 3}]}"#;
     check("[path(.a[] | select(.n > 1) | .n)]", tree, Ok(r#"[["a",1,"n"]]"#));
     check("(.[] | .[] | .n) |= . + 1 | [.. | numbers]", tree, Ok(r#"[2,3,4]"#));
@@ -186,7 +186,7 @@ fn what_is_counted_is_a_path_all_the_same() {
 }
 
 #[test]
-fn a_filter_ends_when_nobody_waits_any_more() {
+fn a_filter_stops_when_the_call_is_cancelled() {
     let (jq, empty, stop) =
         (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, WorkBudget::default());
     let names = || JqNames { stop: Some(&stop), ..names(&empty) };
@@ -218,7 +218,7 @@ fn a_long_path_does_not_take_the_stack() {
 #[track_caller]
 fn used(filter: &str, input: &Value) -> (u64, u64) {
     let empty = json!({});
-    let spent = Spent::until(None);
+    let spent = RunBudget::until(None);
     let given = to_jq(input).unwrap();
     let done = Jq::compile(filter).unwrap().apply_to(given, names(&empty), &spent);
     assert!(done.is_ok(), "{filter}: {done:?}");
@@ -260,7 +260,7 @@ fn a_list_twice_as_long_takes_twice_as_much() {
 }
 
 #[test]
-fn what_a_run_makes_is_counted() {
+fn the_values_that_a_run_creates_are_counted() {
     const MEMORY: &str = "bytes, which is as much as a filter may make";
     let numbers = Value::from((0..20_000).collect::<Vec<u32>>()).to_string();
     let text = Value::from("a ".repeat(200_000)).to_string();
@@ -302,8 +302,8 @@ fn nothing_catches_the_end_of_a_run() {
         check(filter, "[]", Err("which is as much work as a filter may do"));
     }
     let empty = json!({});
-    assert!(!Jq::compile("(until(false; .)?) // true").unwrap().holds(&json!(1), names(&empty)));
-    assert!(Jq::compile("(until(false; .)?) // false").unwrap().holds_before(&empty, &empty));
+    assert!(!Jq::compile("(until(false; .)?) // true").unwrap().is_true(&json!(1), names(&empty)));
+    assert!(Jq::compile("(until(false; .)?) // false").unwrap().is_true_before_request(&empty, &empty));
 }
 
 #[test]

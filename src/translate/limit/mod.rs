@@ -12,22 +12,24 @@ use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
 use super::{
-    content::{Shown, TextKind},
+    content::{RenderedBlock, TextKind},
     output_schema::OutputSchema,
     response_view::ResponseView,
     scope::Scope,
-    template::{Budget, Template, from_json},
+    template::{Template, TemplateBudget, from_json},
     work_budget::WorkBudget,
 };
 use crate::{
-    model::{Block, Content, JsonText, LimitedWriter, Shapes, Structured, Text},
+    model::{
+        BlockText, Content, ContentBlock, JsonText, LimitedWriter, Structured, StructuredContentSupport,
+    },
     settings::{
         section::{Checked, Cursor, OpenSection, Setting},
         value::parsed_settings,
     },
 };
 
-pub use more::More;
+pub use more::PagingArguments;
 
 /// Key in the `_meta` of a result: the numbers of shown and omitted rows or lines.
 pub const LIMIT_META_KEY: &str = "glossator/limit";
@@ -54,7 +56,7 @@ pub struct Limit {
     #[key(with = read_note)]
     pub note: Option<Template>,
     /// Arguments with which the client can request the rest.
-    pub more: Option<More>,
+    pub more: Option<PagingArguments>,
     /// Arguments of `more` that are strings in the tool's input schema.
     #[key(skip)]
     pub text_arguments: Vec<String>,
@@ -84,25 +86,26 @@ impl Limit {
         output: Option<(&OutputSchema, Option<&WorkBudget>)>,
         args: &Value,
         pretty: bool,
-    ) -> Result<(Structured, Option<Cut>), String> {
+    ) -> Result<(Structured, Option<OmittedPart>), String> {
         /// Length of `{"result":}` around a value that is not an object.
         const WRAPPING: usize = 11;
         let quick = structured.json().as_str().len() + WRAPPING;
         if self.rows.is_none() && !pretty && self.characters.is_none_or(|most| quick <= most) {
             return Ok((structured, None));
         }
-        let remade = |value: &Value| structured.with_json(JsonText::of(value));
+        let remade = |value: &Value| structured.with_json(JsonText::from_value(value));
         let length = |structured: &Structured| match pretty {
             true => super::content::pretty(structured).chars().count(),
             false => {
-                let wrapping = if structured.is_wrapped(Shapes::ObjectsOnly) { WRAPPING } else { 0 };
+                let wrapping =
+                    if structured.is_wrapped(StructuredContentSupport::ObjectsOnly) { WRAPPING } else { 0 };
                 structured.json().as_str().chars().count() + wrapping
             }
         };
         let fits = |structured: &Structured| self.characters.is_none_or(|most| length(structured) <= most);
         let mut value = structured.json().parse();
         let whole = if fits(&structured) { structured.clone() } else { remade(&value) };
-        let path = self.list_in(&value, structured.is_wrapped(Shapes::ObjectsOnly));
+        let path = self.list_in(&value, structured.is_wrapped(StructuredContentSupport::ObjectsOnly));
         let rows = path.as_ref().and_then(|path| Rows::take(&mut value, path)).unwrap_or(Rows::None);
         let path = path.unwrap_or_default();
         let total = rows.len();
@@ -111,7 +114,8 @@ impl Limit {
             return Ok((whole, None));
         }
         let room = self.characters.unwrap_or(usize::MAX);
-        let depth = pretty.then(|| path.len() + usize::from(structured.is_wrapped(Shapes::ObjectsOnly)));
+        let depth = pretty
+            .then(|| path.len() + usize::from(structured.is_wrapped(StructuredContentSupport::ObjectsOnly)));
         let mut with_rows = |count: usize| {
             if let Some(place) = at_mut(&mut value, &path) {
                 *place = rows.first(count);
@@ -158,7 +162,7 @@ impl Limit {
             Some(more) if rows.unit() == ROWS => more.next(args, shown, &self.text_arguments),
             Some(_) | None => Map::new(),
         };
-        Ok((cut, Some(Cut { unit: rows.unit(), shown, total, text: None, next })))
+        Ok((cut, Some(OmittedPart { unit: rows.unit(), shown, total, text: None, next })))
     }
 
     /// Truncates the text blocks to as many lines as fit, and returns the cut. JSON of the structured content
@@ -167,16 +171,19 @@ impl Limit {
     /// # Errors
     ///
     /// A sentence for the client, if the first line alone is too long.
-    pub(super) fn texts(&self, blocks: Vec<Shown>) -> Result<(Vec<Content>, Option<Cut>), String> {
+    pub(super) fn texts(
+        &self,
+        blocks: Vec<RenderedBlock>,
+    ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
         let mut room = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
         let (mut any_text, mut full) = (false, false);
         for block in blocks {
             let text = match &block.content.block {
-                Block::Text(text) if block.text != TextKind::Json => match text {
-                    Text::Plain(text) | Text::Error(text) => text.as_str(),
-                    Text::Shared(text) => text,
-                    Text::OfStructure => "",
+                ContentBlock::Text(text) if block.text != TextKind::Json => match text {
+                    BlockText::Plain(text) | BlockText::Error(text) => text.as_str(),
+                    BlockText::Shared(text) => text,
+                    BlockText::StructuredContent => "",
                 },
                 _ => "",
             };
@@ -208,7 +215,7 @@ impl Limit {
                 content.push(block.content);
             } else if kept > 0 {
                 let cut = text[..end].trim_end_matches('\n').to_owned();
-                content.push(Content { block: Block::Text(Text::Plain(cut)), ..block.content });
+                content.push(Content { block: ContentBlock::Text(BlockText::Plain(cut)), ..block.content });
             }
         }
         if total > 0 && !any_text {
@@ -218,7 +225,8 @@ impl Limit {
                  less, if the arguments allow it."
             ));
         }
-        let cut = (shown < total).then(|| Cut { unit: LINES, shown, total, text: None, next: Map::new() });
+        let cut =
+            (shown < total).then(|| OmittedPart { unit: LINES, shown, total, text: None, next: Map::new() });
         Ok((content, cut))
     }
 
@@ -238,14 +246,14 @@ impl Limit {
 
 /// Reads the template of a note, whose variables are `limit` and `args` only.
 fn read_note(value: &Cursor<'_>) -> Checked<Option<Template>> {
-    Scope::of(value).with_own_captures(|| {
-        Scope::of(value).with_names(&["limit", "args"], || Template::read(value).map(Some))
+    Scope::from_cursor(value).with_own_captures(|| {
+        Scope::from_cursor(value).with_names(&["limit", "args"], || Template::read(value).map(Some))
     })
 }
 
 /// Description of the omitted part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::translate) struct Cut {
+pub(in crate::translate) struct OmittedPart {
     pub(super) unit: &'static str,
     pub(super) shown: usize,
     pub(super) total: usize,
@@ -255,7 +263,7 @@ pub(in crate::translate) struct Cut {
     pub(super) next: Map<String, Value>,
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for OmittedPart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, shown, total, text, next } = self;
         match text {
@@ -272,7 +280,7 @@ impl fmt::Display for Cut {
     }
 }
 
-impl Cut {
+impl OmittedPart {
     /// Adds the cut of the text beside it; one note describes both.
     pub(in crate::translate) fn and_text(mut self, text: &Self) -> Self {
         let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
@@ -308,7 +316,7 @@ impl Cut {
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
         let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
-        let budget = Budget::of_result().until(view.facts.stop);
+        let budget = TemplateBudget::of_result().until(view.facts.stop);
         template.render_within(&names, &budget).map_err(|error| {
             (format!("the template of `note` could not be filled in: {error}"), self.to_string())
         })
@@ -450,8 +458,8 @@ impl Rows {
 /// A row as JSON; `None` if it certainly exceeds this number of characters.
 fn written(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
     /// Longest UTF-8 encoding of a character, in bytes.
-    const MOST_BYTES: usize = 4;
-    let mut writer = LimitedWriter::new(characters.saturating_mul(MOST_BYTES));
+    const MAX_BYTES: usize = 4;
+    let mut writer = LimitedWriter::new(characters.saturating_mul(MAX_BYTES));
     let written = match with_lines {
         true => serde_json::to_writer_pretty(&mut writer, row),
         false => serde_json::to_writer(&mut writer, row),

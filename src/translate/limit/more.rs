@@ -14,7 +14,7 @@ use crate::{
 
 /// Arguments for paging through rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum More {
+pub enum PagingArguments {
     /// An argument that counts rows.
     Offset {
         /// Name of the argument.
@@ -71,7 +71,7 @@ impl MoreSettings {
     }
 }
 
-impl Setting for More {
+impl Setting for PagingArguments {
     const KIND: ValueKind = MoreSettings::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
@@ -86,11 +86,11 @@ impl Setting for More {
 /// Reads the name of an argument that counts rows or pages.
 fn count_argument(value: &Cursor<'_>) -> Checked<Option<String>> {
     let name = text_of(value)?;
-    Scope::of(value).used.borrow_mut().add_count(name, value.node.span);
+    Scope::from_cursor(value).used.borrow_mut().add_count(name, value.node.span);
     Ok(Some(name.to_owned()))
 }
 
-impl More {
+impl PagingArguments {
     /// Names of its arguments.
     pub fn arguments(&self) -> impl Iterator<Item = &String> {
         let (first, second) = match self {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 fn structured(value: &Value) -> Structured {
-    Structured::new(JsonText::of(value))
+    Structured::new(JsonText::from_value(value))
 }
 
 #[track_caller]
@@ -32,7 +32,7 @@ fn characters(characters: usize) -> Limit {
 }
 
 #[test]
-fn whole_rows_are_left_out_at_the_end() {
+fn whole_rows_are_omitted_at_the_end() {
     check(&rows(2), json!([1, 2, 3]), Ok(("[1,2]", Some("2 of 3 rows are shown."))));
     check(&rows(3), json!([1, 2, 3]), Ok(("[1,2,3]", None)));
     check(
@@ -80,21 +80,21 @@ fn the_list_may_be_named() {
 }
 
 #[test]
-fn the_note_says_how_to_ask_for_the_rest() {
-    let offset = More::Offset { argument: "start".into(), first: 0 };
+fn the_note_names_the_arguments_for_the_rest() {
+    let offset = PagingArguments::Offset { argument: "start".into(), first: 0 };
     check(
         &Limit { more: Some(offset), ..rows(2) },
         json!([1, 2, 3]),
         Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: 12."))),
     );
-    let offset = More::Offset { argument: "start".into(), first: 0 };
+    let offset = PagingArguments::Offset { argument: "start".into(), first: 0 };
     check(
         &Limit { more: Some(offset), text_arguments: vec!["start".into()], ..rows(2) },
         json!([1, 2, 3]),
         Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: \"12\"."))),
     );
     // Two pages of 20 and these 10 rows are 50, so the next is page 6 of 10 rows each.
-    let page = More::Page { argument: "page".into(), size: "per".into(), first: 1 };
+    let page = PagingArguments::Page { argument: "page".into(), size: "per".into(), first: 1 };
     let (_, cut) = Limit { more: Some(page), ..rows(10) }
         .structure(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
         .unwrap();
@@ -106,19 +106,19 @@ fn the_note_says_how_to_ask_for_the_rest() {
     );
 }
 
-fn shown(text: &str, kind: TextKind) -> Shown {
-    Shown { content: Content::text(text), text: kind }
+fn shown(text: &str, kind: TextKind) -> RenderedBlock {
+    RenderedBlock { content: Content::text(text), text: kind }
 }
 
 #[test]
-fn whole_lines_of_text_are_left_out() {
-    let texts = |limit: &Limit, blocks: Vec<Shown>| {
+fn whole_lines_of_text_are_omitted() {
+    let texts = |limit: &Limit, blocks: Vec<RenderedBlock>| {
         limit.texts(blocks).map(|(content, cut)| {
             let texts: Vec<_> = content.iter().map(|c| c.block.text(None).unwrap().into_owned()).collect();
             (texts, cut.map(|cut| cut.to_string()))
         })
     };
-    let made = || vec![shown("one\ntwo\nthree", TextKind::Made), shown("four", TextKind::Made)];
+    let made = || vec![shown("one\ntwo\nthree", TextKind::Rendered), shown("four", TextKind::Rendered)];
     assert_eq!(
         texts(&characters(8), made()).unwrap(),
         (vec!["one\ntwo".to_owned()], Some("2 of 4 lines are shown.".to_owned()))
@@ -154,7 +154,7 @@ proptest! {
         match limit.structure(structured(&value), None, &Value::Null, pretty) {
             Err(why) => prop_assert!(why.contains("too long")),
             Ok((limited, cut)) => {
-                let seen = limited.value(Shapes::ObjectsOnly);
+                let seen = limited.value(StructuredContentSupport::ObjectsOnly);
                 let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
                 prop_assert!(text.chars().count() <= most, "{text}");
                 if let (Some(cut), None, Value::Array(items)) = (&cut, rows, &value) {

@@ -29,12 +29,12 @@ pub(super) const STEP_BYTES: u64 = 64;
 /// Work budget of all templates of one result or request: a block for each of a thousand rows is a thousand
 /// renderings.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct TemplateBudget {
     left: Cell<u64>,
     stop: Option<WorkBudget>,
 }
 
-impl Budget {
+impl TemplateBudget {
     /// Budget of one result or request, equal to the limit of a single template.
     pub(crate) fn of_result() -> Self {
         Self { left: Cell::new(FUEL), stop: None }
@@ -59,7 +59,7 @@ impl Budget {
         let used_or_all = used.unwrap_or_else(|| self.left.get());
         self.left.set(self.left.get().saturating_sub(used_or_all));
         if let Some(stop) = self.stop.as_ref().filter(|_| self.is_short()) {
-            stop.allows(used.unwrap_or(u64::MAX));
+            stop.spend(used.unwrap_or(u64::MAX));
         }
     }
 
@@ -79,7 +79,7 @@ pub(super) const ITEM_BYTES: u64 = 16;
 /// Variables of a template, and the remaining bytes of lookups and output. After cancellation all variables
 /// are undefined, so that the rendering ends soon.
 #[derive(Debug)]
-pub(super) struct LookedUp {
+pub(super) struct RenderContext {
     names: Value,
     left: AtomicU64,
     made_left: AtomicUsize,
@@ -89,12 +89,12 @@ pub(super) struct LookedUp {
 /// Name by which filters find these counters; no template can contain it.
 const OWN_NAME: &str = " looked up";
 
-impl LookedUp {
-    pub(super) fn of(names: &Value, budget: &Budget) -> Self {
+impl RenderContext {
+    pub(super) fn new(names: &Value, budget: &TemplateBudget) -> Self {
         Self {
             names: names.clone(),
             left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
-            made_left: AtomicUsize::new(MADE_LIMIT_BYTES),
+            made_left: AtomicUsize::new(OUTPUT_LIMIT_BYTES),
             stop: budget.stop.clone(),
         }
     }
@@ -127,7 +127,7 @@ impl LookedUp {
 
     /// Whether the call is cancelled, after charging so many bytes.
     fn is_stopped_for(&self, bytes: u64) -> bool {
-        self.stop.as_ref().is_some_and(|stop| !stop.allows(bytes / STEP_BYTES))
+        self.stop.as_ref().is_some_and(|stop| !stop.spend(bytes / STEP_BYTES))
     }
 
     /// Fails if a lookup was refused.
@@ -143,7 +143,7 @@ impl LookedUp {
     }
 }
 
-impl Object for LookedUp {
+impl Object for RenderContext {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         if key.as_str() == Some(OWN_NAME) {
             return Some(Value::from_dyn_object(Arc::clone(self)));
@@ -161,7 +161,7 @@ pub(super) const TEXT_LIMIT_BYTES: usize = 16 << 20;
 const OPERATOR_LIMIT: usize = 400;
 
 /// Rejects templates that would make the engine's parser recurse too deep.
-pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
+pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     let parts = source.split("{{").flat_map(|part| part.split("{%"));
     let most = parts.map(|part| {
         let inside = part.split("}}").next().unwrap_or(part);
@@ -179,7 +179,7 @@ pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
 
 /// Limit of the output of all filters and operators of one rendering together, in bytes, their input
 /// excluded.
-pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
+pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 
 /// Replaces the engine's filters that write long output from short input by bounded ones.
 ///
@@ -198,13 +198,13 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
 /// Charges output before it is written.
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Templates are always rendered with these counters.
-    let names = LookedUp::of_state(state).ok_or_else(output_too_large)?;
+    let names = RenderContext::of_state(state).ok_or_else(output_too_large)?;
     if names.allows_output(bytes) { Ok(()) } else { Err(output_too_large()) }
 }
 
 /// Error of a rendering that exceeds the limit.
 pub(super) fn output_too_large() -> Error {
-    let message = format!("makes more than {MADE_LIMIT_BYTES} bytes of texts and lists");
+    let message = format!("makes more than {OUTPUT_LIMIT_BYTES} bytes of texts and lists");
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filters_make_of_a_reply_has_an_end() {
+    fn the_output_of_filters_is_limited() {
         const MUCH: &str = "makes more than 67108864 bytes of texts and lists";
         for source in [
             "{{ text | replace('a', text) | length }}",

@@ -17,7 +17,7 @@ use minijinja::{
     value::ValueKind,
 };
 
-use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES, charge_output};
+use super::bounds::{ITEM_BYTES, RenderContext, STEP_BYTES, charge_output};
 
 /// Names of the inserted filters.
 const LOOKED_UP: &str = "__looked_up";
@@ -26,7 +26,7 @@ const TIMES: &str = "__times";
 
 /// Instrumented template.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct InstrumentedTemplate {
     /// Source for the engine.
     pub(super) source: String,
     edits: Vec<Edit>,
@@ -40,9 +40,9 @@ struct Edit {
     text: String,
 }
 
-impl Counted {
+impl InstrumentedTemplate {
     /// Instruments a configured template.
-    pub(super) fn of(written: &str) -> Result<Self, Error> {
+    pub(super) fn new(written: &str) -> Result<Self, Error> {
         let mut edits = Edits { written, list: Vec::new() };
         edits.statement(&parse(written, super::NAME, SyntaxConfig::default())?);
         let mut edits = edits.list;
@@ -60,7 +60,7 @@ impl Counted {
     }
 
     /// Position in the configured template of a position in the instrumented source.
-    pub(super) fn place(&self, place: Range<usize>) -> Range<usize> {
+    pub(super) fn position_in_source(&self, place: Range<usize>) -> Range<usize> {
         self.offset(place.start)..self.offset(place.end)
     }
 
@@ -297,7 +297,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
         let bytes = bytes_of(&value);
         // Smaller values are covered by the step that looks them up.
         if bytes > STEP_BYTES {
-            LookedUp::of_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
+            RenderContext::of_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
         }
         Ok::<_, Error>(value)
     });
@@ -344,7 +344,7 @@ mod tests {
 
     #[track_caller]
     fn check(written: &str, expected: &str) {
-        let counted = Counted::of(written).unwrap();
+        let counted = InstrumentedTemplate::new(written).unwrap();
         let names = [(LOOKED_UP, "u"), (COPIED, "c"), (TIMES, "x")];
         let source =
             names.iter().fold(counted.source.clone(), |text, (name, short)| text.replace(name, short));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_up_is_counted() {
+    fn lookups_are_counted() {
         check("a {{ a }} {{ args.b[c.d].e }}", "a {{ (a|u) }} {{ (args.b[(c.d|u)].e|u) }}");
         check("{{ text[:n] | upper }}", "{{ (text|u)[:(n|u)] | upper }}");
         check("{{ range(n) }}{{ x.f(y, z=1) }}", "{{ range((n|u)) }}{{ (x|u).f((y|u), z=1) }}");
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_is_counted_as_often() {
+    fn copied_values_are_counted_each_time() {
         check("{{ a ~ 'x' }}", "{{ (((a|u) )|c(1))~ 'x' }}");
         check("{{ a~b~c }}", "{{ (((a|u))|c(2))~(((b|u))|c(2))~(((c|u))|c(1)) }}");
         check("{{ (a ~ b) + 1 }}", "{{ ((((a|u) )|c(2))~(( (b|u))|c(2))) + 1 }}");
     }
 
     #[test]
-    fn what_is_repeated_is_counted_before() {
+    fn repetitions_are_counted_before_they_run() {
         check("{{ a * 3 }}", "{{ (((a|u) )|x( 3)) }}");
         check("{{ a*b*c / 2 }}", "{{ (((a|u))|x((b|u))|x((c|u))) / 2 }}");
         check("{{ (a + 1) * (b) }}", "{{ ((((((a|u) )|c(1))+ 1) )|x( ((b|u)))) }}");

@@ -10,18 +10,18 @@ use std::{
     sync::{Arc, LazyLock, OnceLock},
 };
 
-pub(crate) use bounds::Budget;
-use bounds::{FUEL, LookedUp, SHORT_FUEL, TEXT_LIMIT_BYTES, refuse_too_deep};
-use instrument::Counted;
+pub(crate) use bounds::TemplateBudget;
+use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
+use instrument::InstrumentedTemplate;
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 pub(crate) use values::from_json;
 use values::{json_text, markdown_table, to_json, write_encoded, write_escaped, write_value};
-pub use values::{line_names, template_names};
+pub use values::{message_variables, request_variables};
 
 use super::{
     WorkBudget,
-    leak_filter::{Sent, safe_words_for},
+    leak_filter::{ClientStrings, redact_error_text_for},
 };
 use crate::model::LimitedWriter;
 
@@ -29,11 +29,11 @@ use crate::model::LimitedWriter;
 ///
 /// Each setting documents the names that its templates may use. An undefined name is an error, never an empty
 /// text. Plain text is not escaped; the context into which it is inserted escapes it.
-pub struct Template(Box<Written>);
+pub struct Template(Box<TemplateSource>);
 
-struct Written {
+struct TemplateSource {
     source: Box<str>,
-    place: TemplatePlace,
+    place: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Box<[String]>,
@@ -42,7 +42,7 @@ struct Written {
 
 /// Instrumented template, with an engine for it …
 struct Compiled {
-    counted: Counted,
+    counted: InstrumentedTemplate,
     whole: Environment<'static>,
     /// … and the same for threads that serve other calls, too; their common parts are shared.
     short: Environment<'static>,
@@ -60,7 +60,7 @@ pub struct TemplateError {
 
 /// Output context of a template, which decides how values are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TemplatePlace {
+pub enum OutputContext {
     /// Text: values are not escaped.
     Text,
     /// URL: each value is percent-encoded completely, so that it stays one component.
@@ -83,7 +83,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     instrument::add(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
         let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
-        Ok::<_, Error>(safe_words_for(&text, &Sent::of(&args)))
+        Ok::<_, Error>(redact_error_text_for(&text, &ClientStrings::from_arguments(&args)))
     });
     environment.add_filter("tojson", json_text);
     environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
@@ -101,7 +101,7 @@ impl Template {
     ///
     /// [`TemplateError`] on a syntax error, or an unknown filter or function.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Self::compile_for(TemplatePlace::Text, source)
+        Self::compile_for(OutputContext::Text, source)
     }
 
     /// Compiles a template for an output context.
@@ -109,8 +109,8 @@ impl Template {
     /// # Errors
     ///
     /// As [`compile`](Self::compile).
-    pub fn compile_for(place: TemplatePlace, source: &str) -> Result<Self, TemplateError> {
-        refuse_too_deep(source)?;
+    pub fn compile_for(place: OutputContext, source: &str) -> Result<Self, TemplateError> {
+        check_depth(source)?;
         let environment = compiled(source, place)?;
         // Instrumentation nests products deeper; report here what no longer compiles.
         if source.contains('*') {
@@ -130,7 +130,7 @@ impl Template {
         }
         let (names, paths) = (names.into(), paths.into());
         let source = source.into();
-        Ok(Self(Box::new(Written { source, place, compiled: OnceLock::new(), names, paths })))
+        Ok(Self(Box::new(TemplateSource { source, place, compiled: OnceLock::new(), names, paths })))
     }
 
     /// The template as configured.
@@ -145,7 +145,7 @@ impl Template {
     /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or too long an
     /// output.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
-        self.render_within(names, &Budget::of_result())
+        self.render_within(names, &TemplateBudget::of_result())
     }
 
     /// Renders on a thread that serves other calls, too, without a second attempt elsewhere. `stop` counts
@@ -155,8 +155,8 @@ impl Template {
     ///
     /// As [`Self::render`], with a lower limit of work.
     pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
-        let rendered = self.render_within(names, &Budget::of_result().until(Some(stop)));
-        if stop.has_run_out() { Err(TemplateError::too_slow()) } else { rendered }
+        let rendered = self.render_within(names, &TemplateBudget::of_result().until(Some(stop)));
+        if stop.is_used_up() { Err(TemplateError::too_slow()) } else { rendered }
     }
 
     /// Renders one of several templates with a common budget. The last one may exceed it by the budget of a
@@ -165,15 +165,19 @@ impl Template {
     /// # Errors
     ///
     /// As [`Self::render`], and if the budget is used up.
-    pub(crate) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
+    pub(crate) fn render_within(
+        &self,
+        names: &Value,
+        budget: &TemplateBudget,
+    ) -> Result<String, TemplateError> {
         budget.check()?;
-        let Written { source, place, compiled: environment, .. } = &*self.0;
+        let TemplateSource { source, place, compiled: environment, .. } = &*self.0;
         let compiled = environment.get_or_init(|| Compiled::new(source, *place).map(Box::new));
         let compiled = compiled.as_ref().map_err(Clone::clone)?;
         let environment = if budget.is_short() { &compiled.short } else { &compiled.whole };
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedWriter::new(TEXT_LIMIT_BYTES);
-        let looked_up = Arc::new(LookedUp::of(names, budget));
+        let looked_up = Arc::new(RenderContext::new(names, budget));
         let names = Value::from_dyn_object(Arc::clone(&looked_up));
         let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
             let (used, _) = captured.state().fuel_levels().unwrap_or_default();
@@ -189,7 +193,7 @@ impl Template {
                 message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"),
                 line: None,
             }),
-            Err(error) => Err(TemplateError::of(&error, source, &compiled.counted)),
+            Err(error) => Err(TemplateError::from_engine(&error, source, &compiled.counted)),
         }
     }
 
@@ -205,8 +209,8 @@ impl Template {
 }
 
 impl Compiled {
-    fn new(source: &str, place: TemplatePlace) -> Result<Self, TemplateError> {
-        let counted = Counted::of(source).map_err(|error| TemplateError::new(&error))?;
+    fn new(source: &str, place: OutputContext) -> Result<Self, TemplateError> {
+        let counted = InstrumentedTemplate::new(source).map_err(|error| TemplateError::new(&error))?;
         let whole = compiled(&counted.source, place)?;
         let mut short = whole.clone();
         short.set_fuel(Some(SHORT_FUEL));
@@ -215,12 +219,12 @@ impl Compiled {
 }
 
 /// Environment with one template.
-fn compiled(source: &str, place: TemplatePlace) -> Result<Environment<'static>, TemplateError> {
+fn compiled(source: &str, place: OutputContext) -> Result<Environment<'static>, TemplateError> {
     let mut environment = COMMON.clone();
     match place {
-        TemplatePlace::Text => environment.set_formatter(write_value),
-        TemplatePlace::Address => environment.set_formatter(write_encoded),
-        TemplatePlace::Xml => {
+        OutputContext::Text => environment.set_formatter(write_value),
+        OutputContext::Address => environment.set_formatter(write_encoded),
+        OutputContext::Xml => {
             environment.set_formatter(write_escaped);
             // Marks the output of a block or a filter as escaped.
             environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
@@ -262,8 +266,8 @@ impl TemplateError {
         Self { message: Self::message(error), line: error.line() }
     }
 
-    fn of(error: &Error, source: &str, counted: &Counted) -> Self {
-        let place = error.range().and_then(|range| source.get(counted.place(range)));
+    fn from_engine(error: &Error, source: &str, counted: &InstrumentedTemplate) -> Self {
+        let place = error.range().and_then(|range| source.get(counted.position_in_source(range)));
         let place = place.filter(|words| !words.is_empty()).map(|words| format!(" in `{words}`"));
         Self { message: Self::message(error) + &place.unwrap_or_default(), line: error.line() }
     }

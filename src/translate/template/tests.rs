@@ -54,7 +54,7 @@ fn a_template_that_does_too_much_is_stopped() {
 }
 
 #[test]
-fn what_a_template_looks_up_again_and_again_has_an_end() {
+fn repeated_lookups_of_a_template_are_limited() {
     let text = "ab".repeat(500_000);
     let rows: Vec<Value> = (0..20_000).map(Value::from).collect();
     let names = Value::from_pairs([("text", Value::from(text)), ("rows", Value::from(rows))]);
@@ -93,7 +93,7 @@ fn a_text_that_a_template_makes_has_an_end() {
 }
 
 #[test]
-fn an_error_names_its_place_in_the_template_as_it_was_written() {
+fn an_error_has_its_position_in_the_configured_template() {
     check("{{ a ~ b }}{{ (a * b).c.d }}", r#"{"a": 2, "b": 3}"#, Err("in `"));
     for part in ["looked_up", "copied", "times"] {
         let error = Template::compile("{{ a ~ b }}{{ (a * b).c.d ~ b }}").unwrap();
@@ -103,10 +103,10 @@ fn an_error_names_its_place_in_the_template_as_it_was_written() {
 }
 
 #[test]
-fn a_template_ends_when_nobody_waits_for_it() {
+fn a_template_stops_when_the_call_is_cancelled() {
     let template = Template::compile("{{ 1 if text else 2 }}").unwrap();
     let stop = WorkBudget::default();
-    let budget = Budget::of_result().until(Some(&stop));
+    let budget = TemplateBudget::of_result().until(Some(&stop));
     let names = Value::from_pairs([("text", "a")]);
     assert_eq!(template.render_within(&names, &budget).unwrap(), "1");
     stop.cancel();
@@ -124,14 +124,14 @@ fn json_of_values_that_share_others_has_an_end() {
 #[test]
 fn templates_have_a_budget_together() {
     let busy = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %}").unwrap();
-    let (names, budget) = (Value::from(()), Budget::of_result());
+    let (names, budget) = (Value::from(()), TemplateBudget::of_result());
     let error = (0..1000).find_map(|_| busy.render_within(&names, &budget).err()).unwrap();
     assert!(error.message.contains("more work together"), "{error}");
     assert!(busy.render(&names).is_ok());
 }
 
 #[test]
-fn a_template_that_nests_without_end_is_refused() {
+fn a_template_that_nests_too_deep_is_rejected() {
     let wide = |open: &str| format!("{{{{ {}1 }}}}", open.repeat(100_000));
     for source in
         [wide("not "), wide("1+"), wide("-"), "{% if 1 %}".to_owned() + &"{% elif 1 %}".repeat(100_000)]
@@ -142,7 +142,7 @@ fn a_template_that_nests_without_end_is_refused() {
 }
 
 #[test]
-fn what_is_sliced_is_asked_for_too() {
+fn sliced_variables_are_listed_too() {
     let template = Template::compile("{{ text[2:6] }} {{ args.q[:5] }} {{ other['a:b'] }}").unwrap();
     assert_eq!(template.names(), ["args", "other", "text"]);
     assert!(template.paths().contains(&"args.q".to_owned()));
@@ -152,23 +152,23 @@ fn what_is_sliced_is_asked_for_too() {
 }
 
 #[test]
-fn a_template_tells_its_names() {
+fn a_template_lists_its_names() {
     let template = Template::compile("{{ args.city }}{% for x in structured.items %}{{ x }}{% endfor %}");
     assert_eq!(template.unwrap().names(), ["args", "structured"]);
 }
 
 #[test]
-fn where_steps_are_counted_a_template_takes_no_more_than_it_may() {
+fn a_template_stays_within_its_step_budget() {
     let text = "ab\n".repeat(1000);
     let names = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
     let has_run_out = |source: &str| {
-        let stop = WorkBudget::after(10_000);
-        let budget = Budget::of_result().until(Some(&stop));
+        let stop = WorkBudget::with_steps(10_000);
+        let budget = TemplateBudget::of_result().until(Some(&stop));
         let template = Template::compile(source).unwrap();
         // Each of several blocks may take the limit of one; together they may not.
         let failed = (0..5).any(|_| template.render_within(&names, &budget).is_err());
-        assert_eq!(failed, stop.has_run_out(), "{source}");
-        stop.has_run_out()
+        assert_eq!(failed, stop.is_used_up(), "{source}");
+        stop.is_used_up()
     };
     for source in [
         "{% for i in range(9999) %}{{ i }}{% endfor %}",

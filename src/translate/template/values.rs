@@ -4,22 +4,22 @@ use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json};
 
-use super::bounds::{ITEM_BYTES, MADE_LIMIT_BYTES, output_too_large};
+use super::bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large};
 use crate::{
     model::{Arguments, kind_of},
     translate::convert::without_exponent,
 };
 
 /// Variables of the templates of a request: `args` and `input_responses`.
-pub fn template_names(arguments: &Arguments) -> Value {
+pub fn request_variables(arguments: &Arguments) -> Value {
     Value::from_pairs([
         ("args", from_map(arguments.as_map())),
-        ("input_responses", from_map(arguments.answers())),
+        ("input_responses", from_map(arguments.input_responses())),
     ])
 }
 
 /// Variables of progress and log messages to clients: `args`, and `status` once there is one.
-pub fn line_names(arguments: &Arguments, status: Option<u16>) -> Value {
+pub fn message_variables(arguments: &Arguments, status: Option<u16>) -> Value {
     let args = ("args", from_map(arguments.as_map()));
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
@@ -71,7 +71,7 @@ pub(super) fn json_text(value: &Value) -> Result<String, Error> {
 /// Converts a template value to JSON. Shared lists are small in a template and long as JSON, so the output is
 /// limited.
 pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
-    json_within(value, &mut MADE_LIMIT_BYTES.clone())
+    json_within(value, &mut OUTPUT_LIMIT_BYTES.clone())
 }
 
 fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
@@ -186,7 +186,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
             .collect(),
         Json::Null => Vec::new(),
         Json::Bool(_) | Json::Number(_) | Json::String(_) => {
-            return Err(refused(format!("a table is made of a list or an object, found {}", kind_of(value))));
+            return Err(invalid(format!("a table is made of a list or an object, found {}", kind_of(value))));
         }
     };
     let columns = match columns {
@@ -194,7 +194,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
         None => columns_of(&rows)?,
     };
     if columns.len() > COLUMN_LIMIT {
-        return Err(refused(format!("a table may have {COLUMN_LIMIT} columns, found {}", columns.len())));
+        return Err(invalid(format!("a table may have {COLUMN_LIMIT} columns, found {}", columns.len())));
     }
     if columns.is_empty() {
         return Ok(String::new());
@@ -205,7 +205,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     for row in &rows {
         line(&mut table, columns.iter().map(|name| row.get(name).map(cell).unwrap_or_default()));
         if table.len() > TABLE_LIMIT_BYTES {
-            return Err(refused(format!("a table may have {TABLE_LIMIT_BYTES} bytes, found more")));
+            return Err(invalid(format!("a table may have {TABLE_LIMIT_BYTES} bytes, found more")));
         }
     }
     table.truncate(table.trim_end().len());
@@ -225,7 +225,7 @@ fn columns_of(rows: &[Map<String, Json>]) -> Result<Vec<String>, Error> {
         if !columns.contains(name) {
             columns.push(name.clone());
             if columns.len() > COLUMN_LIMIT {
-                return Err(refused(format!("a table may have {COLUMN_LIMIT} columns, found more")));
+                return Err(invalid(format!("a table may have {COLUMN_LIMIT} columns, found more")));
             }
         }
     }
@@ -252,7 +252,7 @@ fn cell(value: &Json) -> String {
     text.replace('|', "\\|").replace("\r\n", "<br>").replace(['\n', '\r'], "<br>")
 }
 
-fn refused(message: String) -> Error {
+fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::translate::extract::{Csv, Each, Json, Pairs, Part};
+use crate::translate::extract::{Csv, ExtractPart, Json, Pairs, SearchScope};
 
 /// Checks the result for a response under a limit of ten values.
 #[track_caller]
@@ -23,12 +23,12 @@ fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result
 
 const TEN: &str = "[1,2,3,4,5,6,7,8,9]";
 const ELEVEN: &str = "[1,2,3,4,5,6,7,8,9,\n{}]";
-const PLACE: &str = " at line 1, column 19";
+const POSITION: &str = " at line 1, column 19";
 
 #[track_caller]
 fn check_json(rule: impl Fn() -> Rule) {
     check_values(vec![rule()], "application/json", TEN, Ok(()));
-    check_values(vec![rule()], "application/json", ELEVEN, Err(PLACE));
+    check_values(vec![rule()], "application/json", ELEVEN, Err(POSITION));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
     check_json(|| success(json(), None, Some("{{ structured.result | length }}")));
     check_json(|| {
         let mut rule = success(json(), None, None);
-        let Action::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
+        let RuleAction::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
         action.limit = Some(Limit { rows: Some(3), ..Limit::default() }.into());
         rule
     });
@@ -48,31 +48,31 @@ fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
 
 /// If the next rule applied, an error in a response of many values would be taken for a success.
 #[test]
-fn a_condition_that_can_not_look_inside_leaves_the_reply_to_no_other_rule() {
+fn a_condition_on_too_large_a_response_stops_rule_matching() {
     let looks = |filter: &str| Some(Jq::compile(filter).unwrap());
     let everything = || success(ExtractorKind::Json(Json), None, None);
     let json = Matcher { json: looks(".error"), ..Matcher::default() };
-    check_values(vec![error(json, "no"), everything()], "application/json", ELEVEN, Err(PLACE));
+    check_values(vec![error(json, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
     let value = Matcher { value: looks(".error"), ..Matcher::default() };
-    check_values(vec![error(value, "no"), everything()], "application/json", ELEVEN, Err(PLACE));
+    check_values(vec![error(value, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
     let not = Matcher { json: looks(".error"), ..Matcher::default() };
     let not = Matcher { not: Some(Box::new(not)), ..Matcher::default() };
-    check_values(vec![error(not, "no"), everything()], "application/json", ELEVEN, Err(PLACE));
+    check_values(vec![error(not, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
 }
 
 #[test]
-fn what_other_extractors_find_is_counted_too() {
+fn results_of_other_extractors_are_counted_too() {
     let rows = || success(ExtractorKind::Csv(Csv::default()), None, None);
     check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n", Ok(()));
     check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n7,8\n", Err(""));
-    let part = |name: &str| Part {
+    let part = |name: &str| ExtractPart {
         name: name.to_owned(),
         extractor: Extractor::whole(ExtractorKind::Json(Json)),
         optional: false,
     };
     let parts = || {
         let mut rule = success(ExtractorKind::Json(Json), None, None);
-        let Action::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
+        let RuleAction::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
         action.extract = Some(Extract::Parts(vec![part("a"), part("b")]));
         rule
     };
@@ -81,7 +81,7 @@ fn what_other_extractors_find_is_counted_too() {
 }
 
 #[test]
-fn what_a_filter_gives_is_counted() {
+fn the_output_of_a_filter_is_counted() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), Some("[., .]"), None)], None);
     translator.limits.values = 10;
     let result = run(&translator, &response(200, "application/json", "[1,2,3,4,5]"));
@@ -92,7 +92,7 @@ fn what_a_filter_gives_is_counted() {
 /// Whether the translation of a response takes more than ten thousand steps.
 fn is_long(rule: Rule, body: &str) -> bool {
     let tool: ToolName = "get_weather".parse().unwrap();
-    let (args, stop) = (json!({}), WorkBudget::after(10_000));
+    let (args, stop) = (json!({}), WorkBudget::with_steps(10_000));
     let facts = CallInput { stop: Some(&stop), ..CallInput::new(&tool, &args) };
     let media_type = if body.starts_with('{') { "application/json" } else { "text/plain" };
     let translation = translate(
@@ -101,8 +101,12 @@ fn is_long(rule: Rule, body: &str) -> bool {
         &response(200, media_type, body.to_owned()),
         &mut Trace::off(),
     );
-    assert!(stop.has_run_out() || translation.result.outcome == Outcome::Success, "{:?}", translation.notes);
-    stop.has_run_out()
+    assert!(
+        stop.is_used_up() || translation.result.outcome == ToolOutcome::Success,
+        "{:?}",
+        translation.notes
+    );
+    stop.is_used_up()
 }
 
 fn filter(filter: &str) -> Rule {
@@ -114,7 +118,7 @@ fn content(template: &str) -> Rule {
 }
 
 #[test]
-fn a_short_reply_that_makes_much_work_is_told_from_one_that_does_not() {
+fn a_short_response_with_much_work_is_detected() {
     let n = r#"{"n":40000}"#;
     assert!(is_long(filter("reduce range(.n) as $i (0; . + $i)"), n));
     assert!(is_long(filter("[range(.n)] | length"), n));
@@ -145,12 +149,12 @@ fn a_short_reply_that_makes_much_work_is_told_from_one_that_does_not() {
     rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0").unwrap());
     assert!(!is_long(rule, n));
     let block = || {
-        BlockTemplate::new(Payload::Text(
+        BlockTemplate::new(BlockPayload::Text(
             Template::compile("{% for i in range(500) %}{{ i }}{% endfor %}").unwrap(),
         ))
     };
     let mut rule = filter(".");
-    if let Action::Success(rule) = &mut rule.action {
+    if let RuleAction::Success(rule) = &mut rule.action {
         rule.content = ContentTemplate::Blocks((0..10).map(|_| block()).collect());
     }
     assert!(is_long(rule, n));
@@ -164,7 +168,7 @@ fn patterns_that_look_again_and_again_are_counted() {
         success(
             ExtractorKind::Regex(extract::Regex {
                 patterns,
-                each: Each::Match,
+                each: SearchScope::Match,
                 records: extract::Records::default(),
             }),
             None,

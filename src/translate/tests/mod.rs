@@ -13,7 +13,9 @@ use super::{
     extract::{Extract, Extractor, ExtractorKind},
     *,
 };
-use crate::model::{Fault, Outcome, Shapes, ToolName, ToolResult, UpstreamResponse, write_result};
+use crate::model::{
+    ErrorType, StructuredContentSupport, ToolName, ToolOutcome, ToolResult, UpstreamResponse, write_result,
+};
 use crate::settings::value::OneOrMore;
 
 fn response(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamResponse {
@@ -27,10 +29,11 @@ fn response(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamRe
 fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
     Translator {
         rules,
-        otherwise: Otherwise::Error,
-        output: output
-            .map(|schema| OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::Always).unwrap()),
-        wrap: Wrap::Always,
+        otherwise: OnNoMatch::Error,
+        output: output.map(|schema| {
+            OutputSchema::new(schema.as_object().unwrap().clone(), WrapNonObjects::Always).unwrap()
+        }),
+        wrap: WrapNonObjects::Always,
         redaction: Default::default(),
         limits: TranslationLimits::default(),
     }
@@ -38,11 +41,11 @@ fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
 
 fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&str>) -> Rule {
     let content = content.map_or(ContentTemplate::Default, |text| {
-        let payload = Payload::Text(Template::compile(text).unwrap());
+        let payload = BlockPayload::Text(Template::compile(text).unwrap());
         ContentTemplate::Blocks(vec![BlockTemplate::new(payload)])
     });
     let structured = structured.map(|filter| Jq::compile(filter).unwrap());
-    let action = Action::Success(SuccessRule {
+    let action = RuleAction::Success(SuccessRule {
         extract: Some(Extract::One(Box::new(Extractor::whole(extract)))),
         structured,
         content,
@@ -53,7 +56,7 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
 }
 
 fn error(matcher: Matcher, text: &str) -> Rule {
-    let action = Action::Error(error_rule(text));
+    let action = RuleAction::Error(error_rule(text));
     Rule { matcher, charset: None, action }
 }
 
@@ -70,7 +73,7 @@ fn run(translator: &Translator, response: &UpstreamResponse) -> ToolResult {
 
 fn sent(result: &ToolResult) -> Value {
     let mut out = Vec::new();
-    write_result(result, Shapes::ObjectsOnly, &mut out);
+    write_result(result, StructuredContentSupport::ObjectsOnly, &mut out);
     serde_json::from_slice(&out).expect("a result is JSON")
 }
 
@@ -83,11 +86,11 @@ fn check(translator: &Translator, response: &UpstreamResponse, text: &str, struc
 }
 
 #[test]
-fn json_is_handed_on_as_it_came() {
+fn json_is_passed_on_unchanged() {
     let body = r#"{"z": 1.0, "a": 12345678901234567890}"#;
     let result = run(&translator(vec![], None), &response(200, "application/json", body));
     let mut out = Vec::new();
-    write_result(&result, Shapes::ObjectsOnly, &mut out);
+    write_result(&result, StructuredContentSupport::ObjectsOnly, &mut out);
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains(&format!("\"structuredContent\":{body}")), "{out}");
     check(
@@ -124,7 +127,7 @@ fn an_empty_json_body_is_missing_not_null() {
     for result in
         [run(&expects, &response(200, "application/json", "")), run(&expects, &response(200, "", ""))]
     {
-        assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
+        assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::UnparseableResponse));
     }
 }
 
@@ -165,7 +168,7 @@ fn the_message_of_a_4xx_is_found_where_apis_put_it() {
         ),
     ] {
         let result = run(&translator(vec![], None), &response(404, media_type, body));
-        assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
+        assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::Upstream { status: 404 }));
         assert_eq!(sent(&result)["content"][0]["text"], expected, "{body}");
         assert_eq!(result.meta[STATUS_META_KEY], 404);
     }
@@ -187,7 +190,7 @@ fn nothing_of_a_5xx_body_is_passed_on() {
 }
 
 #[test]
-fn what_was_expanded_is_a_step_of_the_trace() {
+fn decompression_is_a_step_of_the_trace() {
     let mut compressed = response(200, "text/plain", &b"\x8f\x02\x80hello\n\x03"[..]);
     compressed.headers.insert(http::header::CONTENT_ENCODING, HeaderValue::from_static("br"));
     let (tool, args) = ("get_weather".parse().unwrap(), json!({}));

@@ -7,10 +7,10 @@ use super::*;
 use crate::{
     model::Schema,
     translate::extract::{
-        Binary, CapturePattern, CapturePatterns, Columns, Count, CssSelector, Csv, Each, EachElement,
-        EachPairs, Form, GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape,
-        NdJson, Pairs, Path, Pick, Prefixes, RaggedRows, Records, Regex, Selected, Table, TableShape, Take,
-        Text, Widths, Xml,
+        Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachElement, EachPairs,
+        ElementPath, Form, GrokPatterns, Header, HeaderNames, Html, Indented, Json, MatchCount, Mcp, Metrics,
+        MetricsShape, NdJson, PagePart, Pairs, Prefixes, RaggedRows, Records, Regex, SearchScope, Selected,
+        Table, TableShape, Text, Widths, Xml, XmlPart,
     },
 };
 
@@ -27,7 +27,7 @@ const ORDINARY: [&str; 9] = [
     r#"{"content": [{"type": "text", "text": "{\"a\": 1}"}], "isError": false}"#,
 ];
 
-fn any_reply() -> impl Strategy<Value = UpstreamResponse> {
+fn any_response() -> impl Strategy<Value = UpstreamResponse> {
     let status = prop_oneof![4 => Just(200_u16), 1 => 100_u16..=999];
     let media_type = prop_oneof![
         4 => Just(String::new()),
@@ -66,7 +66,7 @@ fn any_reply() -> impl Strategy<Value = UpstreamResponse> {
     })
 }
 
-fn regex(patterns: &[&str], each: Each, allow_empty: bool) -> ExtractorKind {
+fn regex(patterns: &[&str], each: SearchScope, allow_empty: bool) -> ExtractorKind {
     let captures = |pattern: &&str| CapturePattern::plain(Pattern::compile(pattern).unwrap());
     let patterns = CapturePatterns(patterns.iter().map(captures).collect());
     ExtractorKind::Regex(Regex { patterns, each, records: Records { allow_empty, ..Records::default() } })
@@ -83,9 +83,9 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             shape: Default::default(),
         })),
         4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
-        5 => Some(regex(&["(?<a>[a-z]+)"], Each::Match, false)),
-        6 => Some(regex(&["(?<a>.)(?<b>x)?"], Each::Line, true)),
-        7 => Some(regex(&["(?<a>[0-9]+)", "(?<b>[a-z])"], Each::Block, true)),
+        5 => Some(regex(&["(?<a>[a-z]+)"], SearchScope::Match, false)),
+        6 => Some(regex(&["(?<a>.)(?<b>x)?"], SearchScope::Line, true)),
+        7 => Some(regex(&["(?<a>[0-9]+)", "(?<b>[a-z])"], SearchScope::Block, true)),
         8 => Some(ExtractorKind::Pairs(Pairs {
             separators: vec![":".into(), "=".into()],
             indented: Indented::Nested,
@@ -104,7 +104,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             patterns: CapturePatterns(vec![
                 GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap(),
             ]),
-            each: Each::Match,
+            each: SearchScope::Match,
             records: Records::default(),
         })),
         10 => Some(ExtractorKind::Metrics(Metrics::default())),
@@ -116,7 +116,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         12 => Some(ExtractorKind::Mcp(Mcp)),
         13 => Some(ExtractorKind::Xml(Xml::default())),
         14 => Some(ExtractorKind::Xml(Xml {
-            pick: Pick::Each(Path::parse("//a[1]", &Prefixes::new()).unwrap()),
+            pick: XmlPart::Each(ElementPath::parse("//a[1]", &Prefixes::new()).unwrap()),
             ..Xml::default()
         })),
         15 => Some(ExtractorKind::Csv(Csv::default())),
@@ -129,28 +129,28 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         20 => Some(ExtractorKind::Form(Form)),
         22 => Some(ExtractorKind::Html(Html {
             without: Some(CssSelector::parse("x").unwrap()),
-            take: Take::Text,
+            take: PagePart::Text,
         })),
         23 => Some(ExtractorKind::Html(Html {
             without: None,
-            take: Take::Each(EachElement {
+            take: PagePart::Each(EachElement {
                 css: CssSelector::parse("a, tr").unwrap(),
                 select: vec![Selected {
                     name: "a".into(),
                     css: CssSelector::parse("b, td").ok(),
                     attribute: None,
-                    count: Count::FirstOrNone,
+                    count: MatchCount::FirstOrNone,
                 }],
                 allow_empty: true,
             }),
         })),
         24 => Some(ExtractorKind::Html(Html {
             without: None,
-            take: Take::Table(Table { css: None, shape: TableShape::Rows(Vec::new()) }),
+            take: PagePart::Table(Table { css: None, shape: TableShape::Rows(Vec::new()) }),
         })),
         25 => Some(ExtractorKind::Html(Html {
             without: None,
-            take: Take::Table(Table { css: None, shape: TableShape::Pairs }),
+            take: PagePart::Table(Table { css: None, shape: TableShape::Pairs }),
         })),
         _ => None,
     }
@@ -193,7 +193,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
             let extract = Some(extract);
             let structured = filter.map(|filter| Jq::compile(filter).unwrap());
             let (content, limit) = (shapes::content(content), shapes::limit(limit));
-            let action = Action::Success(SuccessRule {
+            let action = RuleAction::Success(SuccessRule {
                 extract,
                 structured,
                 content,
@@ -212,7 +212,7 @@ proptest! {
     /// Every response has a translation, every success satisfies its schema, and equal responses have equal
     /// results.
     #[test]
-    fn every_reply_has_a_translation(translator in any_translator(), response in any_reply()) {
+    fn every_response_has_a_translation(translator in any_translator(), response in any_response()) {
         let result = run(&translator, &response);
         prop_assert_eq!(&run(&translator, &response), &result);
         prop_assert!(!result.content.is_empty());
@@ -224,31 +224,33 @@ proptest! {
             prop_assert!(!text.trim().is_empty() && text.len() <= TranslationLimits::DEFAULT_ERROR_TEXT_BYTES);
         } else if let Some(output) = &translator.output {
             let advertised = Schema::compile(&output.advertised()).unwrap();
-            prop_assert!(advertised.admits(&sent["structuredContent"]), "{}", sent);
+            prop_assert!(advertised.accepts(&sent["structuredContent"]), "{}", sent);
         }
     }
 
     /// The value of a typed extractor satisfies the schema of its types, before any schema of the route.
     #[test]
-    fn what_is_typed_meets_the_schema_of_its_types(picked in any_extract(), response in any_reply()) {
+    fn typed_values_match_the_schema_of_their_types(picked in any_extract(), response in any_response()) {
         let extract = extract(picked);
         let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
         let (schema, content) = (Value::Object(schema), ContentTemplate::Default);
-        let action = Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
+        let action = RuleAction::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
         let rule = Rule { matcher: Matcher::default(), charset: None, action };
         let result = run(&translator(vec![rule], None), &response);
         if !result.is_error() {
             let sent = sent(&result);
             let structured = &sent["structuredContent"];
             let value = if schema["type"] == "object" { structured } else { &structured["result"] };
-            prop_assert!(Schema::compile(schema.as_object().unwrap()).unwrap().admits(value), "{}", sent);
+            prop_assert!(Schema::compile(schema.as_object().unwrap()).unwrap().accepts(value), "{}", sent);
         }
     }
 }
 
 fn has_structured_errors(translator: &Translator) -> bool {
     let actions = translator.rules.iter().map(|rule| &rule.action);
-    actions.into_iter().any(|action| matches!(action, Action::Error(ErrorRule { structured: Some(_), .. })))
+    actions
+        .into_iter()
+        .any(|action| matches!(action, RuleAction::Error(ErrorRule { structured: Some(_), .. })))
 }
 
 /// Otherwise the result would be a success with an arbitrary value.
@@ -256,8 +258,13 @@ fn has_structured_errors(translator: &Translator) -> bool {
 fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
     let is_error = |picked, body: &str| {
         let (extract, content) = (extract(picked), ContentTemplate::Default);
-        let action =
-            Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
+        let action = RuleAction::Success(SuccessRule {
+            extract,
+            structured: None,
+            content,
+            limit: None,
+            sample: None,
+        });
         let rule = Rule { matcher: Matcher::default(), charset: None, action };
         run(&translator(vec![rule], None), &response(200, "application/json", body.to_owned())).is_error()
     };

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     settings::value::OneOrMore,
     translate::{
-        extract::{Binary, Extract, Extractor, ExtractorKind, Part, Typing},
+        extract::{Binary, Extract, ExtractPart, Extractor, ExtractorKind, Typing},
         *,
     },
 };
@@ -30,7 +30,7 @@ fn jq(source: &str) -> Jq {
 
 /// An optional field.
 fn field(name: &str, from: &str, kind: FieldType) -> Field {
-    Field { from: from.parse().unwrap(), missing: Missing::Omit, ..Field::new(name, kind) }
+    Field { from: from.parse().unwrap(), missing: OnMissing::Omit, ..Field::new(name, kind) }
 }
 
 fn number() -> FieldType {
@@ -38,7 +38,7 @@ fn number() -> FieldType {
 }
 
 fn list_of(kind: FieldKind) -> FieldType {
-    FieldType { count: Count::List, ..kind.into() }
+    FieldType { count: Cardinality::List, ..kind.into() }
 }
 
 fn or_null(kind: FieldKind) -> FieldType {
@@ -47,7 +47,7 @@ fn or_null(kind: FieldKind) -> FieldType {
 
 fn words(rest: Option<serde_json::Value>) -> FieldKind {
     let words = vec![("a".into(), json!("up")), ("x".into(), json!(2)), ("1".into(), json!(null))];
-    FieldKind::Values(Values { words, rest, ignore_case: true }.into())
+    FieldKind::Values(Enumeration { words, rest, ignore_case: true }.into())
 }
 
 /// Types of an extracted value; the first is untyped.
@@ -57,12 +57,12 @@ pub(super) fn typing(index: usize) -> Typing {
         kind: Box::new(kind),
     };
     match index {
-        0 => Typing::AsFound,
+        0 => Typing::Untyped,
         1 => Typing::Fields(Fields::new(vec![Field::new("a", number())])),
         2 => Typing::Fields(Fields::new(vec![
             field("a", "a", list_of(FieldKind::String)),
             Field {
-                missing: Missing::Default(json!("up").into()),
+                missing: OnMissing::Default(json!("up").into()),
                 ..Field::new("b", words(Some(json!("other"))).into())
             },
             field("when", "a", or_null(FieldKind::DateTime(TimeForm::default()))),
@@ -89,15 +89,15 @@ pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<Extrac
     let extractor = Extractor { source: None, kind, typing };
     let Some(beside) = beside else { return Extract::One(Box::new(extractor)) };
     Extract::Parts(vec![
-        Part { name: "a".into(), extractor, optional: false },
-        Part { name: "b".into(), extractor: Extractor::whole(beside), optional: true },
+        ExtractPart { name: "a".into(), extractor, optional: false },
+        ExtractPart { name: "b".into(), extractor: Extractor::whole(beside), optional: true },
     ])
 }
 
 /// Content; the first is the default.
 pub(super) fn content(index: usize) -> ContentTemplate {
     let block = |payload| BlockTemplate::new(payload);
-    let text = |source| block(Payload::Text(template(source)));
+    let text = |source| block(BlockPayload::Text(template(source)));
     let blocks = match index {
         0 => return ContentTemplate::Default,
         1 => vec![text("{{ text }}")],
@@ -109,21 +109,24 @@ pub(super) fn content(index: usize) -> ContentTemplate {
         ],
         5 => vec![BlockTemplate { when: Some(jq("false")), ..text("never") }],
         6 => vec![
-            block(Payload::Verbatim),
-            BlockTemplate { last_modified: Some(template("{{ text }}")), ..block(Payload::JsonPretty) },
+            block(BlockPayload::Verbatim),
+            BlockTemplate { last_modified: Some(template("{{ text }}")), ..block(BlockPayload::JsonPretty) },
             text("{{ structured.result | default([]) | markdown_table }}"),
         ],
         7 => vec![
-            block(Payload::Image { data: template("{{ structured.a }}"), media_type: "image/png".into() }),
-            block(Payload::Resource {
+            block(BlockPayload::Image {
+                data: template("{{ structured.a }}"),
+                media_type: "image/png".into(),
+            }),
+            block(BlockPayload::Resource {
                 uri: template("file:///a"),
                 media_type: None,
-                body: BodyTemplate::Blob(template("{{ text }}")),
+                body: ResourceBodyTemplate::Blob(template("{{ text }}")),
             }),
         ],
         _ => vec![
-            block(Payload::Bytes(Binary { kind: None, media_type: None })),
-            block(Payload::ResourceLink {
+            block(BlockPayload::Bytes(Binary { kind: None, media_type: None })),
+            block(BlockPayload::ResourceLink {
                 uri: template("http://a/{{ text }}"),
                 name: template("{{ structured.a | default('a') }}"),
                 description: None,
@@ -149,12 +152,12 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
         4 => Limit {
             rows: Some(1),
             note: Some(template("{{ limit.shown }} of {{ limit.total }}")),
-            more: Some(More::Offset { argument: "city".into(), first: 1 }),
+            more: Some(PagingArguments::Offset { argument: "city".into(), first: 1 }),
             ..Limit::default()
         },
         _ => Limit {
             rows: Some(2),
-            more: Some(More::Page { argument: "page".into(), size: "size".into(), first: 0 }),
+            more: Some(PagingArguments::Page { argument: "page".into(), size: "size".into(), first: 0 }),
             ..Limit::default()
         },
     };
@@ -164,7 +167,7 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
 /// Error rules before the success rule. The extractor is for conditions on the value, and for errors that use
 /// it.
 pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) -> Vec<Rule> {
-    let rule = |matcher, error| Rule { matcher, charset: None, action: Action::Error(error) };
+    let rule = |matcher, error| Rule { matcher, charset: None, action: RuleAction::Error(error) };
     let told = |text: &str| ErrorRule {
         extract: None,
         text: template(text),

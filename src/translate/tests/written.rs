@@ -1,7 +1,7 @@
 //! Results of configured rules.
 
 use super::*;
-use crate::translate::extract::{Html, Json, Pairs, Table, TableShape, Take, Text, Typing};
+use crate::translate::extract::{Html, Json, PagePart, Pairs, Table, TableShape, Text, Typing};
 
 #[test]
 fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
@@ -12,10 +12,10 @@ fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
 }
 
 #[test]
-fn an_empty_reply_of_a_declared_type_is_a_success_under_a_rule_without_extractor() {
+fn an_empty_response_of_a_declared_type_is_a_success_without_an_extractor() {
     let rule = |structured: Option<&str>, content: Option<&str>| {
         let mut rule = success(ExtractorKind::Json(Json), structured, content);
-        let Action::Success(action) = &mut rule.action else { unreachable!() };
+        let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
         action.extract = None;
         translator(vec![rule], None)
     };
@@ -40,12 +40,12 @@ fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
 
 #[test]
 fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
-    let mut block = BlockTemplate::new(Payload::Text(
+    let mut block = BlockTemplate::new(BlockPayload::Text(
         Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %} {{ item }}").unwrap(),
     ));
     block.each = Some(Jq::compile(".rows").unwrap());
     let mut rule = success(ExtractorKind::Json(Json), None, None);
-    if let Action::Success(success) = &mut rule.action {
+    if let RuleAction::Success(success) = &mut rule.action {
         success.content = ContentTemplate::Blocks(vec![block]);
     }
     let rows = json!({ "rows": vec![1; BLOCK_LIMIT] }).to_string();
@@ -55,7 +55,7 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
 }
 
 #[test]
-fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
+fn secrets_are_in_no_note_and_redaction_is_a_step() {
     let secret = SecretPattern::new(&Pattern::compile(r"card \d+").unwrap()).unwrap();
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), None, None)], None);
     translator.redaction = Redaction::new(vec![secret]);
@@ -66,7 +66,7 @@ fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for response in [unreadable, response(200, "application/json; charset=utf-16le", utf16)] {
         let notes = translate(&translator, facts, &response, &mut Trace::off()).notes;
-        assert!(notes.iter().any(Note::quotes));
+        assert!(notes.iter().any(LogNote::quotes));
         assert!(notes.iter().all(|note| !note.to_string().contains("1234")), "{notes:?}");
     }
     let mut trace = Trace::on();
@@ -83,7 +83,7 @@ fn an_error_hidden_in_a_200_is_seen_by_a_condition_and_captures_reach_the_templa
     let translator =
         translator(vec![error(text, "{{ why }}"), error(json, "{{ json.error }} ({{ args.city }})")], None);
     let hidden = run(&translator, &response(200, "text/plain", "ERR no such city"));
-    assert_eq!(hidden.outcome, Outcome::Error(Fault::Reported { status: None }));
+    assert_eq!(hidden.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: None }));
     check(&translator, &response(200, "text/plain", "ERR no such city"), "no such city", None);
     check(&translator, &response(200, "application/json", r#"{"error": "gone"}"#), "gone (Oslo)", None);
 }
@@ -92,43 +92,43 @@ fn an_error_hidden_in_a_200_is_seen_by_a_condition_and_captures_reach_the_templa
 fn a_success_rule_is_not_for_failures() {
     let translator = translator(vec![success(ExtractorKind::Pairs(Pairs::default()), None, None)], None);
     let result = run(&translator, &response(404, "text/plain", "error: no such city"));
-    assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
+    assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::Upstream { status: 404 }));
 }
 
 #[test]
-fn a_reply_that_fits_no_rule_is_an_error_that_says_so() {
+fn a_response_that_matches_no_rule_is_an_error_that_says_so() {
     let only_text =
         Matcher { content_type: Some(OneOrMore(vec!["text/plain".parse().unwrap()])), ..Matcher::default() };
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     rule.matcher = only_text;
     let mut translator = translator(vec![rule], None);
     let result = run(&translator, &response(200, "text/html", "<p>maintenance</p>"));
-    assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
+    assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::UnparseableResponse));
     let text = sent(&result)["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("of type text/html, and fits no rule"), "{text}");
-    translator.otherwise = Otherwise::Text;
+    translator.otherwise = OnNoMatch::Text;
     check(&translator, &response(200, "text/html", "<p>x</p>"), "<p>x</p>", Some(r#"{"result":"<p>x</p>"}"#));
 }
 
 #[test]
 fn typed_fields_make_the_structure_and_its_schema() {
     let field = |name: &str, from: &str, kind: FieldKind, missing| {
-        let from = Path::exact(from);
+        let from = FieldPath::exact(from);
         Field { from, missing, ..Field::new(name, kind.into()) }
     };
     let fields = Fields::new(vec![
-        field("temperature", "temp", FieldKind::Number(NumberForm::default()), Missing::Error),
+        field("temperature", "temp", FieldKind::Number(NumberForm::default()), OnMissing::Error),
         field(
             "raining",
             "rain",
             FieldKind::Boolean(Booleans { yes: vec!["yes".into()], no: vec!["no".into()] }),
-            Missing::Error,
+            OnMissing::Error,
         ),
-        field("wind", "wind", FieldKind::Integer(NumberForm::default()), Missing::Omit),
+        field("wind", "wind", FieldKind::Integer(NumberForm::default()), OnMissing::Omit),
     ]);
     let schema = Value::Object(fields.schema());
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
-    let Action::Success(action) = &mut rule.action else { unreachable!() };
+    let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
     let kind = ExtractorKind::Pairs(Pairs::default());
     action.extract =
         Some(Extract::One(Box::new(Extractor { source: None, kind, typing: Typing::Fields(fields) })));
@@ -174,7 +174,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let ready = Matcher { text: Some(Pattern::compile("^ready").unwrap()), ..Matcher::default() };
     let not = Matcher { not: Some(Box::new(ready)), ..args };
     let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
-    let Action::Error(rule) = &mut refused.action else { unreachable!() };
+    let RuleAction::Error(rule) = &mut refused.action else { unreachable!() };
     rule.extract = Some(Extract::One(Box::new(Extractor::whole(ExtractorKind::Pairs(Pairs::default())))));
     let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     good.matcher = value(".state == \"good\"");
@@ -193,7 +193,7 @@ fn a_filter_sees_the_captures_of_its_rule() {
     let mut rule = success(ExtractorKind::Json(Json), None, None);
     rule.matcher.headers.0 =
         vec![("x-unit".parse().unwrap(), Pattern::compile("(?<unit>\\w+)( (?<more>x))?").unwrap())];
-    let Action::Success(action) = &mut rule.action else { unreachable!() };
+    let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
     let captures = ["unit".to_owned(), "more".to_owned()];
     action.structured = Some(Jq::compile_with("{n: ., unit: $unit, more: $more}", &captures).unwrap());
     let translator = translator(vec![rule], None);
@@ -206,7 +206,7 @@ fn a_filter_sees_the_captures_of_its_rule() {
 #[test]
 fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
     let mut rule = error(Matcher::default(), "{{ structured.why }} ({{ value.code }})");
-    let Action::Error(action) = &mut rule.action else { unreachable!() };
+    let RuleAction::Error(action) = &mut rule.action else { unreachable!() };
     action.code = Some(CodeTemplate::new(Template::compile("{{ json.code }}").unwrap()));
     action.structured = Some(Jq::compile("{why: .message, code}").unwrap());
     let translator = translator(vec![rule], Some(json!({"type": "object", "required": ["other"]})));
@@ -222,7 +222,7 @@ fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
 }
 
 #[test]
-fn a_code_is_a_scalar_or_is_left_out() {
+fn a_code_is_a_scalar_or_is_omitted() {
     for (template, expected) in [
         ("{{ json.n }}", Some(json!(7))),
         ("{{- json.n -}}", Some(json!(7))),
@@ -237,7 +237,7 @@ fn a_code_is_a_scalar_or_is_left_out() {
         ("", None),
     ] {
         let mut rule = error(Matcher::default(), "no");
-        let Action::Error(action) = &mut rule.action else { unreachable!() };
+        let RuleAction::Error(action) = &mut rule.action else { unreachable!() };
         action.code = Some(CodeTemplate::new(Template::compile(template).unwrap()));
         let body = json!({"n": 7, "s": "0042", "list": [1], "long": "x".repeat(300)}).to_string();
         let result = run(&translator(vec![rule], None), &response(200, "application/json", body));
@@ -246,14 +246,14 @@ fn a_code_is_a_scalar_or_is_left_out() {
 }
 
 #[test]
-fn an_error_that_a_filter_raises_is_told_to_the_client() {
+fn an_error_raised_by_a_filter_reaches_the_client() {
     let raising = |filter| translator(vec![success(ExtractorKind::Json(Json), Some(filter), None)], None);
     let body = || response(200, "application/json", r#"{"ok": false, "why": "disk full"}"#);
     let told = run(&raising(r#"if .ok then . else error("stopped: \(.why)") end"#), &body());
-    assert_eq!(told.outcome, Outcome::Error(Fault::Reported { status: None }));
+    assert_eq!(told.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: None }));
     assert_eq!(sent(&told)["content"][0]["text"], "stopped: disk full");
     let told = run(&raising("error({message: .why, code: 28, status: 507})"), &body());
-    assert_eq!(told.outcome, Outcome::Error(Fault::Reported { status: Some(507) }));
+    assert_eq!(told.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: Some(507) }));
     assert_eq!(told.meta[CODE_META_KEY], 28);
     // The engine's message on an unfit value is not for clients, and a caught error is not an error.
     for filter in [".why.deeper", "try error(.why) catch . | .deeper", ".why | split(1)"] {
@@ -276,15 +276,15 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
         let key = format!("$serde_json::private::{kind}");
         let page = format!("<table><tr><td>{key}<td>{inside}</table>");
         for schema in [None, Some(json!({"type": "object"})), Some(json!({"type": ["number", "null"]}))] {
-            let take = Take::Table(Table { css: None, shape: TableShape::Pairs });
+            let take = PagePart::Table(Table { css: None, shape: TableShape::Pairs });
             let mut rule = success(ExtractorKind::Html(Html { without: None, take }), None, None);
-            let Action::Success(action) = &mut rule.action else { unreachable!() };
+            let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
             action.limit = Some(Limit { rows: Some(1), ..Limit::default() }.into());
             let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
             let result = run(&translator(vec![rule], schema), &response(200, "text/html", page.clone()));
             assert_eq!(result.is_error(), refuses);
             let mut out = Vec::new();
-            write_result(&result, Shapes::ObjectsOnly, &mut out);
+            write_result(&result, StructuredContentSupport::ObjectsOnly, &mut out);
             let out = String::from_utf8(out).unwrap();
             let expected = format!(r#""structuredContent":{{"{key}":"{inside}"}}"#);
             assert!(refuses || out.contains(&expected), "{out}");
@@ -294,7 +294,7 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
 
 /// The rest of a secret that a template cuts in two matches no pattern.
 #[test]
-fn a_template_of_an_error_sees_nothing_that_the_route_keeps_to_itself() {
+fn error_templates_see_redacted_values() {
     let body = r#"{"why": "card 1234567812345678 is blocked", "card": 1234567812345678}"#;
     let long = format!("{body}{}", " ".repeat(100_000));
     for (template, expected) in [

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_address_is_said() {
+    fn address_errors_are_reported() {
         let error = |text: &str| text.parse::<Address>().unwrap_err();
         for text in [
             "",

@@ -14,13 +14,13 @@ use super::{
     credentials::{Credential, CredentialSource},
     endpoints::{AddressView, Endpoint, Endpoints, Lookup},
     pool::{SendError, SendResult},
-    response::{IncomingResponse, announces_unread_body, check_framing, drain, remove_hop_by_hop},
+    response::{IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop},
     secret_scrubber::{ResponseScrubber, SecretScrubber},
 };
 use crate::{
     model::UpstreamResponse,
     route::{HttpRequest, PathBase, UpstreamName, UpstreamRequest, resolve_location, same_origin},
-    telemetry::{CallContext, Chain},
+    telemetry::{CallContext, ErrorChain},
 };
 
 /// Maximum repetitions of one attempt, after a reused connection was closed by the server.
@@ -122,7 +122,7 @@ impl HttpUpstream {
                 Err(error) if reconnects > 0 && error.is_of_reused_connection() => {
                     reconnects -= 1;
                     let request_id = context.request_id();
-                    let (upstream, error) = (self.name(), Chain(&error));
+                    let (upstream, error) = (self.name(), ErrorChain(&error));
                     info!(%upstream, request_id, %error, "idle connection was closed, using another");
                     continue;
                 }
@@ -169,7 +169,7 @@ impl HttpUpstream {
                 && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
             {
                 // A server that responds 401 has not processed the request, so any request may be sent again.
-                drain(self.name(), response.into_body()).await;
+                discard_body(self.name(), response.into_body()).await;
                 response = self.send_as(endpoint, &next, Some(&renewed)).await?;
                 (credential, is_renewed) = (Some(renewed), true);
             }
@@ -177,7 +177,7 @@ impl HttpUpstream {
             match redirect.filter(|_| redirects_left > 0) {
                 Some((method, uri)) => {
                     redirects_left -= 1;
-                    drain(self.name(), response.into_body()).await;
+                    discard_body(self.name(), response.into_body()).await;
                     redirect_to(&mut next, method, uri);
                 }
                 None => {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_is_resolved_as_rfc_3986_says() {
+    fn a_reference_is_resolved_by_rfc_3986() {
         for (location, expected) in [
             ("http://old.test:81/x", "http://old.test:81/x"),
             ("HTTP://OLD.TEST:81/x", "http://OLD.TEST:81/x"),

@@ -16,9 +16,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Address, ConnectTimedOut, HttpSettings, Protocol, pool::SendError};
+use super::{Address, ConnectTimedOut, HttpSettings, HttpVersion, pool::SendError};
 use crate::{
-    descriptors::{ADMIN_RESERVE, leaves_free},
+    descriptors::{ADMIN_RESERVE, check_reserve},
     tls::ClientTls,
 };
 
@@ -98,17 +98,17 @@ impl Connector {
             (None, None, _) => unreachable!("an address without a socket has an IP address"),
             (None, Some(at), Some(tls)) => {
                 let protocols: &[&[u8]] = match settings.protocol {
-                    Protocol::Auto => &[b"h2", b"http/1.1"],
-                    Protocol::Http2 => &[b"h2"],
+                    HttpVersion::Auto => &[b"h2", b"http/1.1"],
+                    HttpVersion::Http2 => &[b"h2"],
                     // Servers with only HTTP/1.0 have no ALPN name for it.
-                    Protocol::Http1 => &[b"http/1.1"],
-                    Protocol::Http10 => &[],
+                    HttpVersion::Http1 => &[b"http/1.1"],
+                    HttpVersion::Http10 => &[],
                 };
-                Destination::Tls(at, address.authority().host().into(), tls.offering(protocols))
+                Destination::Tls(at, address.authority().host().into(), tls.with_alpn(protocols))
             }
             (None, Some(at), None) => Destination::Tcp(at),
         };
-        let is_h2_only = settings.protocol == Protocol::Http2;
+        let is_h2_only = settings.protocol == HttpVersion::Http2;
         Self { destination, is_h2_only, timeout: settings.connect_timeout }
     }
 
@@ -135,13 +135,13 @@ impl Connector {
             Destination::Tcp(at) => Ok((Box::new(tcp(*at).await?), false)),
             Destination::Tls(at, host, tls) => {
                 let stream = tls.connect(host, tcp(*at).await?).await?;
-                let is_h2 = ClientTls::agreed_on_h2(&stream);
+                let is_h2 = ClientTls::negotiated_h2(&stream);
                 Ok((Box::new(stream), is_h2))
             }
             #[cfg(unix)]
             Destination::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
-                leaves_free(&stream, ADMIN_RESERVE)?;
+                check_reserve(&stream, ADMIN_RESERVE)?;
                 Ok((Box::new(stream), false))
             }
             #[cfg(not(unix))]
@@ -154,7 +154,7 @@ impl Connector {
 
 async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(at).await?;
-    leaves_free(&stream, ADMIN_RESERVE)?;
+    check_reserve(&stream, ADMIN_RESERVE)?;
     // Requests are written as a whole; Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))?;

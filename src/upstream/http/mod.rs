@@ -29,14 +29,16 @@ use super::{
 };
 use crate::route::UpstreamName;
 
-pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
+pub use crate::tls::{CertificateAndKey, ClientTls, ClientTlsOptions, TlsError, Trust};
 pub use address::{Address, AddressError};
 pub use client::HttpUpstream;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub use credentials::{
-    AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl,
+    AuthSettings, AuthStyle, BearerToken, CredentialError, HiddenText, OAuthSettings, TokenUrl,
 };
-pub use endpoints::{ADDRESS_LIMIT, AddressView, HealthCheckSettings, OutlierDetectionSettings, State};
+pub use endpoints::{
+    ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings,
+};
 pub use passthrough::StreamedBody;
 pub(super) use pool::{ResponseBody, SendError};
 pub(super) use response::IncomingResponse;
@@ -53,7 +55,7 @@ pub struct HttpSettings {
     /// More addresses of the same service, with the same data. Either all addresses are `https://`, or none.
     pub others: Vec<Address>,
     /// HTTP version.
-    pub protocol: Protocol,
+    pub protocol: HttpVersion,
     /// TLS settings. `Some` for `https://` addresses only.
     pub tls: Option<ClientTls>,
     /// Timeout of DNS lookups, and of a connection to one address including the TLS handshake.
@@ -78,7 +80,7 @@ pub struct HttpSettings {
 
 /// HTTP version of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Protocol {
+pub enum HttpVersion {
     /// HTTP/2 if the TLS handshake negotiates it, else HTTP/1.1.
     #[default]
     Auto,
@@ -90,7 +92,7 @@ pub enum Protocol {
     Http2,
 }
 
-impl Protocol {
+impl HttpVersion {
     /// Version of the requests. The HTTP library accepts HTTP/1.1 for HTTP/2.
     fn version(self) -> Version {
         if self == Self::Http10 { Version::HTTP_10 } else { Version::HTTP_11 }
@@ -114,7 +116,7 @@ impl HttpSettings {
             name,
             address,
             others: Vec::new(),
-            protocol: Protocol::Auto,
+            protocol: HttpVersion::Auto,
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
             headers: HeaderMap::new(),

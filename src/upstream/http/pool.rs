@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Address, HttpSettings, Protocol,
+    Address, HttpSettings, HttpVersion,
     connection::{BoxError, Connected, Connector, Http1, RequestBody},
 };
 
@@ -103,7 +103,7 @@ impl ConnectionPool {
         Arc::new(Self {
             connector,
             host: address.host_header(),
-            speaks_h2: AtomicBool::new(settings.protocol == Protocol::Http2),
+            speaks_h2: AtomicBool::new(settings.protocol == HttpVersion::Http2),
             connecting: tokio::sync::Mutex::default(),
             idle_limit: settings.idle_connections,
             state: Mutex::default(),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_call_after_another_takes_the_same_connection() {
+    async fn sequential_calls_reuse_the_connection() {
         let (address, seen) = server("").await;
         let pool = pool(&address, 8);
         for _ in 0..20 {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_that_is_not_read_to_its_end_closes_its_connection() {
+    async fn an_unfinished_response_closes_its_connection() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 8);
         drop(pool.send(request(&address)).await.unwrap());
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_are_kept_than_may_be() {
+    async fn idle_connections_are_limited() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 2);
         let mut asking = JoinSet::new();
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_wants_no_second_request_gets_none() {
+    async fn a_server_that_closes_gets_no_second_request() {
         let (address, mut seen) = server("Connection: close\r\n").await;
         let pool = pool(&address, 8);
         for count in 1..4 {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_too_long_is_closed_though_nobody_asks() {
+    async fn idle_connections_are_closed_after_a_timeout() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 8);
         get(&pool, &address).await;
@@ -467,10 +467,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_another_to_connect_waits_no_longer_than_connecting_may_take() {
+    async fn waiting_for_a_shared_connection_has_the_connect_timeout() {
         let address: Address = "http://127.0.0.1:9".parse().unwrap();
         let settings = HttpSettings {
-            protocol: Protocol::Http2,
+            protocol: HttpVersion::Http2,
             connect_timeout: Duration::from_millis(20),
             ..HttpSettings::new("old".parse().unwrap(), address.clone())
         };
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shared_connection_on_which_nothing_comes_any_more_is_given_up() {
+    async fn a_silent_shared_connection_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let falls_silent = Arc::new(tokio::sync::Notify::new());
@@ -512,7 +512,7 @@ mod tests {
             }
         });
         let settings = HttpSettings::new("old".parse().unwrap(), address.clone());
-        let settings = HttpSettings { protocol: Protocol::Http2, ..settings };
+        let settings = HttpSettings { protocol: HttpVersion::Http2, ..settings };
         let pool =
             ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
         assert_eq!(get(&pool, &address).await, "ok");

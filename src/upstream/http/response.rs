@@ -46,7 +46,7 @@ impl IncomingResponse {
         let body = read_body(&upstream, body, limit_bytes, &mut account, meanwhile).await?;
         remove_hop_by_hop(&mut head.headers);
         let upstream_response = scrubber.scrub(UpstreamResponse::new(head.status, head.headers, body));
-        account.finish_reply(upstream_response).await.map_err(|full| full.of(&upstream))
+        account.finish_response(upstream_response).await.map_err(|full| full.into_error(&upstream))
     }
 }
 
@@ -142,9 +142,9 @@ const TRUSTED_BYTES: usize = 1 << 20;
 
 /// Reads the rest of a short body that is not needed, so that its connection can be reused. Errors are
 /// ignored.
-pub(super) async fn drain(upstream: &UpstreamName, body: ResponseBody) {
-    const DRAIN_LIMIT_BYTES: usize = 16 << 10;
-    let _ = read_body(upstream, body, DRAIN_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
+pub(super) async fn discard_body(upstream: &UpstreamName, body: ResponseBody) {
+    const DISCARD_LIMIT_BYTES: usize = 16 << 10;
+    let _ = read_body(upstream, body, DISCARD_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }
 
 /// Reads a whole body. If the announced length is over `limit_bytes`, nothing is read. A body in several
@@ -162,7 +162,7 @@ async fn read_body(
     if announced > limit_bytes {
         return Err(too_long());
     }
-    account.cover(announced).await.map_err(|full| full.of(upstream))?;
+    account.cover(announced).await.map_err(|full| full.into_error(upstream))?;
     let received = |bytes: usize| {
         if let Some(meanwhile) = meanwhile {
             meanwhile.send(ProgressEvent::Received { bytes: bytes as u64, of: hint.exact() });
@@ -182,7 +182,7 @@ async fn read_body(
         if chunk.len() > limit_bytes - whole.len() {
             return Err(too_long());
         }
-        account.grow(whole.len() + chunk.len()).await.map_err(|full| full.of(upstream))?;
+        account.grow(whole.len() + chunk.len()).await.map_err(|full| full.into_error(upstream))?;
         whole.extend_from_slice(&chunk);
         received(whole.len());
         match next_chunk(upstream, &mut body).await? {
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_connection_names_goes_and_the_rest_stays() {
+    fn headers_named_by_connection_are_removed() {
         let mut headers = HeaderMap::new();
         headers.append(header::CONNECTION, "close, X-Secret-Of-One-Hop".parse().unwrap());
         headers.append(header::CONNECTION, "x-other, content-length".parse().unwrap());

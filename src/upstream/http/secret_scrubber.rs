@@ -61,10 +61,10 @@ impl SecretScrubber {
     /// Minimum length of a secret whose beginning is enough in errors, which truncate quotations.
     const LONG: usize = 24;
     /// Maximum length of that beginning.
-    const LONGEST_BEGINNING: usize = 24;
+    const MAX_BEGINNING: usize = 24;
 
     /// Scrubber of certain secrets.
-    pub(super) fn of<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
+    pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self::of_all(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
     }
 
@@ -174,7 +174,7 @@ fn beginning_of(form: &str) -> Option<String> {
     if form.len() < SecretScrubber::LONG || !form.is_ascii() {
         return None;
     }
-    let begins = &form[..(form.len() / 2).min(SecretScrubber::LONGEST_BEGINNING)];
+    let begins = &form[..(form.len() / 2).min(SecretScrubber::MAX_BEGINNING)];
     // Does not end in the middle of an escape.
     let begins = begins.trim_end_matches(['\\', '%', '&']);
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_replaced_in_whatever_form_it_is_written() {
-        let scrubber = SecretScrubber::of([TOKEN]);
+        let scrubber = SecretScrubber::new([TOKEN]);
         for status in [200, 401, 500] {
             check(&scrubber, status, &format!("a {TOKEN} b"), "a [redacted] b");
             check(&scrubber, status, r#"{"h": "sk-1234\/5678+abcd=efgh&ijkl"}"#, r#"{"h": "[redacted]"}"#);
@@ -304,8 +304,8 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_in_base64_is_replaced_whatever_stands_beside_it() {
-        let scrubber = SecretScrubber::of([TOKEN]);
+    fn a_secret_in_base64_is_replaced_at_any_offset() {
+        let scrubber = SecretScrubber::new([TOKEN]);
         for before in ["", "a", "ab", "user:", "user: "] {
             for after in ["", "c", "cd", "\n"] {
                 let encoded = STANDARD.encode(format!("{before}{TOKEN}{after}"));
@@ -330,33 +330,33 @@ mod tests {
 
     #[test]
     fn a_secret_in_another_case_is_replaced() {
-        let scrubber = SecretScrubber::of([TOKEN]);
+        let scrubber = SecretScrubber::new([TOKEN]);
         for status in [200, 401] {
             check(&scrubber, status, &TOKEN.to_uppercase(), "[redacted]");
             check(&scrubber, status, "?t=sk-1234%2f5678%2babcd%3defgh%26ijkl", "?t=[redacted]");
-            let mixed = SecretScrubber::of(["AbCdEfGhIjKl/MnOp"]);
+            let mixed = SecretScrubber::new(["AbCdEfGhIjKl/MnOp"]);
             check(&mixed, status, "?t=AbCdEfGhIjKl%2fMnOp", "?t=[redacted]");
         }
         check(&scrubber, 401, "Sk-1234/5678+Abcd=eFgh&ijkl", "[redacted]");
-        check(&SecretScrubber::of(["open sesame"]), 401, "?t=Open+Sesame", "?t=[redacted]");
+        check(&SecretScrubber::new(["open sesame"]), 401, "?t=Open+Sesame", "?t=[redacted]");
     }
 
     #[test]
-    fn an_error_that_quotes_the_beginning_tells_nothing_of_it() {
-        let scrubber = SecretScrubber::of([TOKEN]);
+    fn the_beginning_of_a_secret_is_replaced_in_errors() {
+        let scrubber = SecretScrubber::new([TOKEN]);
         check(&scrubber, 403, "no such key: sk-1234/5678+abcd...", "no such key: [redacted]");
         check(&scrubber, 200, "no such key: sk-1234/5678+abcd...", "no such key: sk-1234/5678+abcd...");
     }
 
     #[test]
     fn short_secrets_are_replaced_in_errors_alone() {
-        let scrubber = SecretScrubber::of(["hunter2", "abc"]);
+        let scrubber = SecretScrubber::new(["hunter2", "abc"]);
         check(&scrubber, 500, "password hunter2 of abc", "password [redacted] of abc");
         check(&scrubber, 200, "password hunter2 of abc", "password hunter2 of abc");
     }
 
     #[test]
-    fn of_headers_the_credentials_are_known_and_what_is_only_foreign_stays_data() {
+    fn only_credential_headers_are_secrets() {
         let address: Address = "http://hooks.test/T000/B000/XXXX".parse().unwrap();
         let mut settings = HttpSettings::new("old".parse().unwrap(), address.with_hidden_base());
         let headers = &mut settings.headers;

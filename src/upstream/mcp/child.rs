@@ -22,18 +22,18 @@ use tracing::info;
 
 use super::{
     Answer, McpUpstream, Outgoing,
-    child_actor::{self, Handle, MESSAGE_LIMIT_BYTES},
+    child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES},
     child_output::{log_errors, secrets_regex},
     jsonrpc,
-    lifecycle::{self, Agreed},
+    lifecycle::{self, NegotiatedSession},
     not_mcp,
 };
 use crate::{
     route::UpstreamName,
     upstream::{
         UpstreamError,
-        error::Withheld,
-        program::{Group, Program},
+        error::QuotedSource,
+        program::{ProcessGroup, Program},
     },
 };
 
@@ -66,8 +66,8 @@ struct State {
 /// Child that has completed the MCP handshake.
 #[derive(Debug)]
 struct Running {
-    handle: Handle,
-    agreed: Agreed,
+    handle: ChildHandle,
+    agreed: NegotiatedSession,
     since: Instant,
 }
 
@@ -84,13 +84,13 @@ impl ChildLink {
     }
 
     /// Returns what was negotiated with the child, starting it if necessary.
-    pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
+    pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, UpstreamError> {
         self.running().await.map(|running| running.agreed)
     }
 
     async fn call(
         &self,
-        handle: &Handle,
+        handle: &ChildHandle,
         outgoing: &Outgoing<'_>,
         is_per_request: bool,
     ) -> Result<Bytes, UpstreamError> {
@@ -168,9 +168,9 @@ impl ChildLink {
     }
 
     /// Starts the program in its own process group.
-    fn spawn(&self) -> io::Result<(Group, ChildStdin, ChildStdout, ChildStderr)> {
+    fn spawn(&self) -> io::Result<(ProcessGroup, ChildStdin, ChildStdout, ChildStderr)> {
         let mut command = self.program.command(&[], []);
-        let mut group = Group::start(command.stdin(Stdio::piped()))?;
+        let mut group = ProcessGroup::start(command.stdin(Stdio::piped()))?;
         let missing = || io::Error::other("the child has no pipe");
         let child = group.child().ok_or_else(missing)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -180,7 +180,7 @@ impl ChildLink {
 
     /// Negotiates with `initialize` first, and `server/discover` only if that is refused. That costs nothing
     /// with a local child, and some old servers exit if they receive anything before `initialize`.
-    async fn introduce(&self, handle: &Handle) -> Result<Agreed, UpstreamError> {
+    async fn introduce(&self, handle: &ChildHandle) -> Result<NegotiatedSession, UpstreamError> {
         let headers = HeaderMap::new();
         let outgoing = |method, params| Outgoing {
             method,
@@ -193,7 +193,8 @@ impl ChildLink {
         let text = self.call(handle, &outgoing("initialize", lifecycle::initialize()), false).await?;
         let refused = match super::whole_response(&self.name, &text)?.outcome {
             Ok(result) => {
-                let agreed = Agreed::of_initialize(result).map_err(|why| not_mcp(&self.name, why))?;
+                let agreed =
+                    NegotiatedSession::of_initialize(result).map_err(|why| not_mcp(&self.name, why))?;
                 let initialized = jsonrpc::notification("notifications/initialized", Map::new());
                 handle.send(initialized).await?;
                 return Ok(agreed);
@@ -202,8 +203,8 @@ impl ChildLink {
         };
         let text = self.call(handle, &outgoing("server/discover", Map::new()), true).await?;
         match super::whole_response(&self.name, &text)?.outcome {
-            Ok(result) => Agreed::of_discover(result).map_err(|why| not_mcp(&self.name, why)),
-            Err(_) => Err(not_mcp(&self.name, Withheld::from(refused))),
+            Ok(result) => NegotiatedSession::of_discover(result).map_err(|why| not_mcp(&self.name, why)),
+            Err(_) => Err(not_mcp(&self.name, QuotedSource::from(refused))),
         }
     }
 

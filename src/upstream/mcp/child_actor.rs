@@ -16,16 +16,16 @@ use tracing::{debug, warn};
 
 use super::{
     Outgoing,
-    child_output::{Line, LineReader, shown},
-    jsonrpc::{self, Message, Reaction},
+    child_output::{LineReader, OutputLine, shown},
+    jsonrpc::{self, RequiredAction, ServerMessage},
 };
 use crate::{
     route::UpstreamName,
-    telemetry::Quoted,
+    telemetry::UntrustedOutput,
     upstream::{
         ProgressSender, UpstreamError,
         buffer::{BodyAccount, BodyCharge},
-        program::Group,
+        program::ProcessGroup,
     },
 };
 
@@ -46,7 +46,7 @@ const GARBAGE_LOGGED: u32 = 5;
 
 /// Sends calls to the actor of a child. Dropping it stops the child.
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(super) struct ChildHandle {
     name: UpstreamName,
     commands: mpsc::UnboundedSender<Command>,
     out: mpsc::Sender<Bytes>,
@@ -70,7 +70,7 @@ struct PendingCall {
     meanwhile: Option<ProgressSender>,
 }
 
-impl Handle {
+impl ChildHandle {
     /// Whether the child has exited or is being stopped.
     pub(super) fn is_closed(&self) -> bool {
         self.commands.is_closed()
@@ -123,21 +123,21 @@ pub(super) fn spawn(
     name: UpstreamName,
     changed: watch::Sender<()>,
     secrets: Option<Regex>,
-    group: Group,
+    group: ProcessGroup,
     input: ChildStdin,
     output: ChildStdout,
-) -> Handle {
+) -> ChildHandle {
     let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
     let (commands, received) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(input, messages));
     let actor = Actor::new(name.clone(), changed, secrets, received, out.clone(), output);
     tokio::spawn(actor.run(group, writer));
-    Handle { name, commands, out }
+    ChildHandle { name, commands, out }
 }
 
 /// Cancels a call at the actor when its future is dropped.
 struct AbandonOnDrop<'a> {
-    handle: &'a Handle,
+    handle: &'a ChildHandle,
     id: u64,
     is_over: bool,
 }
@@ -168,7 +168,7 @@ impl PendingCall {
         };
         let response = match covered {
             Ok(()) => Ok(account.finish(Bytes::copy_from_slice(text))),
-            Err(full) => Err(full.of(upstream)),
+            Err(full) => Err(full.into_error(upstream)),
         };
         let _ = self.respond.send(response);
     }
@@ -235,7 +235,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     }
 
     /// Serves calls until the child exits or is stopped. Afterwards no process of its group is left.
-    async fn run(mut self, mut group: Group, writer: JoinHandle<()>) {
+    async fn run(mut self, mut group: ProcessGroup, writer: JoinHandle<()>) {
         let end = self.serve(group.wait()).await;
         self.commands.close();
         // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
@@ -337,7 +337,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    async fn line(&mut self, line: Line) {
+    async fn line(&mut self, line: OutputLine) {
         self.hung_at = None;
         // The command of a call is sent before its request, so a call is always registered before its
         // response is read.
@@ -345,9 +345,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             self.command(command);
         }
         match line {
-            Line::Whole(line) => self.whole_line(&line).await,
-            Line::Cut(begin) => self.cut_line(&begin),
-            Line::Rest(end) => self.rest_of_line(&end),
+            OutputLine::Whole(line) => self.whole_line(&line).await,
+            OutputLine::Cut(begin) => self.cut_line(&begin),
+            OutputLine::Rest(end) => self.rest_of_line(&end),
         }
     }
 
@@ -357,7 +357,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             return self.garbage(line);
         }
         for message in messages {
-            if let Message::Response(response) = &message
+            if let ServerMessage::Response(response) = &message
                 && let Some(call) = response.id.and_then(|id| self.pending.remove(&id))
             {
                 call.respond(&self.name, response.text.as_bytes()).await;
@@ -366,10 +366,10 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             let call = jsonrpc::progress_of(&message)
                 .and_then(|id| Some((id, self.pending.get(&id)?.meanwhile.as_ref()?)));
             match jsonrpc::reaction(&self.name, &message, call) {
-                Reaction::None => {}
-                Reaction::ListsChanged => self.changed.send_replace(()),
+                RequiredAction::None => {}
+                RequiredAction::ListsChanged => self.changed.send_replace(()),
                 // A child that does not read its input gets no responses.
-                Reaction::Respond(response) => drop(self.out.try_send(response)),
+                RequiredAction::Respond(response) => drop(self.out.try_send(response)),
             }
         }
     }
@@ -405,7 +405,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             let bytes = line.len();
             warn!(upstream = %self.name, bytes, "skipped a line of the MCP program that is not a message");
             let line = shown(line, self.secrets.as_ref());
-            debug!(upstream = %self.name, line = %Quoted(&line), "the line that is not a message");
+            debug!(upstream = %self.name, line = %UntrustedOutput(&line), "the line that is not a message");
         }
     }
 }
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_child_that_says_nothing_after_a_call_was_given_up_is_ended() {
+    async fn a_silent_child_is_killed_after_a_cancelled_call() {
         let mut child = Child::new();
         let began = Instant::now();
         let [cancelled, ping] = child.abandon_call().await;
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_child_that_says_anything_goes_on() {
+    async fn a_child_that_writes_anything_is_not_killed() {
         let mut child = Child::new();
         for _ in 0..3 {
             child.abandon_call().await;
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_child_that_nobody_waited_for_in_vain_may_be_silent() {
+    async fn an_idle_child_may_be_silent() {
         let child = Child::new();
         advance(SILENCE_LIMIT * 100).await;
         sleep(Duration::from_secs(1)).await;

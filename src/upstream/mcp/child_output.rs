@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     route::UpstreamName,
-    telemetry::Quoted,
+    telemetry::UntrustedOutput,
     upstream::http::{EVERYTHING, MARK},
 };
 
@@ -31,7 +31,7 @@ const LOGGED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Line of output.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum OutputLine {
     /// Complete line, without its line break.
     Whole(Vec<u8>),
     /// Beginning of a line that is over the limit. Its [`Rest`](Self::Rest) follows.
@@ -61,7 +61,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     /// Reads the next line; `None` at the end. Cancel-safe: a partly read line is preserved when the future
     /// is dropped.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(super) async fn next(&mut self) -> io::Result<Option<OutputLine>> {
         loop {
             let piece = self.input.fill_buf().await?;
             let end = piece.iter().position(|byte| *byte == b'\n');
@@ -77,7 +77,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                     self.line.extend_from_slice(&taken[..room]);
                     self.input.consume(room);
                     self.is_cut = true;
-                    return Ok(Some(Line::Cut(std::mem::take(&mut self.line))));
+                    return Ok(Some(OutputLine::Cut(std::mem::take(&mut self.line))));
                 }
                 self.line.extend_from_slice(taken);
             }
@@ -87,8 +87,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 let (is_cut, has_begun) =
                     (std::mem::take(&mut self.is_cut), std::mem::take(&mut self.has_begun));
                 return Ok(match is_cut {
-                    true => Some(Line::Rest(line)),
-                    false => has_begun.then_some(Line::Whole(line)),
+                    true => Some(OutputLine::Rest(line)),
+                    false => has_begun.then_some(OutputLine::Whole(line)),
                 });
             }
         }
@@ -108,7 +108,7 @@ pub(super) async fn log_errors(
     let mut errors = LineReader::new(errors, LOGGED_BYTES);
     let (mut since, mut lines) = (Instant::now(), 0_u32);
     while let Ok(Some(line)) = errors.next().await {
-        let (Line::Whole(line) | Line::Cut(line)) = line else { continue };
+        let (OutputLine::Whole(line) | OutputLine::Cut(line)) = line else { continue };
         if since.elapsed() > LOGGED_INTERVAL {
             if lines > LOGGED_LINES {
                 warn!(%upstream, lines = lines - LOGGED_LINES, "standard error of the MCP program: too many lines, the rest is not logged");
@@ -121,7 +121,7 @@ pub(super) async fn log_errors(
             continue;
         }
         if is_serving.load(Ordering::Relaxed) {
-            debug!(%upstream, line = %Quoted(&line), "standard error of the MCP program");
+            debug!(%upstream, line = %UntrustedOutput(&line), "standard error of the MCP program");
         } else {
             info!(%upstream, line, "standard error of the MCP program");
         }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_that_are_too_long_to_be_looked_for_are_not_shown() {
+    fn secrets_that_are_too_long_to_search_for_are_not_logged() {
         let hidden = |pattern: &str| shown(b"it is s3cret", secrets_regex(Some(pattern.to_owned())).as_ref());
         assert_eq!(hidden("s3cret"), format!("it is {MARK}"));
         assert_eq!(hidden("(?:s{1000}){1000}"), MARK);
@@ -165,8 +165,8 @@ mod tests {
             while let Some(line) = lines.next().await.unwrap() {
                 found.push(line);
             }
-            let whole = |text: &str| Line::Whole(text.into());
-            let cut = [Line::Cut(b"12345".to_vec()), Line::Rest(b"67\r".to_vec())];
+            let whole = |text: &str| OutputLine::Whole(text.into());
+            let cut = [OutputLine::Cut(b"12345".to_vec()), OutputLine::Rest(b"67\r".to_vec())];
             let [begin, rest] = cut;
             assert_eq!(
                 found,

@@ -23,10 +23,10 @@ use tracing::{debug, info};
 
 use super::{
     Answer, McpUpstream, Outgoing,
-    jsonrpc::{self, Reaction, RpcError},
-    lifecycle::{self, Agreed, Declared, PER_REQUEST},
+    jsonrpc::{self, JsonRpcError, RequiredAction},
+    lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
     not_mcp,
-    sse::Events,
+    sse::EventParser,
     whole_response,
 };
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
     upstream::{
         ProgressSender, UpstreamError,
         buffer::BodyAccount,
-        error::Withheld,
+        error::QuotedSource,
         http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber},
     },
 };
@@ -66,7 +66,7 @@ pub(super) struct HttpLink {
 /// Session with the server, until the server forgets it.
 #[derive(Debug)]
 struct Session {
-    agreed: Agreed,
+    agreed: NegotiatedSession,
     id: Option<HeaderValue>,
     /// Task that reads notifications.
     listener: Mutex<Option<AbortHandle>>,
@@ -89,7 +89,7 @@ impl From<UpstreamError> for Failure {
 }
 
 impl Session {
-    fn new(agreed: Agreed, id: Option<HeaderValue>) -> Self {
+    fn new(agreed: NegotiatedSession, id: Option<HeaderValue>) -> Self {
         Self { agreed, id, listener: Mutex::default() }
     }
 
@@ -178,7 +178,7 @@ impl HttpLink {
     }
 
     /// Returns what was negotiated with the server, opening a session if necessary.
-    pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
+    pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, UpstreamError> {
         match self.session().await {
             Ok(session) => Ok(session.agreed),
             Err(Failure::Error(error)) => Err(error),
@@ -247,7 +247,7 @@ impl Drop for CancelOnDrop<'_> {
 // Opening a session.
 
 /// Result of `server/discover` or `initialize`, and the session id.
-type Introduced = (Box<RawValue>, Option<HeaderValue>);
+type Handshake = (Box<RawValue>, Option<HeaderValue>);
 
 impl HttpLink {
     /// Opens a session with the newest revision. If the server does not support it, falls back to
@@ -255,15 +255,15 @@ impl HttpLink {
     async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
-            && let Ok(agreed) = Agreed::of_discover(result)
+            && let Ok(agreed) = NegotiatedSession::of_discover(result)
         {
             return Ok(Session::new(agreed, None));
         }
-        let newer = discovered.err().filter(|refused| refused.code == RpcError::UNSUPPORTED_REVISION);
+        let newer = discovered.err().filter(|refused| refused.code == JsonRpcError::UNSUPPORTED_REVISION);
         let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
-        let (result, id) =
-            initialized.map_err(|refused| not_mcp(self.name(), Withheld::from(newer.unwrap_or(refused))))?;
-        let agreed = Agreed::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
+        let (result, id) = initialized
+            .map_err(|refused| not_mcp(self.name(), QuotedSource::from(newer.unwrap_or(refused))))?;
+        let agreed = NegotiatedSession::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
         let (session, method) = (Session::new(agreed, id), "notifications/initialized");
         let message = jsonrpc::notification(method, Map::new());
         let response = self.post(Some(&session), &HeaderMap::new(), message, method, None).await?;
@@ -277,12 +277,12 @@ impl HttpLink {
         method: &'static str,
         params: Map<String, Value>,
         is_per_request: bool,
-    ) -> Result<Result<Introduced, RpcError>, Failure> {
+    ) -> Result<Result<Handshake, JsonRpcError>, Failure> {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = MESSAGE_LIMIT_BYTES;
         let outgoing =
             Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
-        let agreed = Agreed { revision: PER_REQUEST, declared: Declared::default() };
+        let agreed = NegotiatedSession { revision: PER_REQUEST, declared: ServerCapabilities::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
         let own = is_per_request.then_some(&*session);
@@ -299,10 +299,10 @@ impl HttpLink {
             Ok(Answer::Refused(upstream_response)) => {
                 let message = format!("`{method}` is answered with status {}", upstream_response.status);
                 let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
-                Ok(Err(jsonrpc::error_in(text).unwrap_or(RpcError { code: 0, message, is_ours: true })))
+                Ok(Err(jsonrpc::error_in(text).unwrap_or(JsonRpcError { code: 0, message, is_ours: true })))
             }
             Err(Failure::Error(error @ UpstreamError::NotMcp { .. })) if is_per_request => {
-                Ok(Err(RpcError { code: 0, message: error.to_string(), is_ours: true }))
+                Ok(Err(JsonRpcError { code: 0, message: error.to_string(), is_ours: true }))
             }
             Err(failure) => Err(failure),
         }
@@ -431,7 +431,7 @@ impl HttpLink {
         outgoing: &Outgoing<'_>,
     ) -> Result<Bytes, UpstreamError> {
         let limit_bytes = outgoing.limit_bytes;
-        let (mut events, mut account) = (Events::new(limit_bytes), outgoing.account());
+        let (mut events, mut account) = (EventParser::new(limit_bytes), outgoing.account());
         loop {
             let too_long = |_| UpstreamError::TooLong { upstream: self.name().clone(), limit_bytes };
             while let Some(data) = events.next().map_err(too_long)? {
@@ -452,7 +452,7 @@ impl HttpLink {
                 Some(Ok(frame)) => {
                     let Ok(piece) = frame.into_data() else { continue };
                     let length = events.pending_bytes() + piece.len();
-                    account.grow(length).await.map_err(|full| full.of(self.name()))?;
+                    account.grow(length).await.map_err(|full| full.into_error(self.name()))?;
                     events.push(&piece);
                 }
                 Some(Err(error)) => return Err(cut_off(error.into())),
@@ -465,9 +465,9 @@ impl HttpLink {
     fn react(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &ProgressSender)>) {
         for message in jsonrpc::messages(text) {
             match jsonrpc::reaction(self.name(), &message, call) {
-                Reaction::None => {}
-                Reaction::ListsChanged => self.changed.send_replace(()),
-                Reaction::Respond(response) => self.notify(session, response),
+                RequiredAction::None => {}
+                RequiredAction::ListsChanged => self.changed.send_replace(()),
+                RequiredAction::Respond(response) => self.notify(session, response),
             }
         }
     }
@@ -527,7 +527,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
 }
 
 async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: ResponseBody) {
-    let mut events = Events::new(MESSAGE_LIMIT_BYTES);
+    let mut events = EventParser::new(MESSAGE_LIMIT_BYTES);
     while let Some(Ok(frame)) = body.frame().await {
         frame.into_data().iter().for_each(|piece| events.push(piece));
         loop {

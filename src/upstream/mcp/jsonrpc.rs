@@ -13,13 +13,13 @@ use tracing::debug;
 
 use crate::{
     route::UpstreamName,
-    upstream::{ProgressEvent, ProgressSender, error::Withheld},
+    upstream::{ProgressEvent, ProgressSender, error::QuotedSource},
 };
 
 /// Message from a server.
-pub(super) enum Message<'a> {
+pub(super) enum ServerMessage<'a> {
     /// Response to a request of glossator.
-    Response(Response<'a>),
+    Response(ServerResponse<'a>),
     /// Request of the server.
     Request {
         /// Id, returned unchanged.
@@ -37,18 +37,18 @@ pub(super) enum Message<'a> {
 }
 
 /// Response to a request of glossator.
-pub(super) struct Response<'a> {
+pub(super) struct ServerResponse<'a> {
     /// Id of the request. `None` if the server could not read it.
     pub(super) id: Option<u64>,
     /// Complete text of the message.
     pub(super) text: &'a str,
     /// Result, or error.
-    pub(super) outcome: Result<&'a RawValue, RpcError>,
+    pub(super) outcome: Result<&'a RawValue, JsonRpcError>,
 }
 
 /// JSON-RPC error.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct RpcError {
+pub(super) struct JsonRpcError {
     #[serde(default)]
     pub(super) code: i64,
     #[serde(default)]
@@ -58,9 +58,9 @@ pub(super) struct RpcError {
     pub(super) is_ours: bool,
 }
 
-impl From<RpcError> for Withheld {
-    fn from(error: RpcError) -> Self {
-        let RpcError { code, message, is_ours } = error;
+impl From<JsonRpcError> for QuotedSource {
+    fn from(error: JsonRpcError) -> Self {
+        let JsonRpcError { code, message, is_ours } = error;
         match is_ours {
             true => Self::new(message.clone(), message),
             false => {
@@ -71,7 +71,7 @@ impl From<RpcError> for Withheld {
     }
 }
 
-impl RpcError {
+impl JsonRpcError {
     /// Internal error of the server (JSON-RPC 2.0, section 5.1).
     const INTERNAL: i64 = -32603;
     /// Unknown method (JSON-RPC 2.0, section 5.1).
@@ -113,17 +113,17 @@ enum Carrier {
 
 /// Parses the messages in a string: one, or an array of them, which revision 2025-03-26 allows. Invalid
 /// messages are skipped. The list is empty if the string is not JSON.
-pub(super) fn messages(text: &str) -> Vec<Message<'_>> {
+pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
     messages_from(Carrier::Http, text)
 }
 
 /// Parses the messages in a line of a program's standard output. A message must have `jsonrpc`, and a
 /// `method`, a `result` or an `error`.
-pub(super) fn messages_of_line(text: &str) -> Vec<Message<'_>> {
+pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
     messages_from(Carrier::Line, text)
 }
 
-fn messages_from(from: Carrier, text: &str) -> Vec<Message<'_>> {
+fn messages_from(from: Carrier, text: &str) -> Vec<ServerMessage<'_>> {
     let text = text.trim();
     if text.starts_with('[') {
         let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
@@ -132,7 +132,7 @@ fn messages_from(from: Carrier, text: &str) -> Vec<Message<'_>> {
     message(from, text).into_iter().collect()
 }
 
-fn message(from: Carrier, text: &str) -> Option<Message<'_>> {
+fn message(from: Carrier, text: &str) -> Option<ServerMessage<'_>> {
     let Members { jsonrpc, id, method, params, result, error } = serde_json::from_str(text).ok()?;
     let is_of_log = jsonrpc.is_none() || (method.is_none() && result.is_none() && error.is_none());
     if from == Carrier::Line && is_of_log {
@@ -140,40 +140,49 @@ fn message(from: Carrier, text: &str) -> Option<Message<'_>> {
     }
     let result = result.filter(|result| result.get() != "null");
     match (method, id, error, result) {
-        (Some(method), Some(id), ..) => Some(Message::Request { id, method }),
-        (Some(method), None, ..) => Some(Message::Notification { method, params }),
+        (Some(method), Some(id), ..) => Some(ServerMessage::Request { id, method }),
+        (Some(method), None, ..) => Some(ServerMessage::Notification { method, params }),
         (None, id, Some(error), _) => {
-            let told =
-                |_| RpcError { code: 0, message: error.get().chars().take(200).collect(), is_ours: false };
+            let told = |_| JsonRpcError {
+                code: 0,
+                message: error.get().chars().take(200).collect(),
+                is_ours: false,
+            };
             let error = serde_json::from_str(error.get()).unwrap_or_else(told);
-            Some(Message::Response(Response { id: id.and_then(own_id), text, outcome: Err(error) }))
+            Some(ServerMessage::Response(ServerResponse {
+                id: id.and_then(own_id),
+                text,
+                outcome: Err(error),
+            }))
         }
-        (None, id, None, Some(result)) => {
-            Some(Message::Response(Response { id: id.and_then(own_id), text, outcome: Ok(result) }))
-        }
+        (None, id, None, Some(result)) => Some(ServerMessage::Response(ServerResponse {
+            id: id.and_then(own_id),
+            text,
+            outcome: Ok(result),
+        })),
         (None, Some(id), None, None) => {
             let told = "its answer has neither a result nor an error".to_owned();
-            let error = RpcError { code: RpcError::INTERNAL, message: told, is_ours: true };
-            Some(Message::Response(Response { id: own_id(id), text, outcome: Err(error) }))
+            let error = JsonRpcError { code: JsonRpcError::INTERNAL, message: told, is_ours: true };
+            Some(ServerMessage::Response(ServerResponse { id: own_id(id), text, outcome: Err(error) }))
         }
         (None, None, None, None) => None,
     }
 }
 
 /// Finds the response to one request.
-pub(super) fn response_to(text: &str, wanted: u64) -> Option<Response<'_>> {
-    let mut responses = messages(text).into_iter().filter_map(Message::into_response);
+pub(super) fn response_to(text: &str, wanted: u64) -> Option<ServerResponse<'_>> {
+    let mut responses = messages(text).into_iter().filter_map(ServerMessage::into_response);
     responses.find(|response| response.id == Some(wanted))
 }
 
 /// Finds the first error, for any request.
-pub(super) fn error_in(text: &str) -> Option<RpcError> {
-    messages(text).into_iter().find_map(Message::into_response)?.outcome.err()
+pub(super) fn error_in(text: &str) -> Option<JsonRpcError> {
+    messages(text).into_iter().find_map(ServerMessage::into_response)?.outcome.err()
 }
 
-impl<'a> Message<'a> {
+impl<'a> ServerMessage<'a> {
     /// Response, if the message is one.
-    pub(super) fn into_response(self) -> Option<Response<'a>> {
+    pub(super) fn into_response(self) -> Option<ServerResponse<'a>> {
         match self {
             Self::Response(response) => Some(response),
             Self::Request { .. } | Self::Notification { .. } => None,
@@ -182,7 +191,7 @@ impl<'a> Message<'a> {
 }
 
 /// Action that a message requires.
-pub(super) enum Reaction {
+pub(super) enum RequiredAction {
     None,
     /// Read the server's lists again.
     ListsChanged,
@@ -203,22 +212,22 @@ struct ProgressParams<'a> {
 /// client.
 pub(super) fn reaction(
     upstream: &UpstreamName,
-    message: &Message<'_>,
+    message: &ServerMessage<'_>,
     call: Option<(u64, &ProgressSender)>,
-) -> Reaction {
+) -> RequiredAction {
     match message {
         // Response to a call that was abandoned.
-        Message::Response(_) => Reaction::None,
-        Message::Request { id, method } => {
+        ServerMessage::Response(_) => RequiredAction::None,
+        ServerMessage::Request { id, method } => {
             if method != "ping" {
                 debug!(%upstream, %method, "unsupported request of the server");
             }
-            Reaction::Respond(answer_to(id, method))
+            RequiredAction::Respond(answer_to(id, method))
         }
-        Message::Notification { method, params } => match &**method {
+        ServerMessage::Notification { method, params } => match &**method {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
-            | "notifications/resources/list_changed" => Reaction::ListsChanged,
+            | "notifications/resources/list_changed" => RequiredAction::ListsChanged,
             "notifications/progress" => {
                 let read =
                     params.and_then(|params| serde_json::from_str::<ProgressParams<'_>>(params.get()).ok());
@@ -229,16 +238,16 @@ pub(super) fn reaction(
                 {
                     meanwhile.send(ProgressEvent::Progress { done: read.progress, total: read.total });
                 }
-                Reaction::None
+                RequiredAction::None
             }
-            _ => Reaction::None,
+            _ => RequiredAction::None,
         },
     }
 }
 
 /// Id of the call whose progress a message reports.
-pub(super) fn progress_of(message: &Message<'_>) -> Option<u64> {
-    let Message::Notification { method, params: Some(params) } = message else { return None };
+pub(super) fn progress_of(message: &ServerMessage<'_>) -> Option<u64> {
+    let ServerMessage::Notification { method, params: Some(params) } = message else { return None };
     let of_progress = method == "notifications/progress";
     let read: Value = serde_json::from_str(params.get()).ok().filter(|_| of_progress)?;
     let token = read.get("progressToken")?;
@@ -322,7 +331,8 @@ pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
     written(&match method {
         "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
         _ => {
-            let error = json!({ "code": RpcError::METHOD_NOT_FOUND, "message": "this client can't do that" });
+            let error =
+                json!({ "code": JsonRpcError::METHOD_NOT_FOUND, "message": "this client can't do that" });
             json!({ "jsonrpc": "2.0", "id": id, "error": error })
         }
     })
@@ -337,15 +347,15 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> String {
-        let word = |message: Message<'_>| match message {
-            Message::Response(Response { id, outcome: Ok(result), .. }) => {
+        let word = |message: ServerMessage<'_>| match message {
+            ServerMessage::Response(ServerResponse { id, outcome: Ok(result), .. }) => {
                 format!("{id:?}={}", result.get())
             }
-            Message::Response(Response { id, outcome: Err(error), .. }) => {
+            ServerMessage::Response(ServerResponse { id, outcome: Err(error), .. }) => {
                 format!("{id:?}!error {}: {}", error.code, error.message)
             }
-            Message::Request { id, method } => format!("{}?{method}", id.get()),
-            Message::Notification { method, params } => {
+            ServerMessage::Request { id, method } => format!("{}?{method}", id.get()),
+            ServerMessage::Notification { method, params } => {
                 format!("{method}({})", params.map_or("", RawValue::get))
             }
         };
@@ -353,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart_and_keep_their_text() {
+    fn message_kinds_are_distinguished_and_keep_their_text() {
         assert_eq!(kinds(r#"{"jsonrpc":"2.0","id":7,"result":{"n":1.0}}"#), r#"Some(7)={"n":1.0}"#);
         assert_eq!(kinds(r#" {"id":"7","result":{}} "#), "Some(7)={}");
         assert_eq!(
@@ -408,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_is_answered() {
+    fn requests_of_the_server_get_a_response() {
         let of = |method: &str| {
             let id = RawValue::from_string(r#""x-1""#.to_owned()).unwrap();
             String::from_utf8(answer_to(&id, method).to_vec()).unwrap()

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::Outgoing;
-use crate::upstream::error::Withheld;
+use crate::upstream::error::QuotedSource;
 
 /// Revision without sessions: each request carries what `initialize` negotiated before.
 pub(super) const PER_REQUEST: &str = "2026-07-28";
@@ -19,16 +19,16 @@ const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-
 
 /// Negotiated revision and capabilities.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Agreed {
+pub(super) struct NegotiatedSession {
     /// Revision.
     pub(super) revision: &'static str,
     /// Capabilities of the server.
-    pub(super) declared: Declared,
+    pub(super) declared: ServerCapabilities,
 }
 
 /// Capabilities of a server, as far as glossator uses them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Declared {
+pub(super) struct ServerCapabilities {
     /// Prompts.
     pub(super) prompts: bool,
     /// Resources.
@@ -40,7 +40,7 @@ pub(super) struct Declared {
     notifies_of_resources: bool,
 }
 
-impl Declared {
+impl ServerCapabilities {
     /// List changes that the server sends notifications for, in the format of `subscriptions/listen`.
     pub(super) fn changes(&self) -> Map<String, Value> {
         let told = [
@@ -64,27 +64,27 @@ struct Introduction<'a> {
     capabilities: Option<&'a RawValue>,
 }
 
-impl Agreed {
+impl NegotiatedSession {
     /// Parses the result of `initialize`.
-    pub(super) fn of_initialize(result: &RawValue) -> Result<Self, Withheld> {
+    pub(super) fn of_initialize(result: &RawValue) -> Result<Self, QuotedSource> {
         let introduction = Introduction::read(result)?;
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
         let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
             let found: String = found.chars().take(40).collect();
             let words = format!("it speaks revision `{found}`, which is none that is known here");
-            return Err(Withheld::new("it speaks a revision that is not known here", words));
+            return Err(QuotedSource::new("it speaks a revision that is not known here", words));
         };
         Ok(Self { revision, declared: introduction.declared() })
     }
 
     /// Parses the result of `server/discover`.
-    pub(super) fn of_discover(result: &RawValue) -> Result<Self, Withheld> {
+    pub(super) fn of_discover(result: &RawValue) -> Result<Self, QuotedSource> {
         let introduction = Introduction::read(result)?;
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
             true => Ok(Self { revision: PER_REQUEST, declared: introduction.declared() }),
             false => {
                 let why = format!("it does not speak revision {PER_REQUEST}");
-                Err(Withheld::new(why.clone(), why))
+                Err(QuotedSource::new(why.clone(), why))
             }
         }
     }
@@ -96,11 +96,11 @@ impl Agreed {
 }
 
 impl<'a> Introduction<'a> {
-    fn read(result: &'a RawValue) -> Result<Self, Withheld> {
-        serde_json::from_str(result.get()).map_err(|error| Withheld::of_json(&error))
+    fn read(result: &'a RawValue) -> Result<Self, QuotedSource> {
+        serde_json::from_str(result.get()).map_err(|error| QuotedSource::of_json(&error))
     }
 
-    fn declared(&self) -> Declared {
+    fn declared(&self) -> ServerCapabilities {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Lists {
@@ -114,7 +114,7 @@ impl<'a> Introduction<'a> {
             let read = of(name).and_then(|capability| serde_json::from_str::<Lists>(capability.get()).ok());
             read.unwrap_or_default().list_changed
         };
-        Declared {
+        ServerCapabilities {
             prompts: of("prompts").is_some(),
             resources: of("resources").is_some(),
             completions: of("completions").is_some(),
@@ -180,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_agreed_on_or_the_reason_told() {
+    fn a_revision_is_negotiated_or_the_error_names_the_reason() {
         let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
-        let agreed = Agreed::of_initialize(&raw(old)).unwrap();
+        let agreed = NegotiatedSession::of_initialize(&raw(old)).unwrap();
         assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
         assert_eq!(agreed.declared.changes(), object(json!({ "toolsListChanged": true })));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
-        assert!(Agreed::of_initialize(&raw(odd)).unwrap_err().words().contains("`1.0`"));
+        assert!(NegotiatedSession::of_initialize(&raw(odd)).unwrap_err().words().contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
-        let agreed = Agreed::of_discover(&raw(new)).unwrap();
+        let agreed = NegotiatedSession::of_discover(&raw(new)).unwrap();
         assert!(agreed.is_per_request() && agreed.declared.changes().is_empty());
         assert!(agreed.declared.prompts && !agreed.declared.resources && !agreed.declared.completions);
-        assert!(Agreed::of_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
-        assert!(Agreed::of_discover(&raw("[]")).is_err());
+        assert!(NegotiatedSession::of_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
+        assert!(NegotiatedSession::of_discover(&raw("[]")).is_err());
     }
 }

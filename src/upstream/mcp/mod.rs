@@ -28,10 +28,10 @@ use tracing::warn;
 use self::{
     child::ChildLink,
     http::HttpLink,
-    jsonrpc::{Response, RpcError},
+    jsonrpc::{JsonRpcError, ServerResponse},
 };
 use super::{
-    Cause, ProgressSender, UpstreamCall, UpstreamError, buffer::BodyAccount, error::Withheld,
+    ErrorSource, ProgressSender, UpstreamCall, UpstreamError, buffer::BodyAccount, error::QuotedSource,
     http::HttpSettings, program::Program,
 };
 use crate::{
@@ -54,7 +54,7 @@ pub struct McpUpstream {
 
 /// Settings of one MCP server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct McpSettings {
+pub struct McpUpstreamSettings {
     /// Name that routes use.
     pub name: UpstreamName,
     /// Transport.
@@ -70,7 +70,7 @@ pub enum McpTransport {
     Child(Program),
 }
 
-impl McpSettings {
+impl McpUpstreamSettings {
     /// HTTP settings, if the transport is HTTP.
     pub fn http(&self) -> Option<&HttpSettings> {
         match &self.transport {
@@ -161,7 +161,7 @@ pub struct WantedLists {
 
 impl McpLists {
     /// List of one kind.
-    pub fn of(&self, kind: ListKind) -> &McpList {
+    pub fn get(&self, kind: ListKind) -> &McpList {
         &self.lists[kind as usize]
     }
 
@@ -200,8 +200,8 @@ impl McpUpstream {
     const START_TIMEOUT: Duration = Duration::from_secs(90);
 
     /// Creates the client. It connects or starts nothing yet.
-    pub fn new(settings: McpSettings) -> Self {
-        let McpSettings { name, transport } = settings;
+    pub fn new(settings: McpUpstreamSettings) -> Self {
+        let McpUpstreamSettings { name, transport } = settings;
         let changed = watch::Sender::new(());
         let link = match transport {
             McpTransport::Http(settings) => Link::Http(HttpLink::new(*settings, changed.clone())),
@@ -260,7 +260,7 @@ impl McpUpstream {
             if is_there {
                 lists.lists[kind as usize] = self.list_of(kind).await.unwrap_or_else(|error| {
                     failed = Some(error);
-                    known.map(|known| known.of(kind).clone()).unwrap_or_default()
+                    known.map(|known| known.get(kind).clone()).unwrap_or_default()
                 });
             }
         }
@@ -317,8 +317,8 @@ impl McpUpstream {
         let result = match &response.outcome {
             Ok(result) => result,
             // The server has no list of that kind.
-            Err(error) if error.code == RpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
-            Err(error) => return Err(not_mcp(&self.name, Withheld::from(error.clone()))),
+            Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
+            Err(error) => return Err(not_mcp(&self.name, QuotedSource::from(error.clone()))),
         };
         let page = || -> Result<_, serde_json::Error> {
             let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
@@ -327,7 +327,7 @@ impl McpUpstream {
             let next = members.get("nextCursor").map(|next| serde_json::from_str(next.get())).transpose()?;
             Ok((entries, next.flatten()))
         };
-        page().map_err(|error| not_mcp(&self.name, Withheld::of_json(&error)))
+        page().map_err(|error| not_mcp(&self.name, QuotedSource::of_json(&error)))
     }
 
     async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
@@ -386,19 +386,19 @@ impl McpUpstream {
 
 /// Whether an error means an unknown tool, so that the server's list has changed. Revisions before 2026-07-28
 /// do not prescribe the code.
-fn is_of_no_tool(error: &RpcError) -> bool {
+fn is_of_no_tool(error: &JsonRpcError) -> bool {
     let says = |words: &str| error.message.to_ascii_lowercase().contains(words);
-    error.code == RpcError::METHOD_NOT_FOUND
-        || (error.code == RpcError::INVALID_PARAMS && (says("unknown tool") || says("not found")))
+    error.code == JsonRpcError::METHOD_NOT_FOUND
+        || (error.code == JsonRpcError::INVALID_PARAMS && (says("unknown tool") || says("not found")))
 }
 
 /// Parses the JSON-RPC response in a string.
-fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<Response<'a>, UpstreamError> {
+fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<ServerResponse<'a>, UpstreamError> {
     let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
-    let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::Message::into_response);
+    let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::ServerMessage::into_response);
     response.ok_or_else(|| not_mcp(upstream, "its answer is not a JSON-RPC response"))
 }
 
-fn not_mcp(upstream: &UpstreamName, source: impl Into<Cause>) -> UpstreamError {
+fn not_mcp(upstream: &UpstreamName, source: impl Into<ErrorSource>) -> UpstreamError {
     UpstreamError::NotMcp { upstream: upstream.clone(), source: source.into() }
 }

@@ -3,7 +3,7 @@
 use bytes::{Buf, BytesMut};
 
 /// Parser of an event stream (HTML, section 9.2.6), chunk by chunk.
-pub(super) struct Events {
+pub(super) struct EventParser {
     limit_bytes: usize,
     buffer: BytesMut,
     searched: usize,
@@ -13,9 +13,9 @@ pub(super) struct Events {
 
 /// The data of an event is over the limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct EventTooLong;
 
-impl Events {
+impl EventParser {
     /// Creates a parser for events of at most this much data.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), is_there: false }
@@ -32,7 +32,7 @@ impl Events {
     }
 
     /// Returns the data of the next complete event.
-    pub(super) fn next(&mut self) -> Result<Option<String>, TooLong> {
+    pub(super) fn next(&mut self) -> Result<Option<String>, EventTooLong> {
         while let Some(at) =
             self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
         {
@@ -54,13 +54,13 @@ impl Events {
             }
             self.line(&String::from_utf8_lossy(&line));
             if self.data.len() > self.limit_bytes {
-                return Err(TooLong);
+                return Err(EventTooLong);
             }
         }
         self.searched = self.buffer.len();
         // The buffer may also hold a few bytes of a field name.
         match self.data.len() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
-            true => Err(TooLong),
+            true => Err(EventTooLong),
             false => Ok(None),
         }
     }
@@ -87,7 +87,7 @@ mod tests {
     #[track_caller]
     fn check(stream: &str, expected: &[&str]) {
         for size in [1, 2, 5, 1000] {
-            let (mut events, mut found) = (Events::new(20), Vec::new());
+            let (mut events, mut found) = (EventParser::new(20), Vec::new());
             for piece in stream.as_bytes().chunks(size) {
                 events.push(piece);
                 while let Some(data) = events.next().unwrap() {
@@ -109,9 +109,9 @@ mod tests {
     #[test]
     fn an_event_has_an_end() {
         for text in ["data: ".to_owned() + &"x".repeat(100), "data: 12345678901\n".repeat(2)] {
-            let mut events = Events::new(20);
+            let mut events = EventParser::new(20);
             events.push(text.as_bytes());
-            assert_eq!(events.next(), Err(TooLong));
+            assert_eq!(events.next(), Err(EventTooLong));
         }
     }
 }

@@ -41,7 +41,7 @@ fn denied_warnings_are_a_failure() {
 }
 
 #[test]
-fn colours_are_for_terminals_or_whoever_wants_them() {
+fn colours_are_for_terminals_or_on_request() {
     let broken = TemporaryFile::new("colour.yaml", BROKEN);
     for (arguments, is_coloured) in
         [(&[][..], false), (&["--color", "always"], true), (&["--color", "never"], false)]

@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 use super::{ROOT, TemporaryFile, glossator, succeeds};
 
 #[test]
-fn every_folder_of_explain_is_told_as_it_stands_there() {
+fn every_explain_folder_has_its_expected_output() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let root = Path::new(ROOT).join("tests/explain");
     let mut cases: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -35,7 +35,7 @@ fn every_folder_of_explain_is_told_as_it_stands_there() {
 }
 
 #[test]
-fn what_is_said_of_a_reply_must_be_of_use() {
+fn unused_arguments_about_a_response_are_errors() {
     let config = TemporaryFile::new(
         "said.yaml",
         "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  get_report:\n    description: A report.\n    request: GET legacy/\n    response:\n      - extract: text\n",
@@ -69,7 +69,7 @@ fn what_is_said_of_a_reply_must_be_of_use() {
 }
 
 #[test]
-fn programs_are_told_of_failures_as_json() {
+fn failures_are_written_as_json_on_request() {
     let bad = TemporaryFile::new("failures-bad.yaml", "routes: 5\n");
     let good = TemporaryFile::new(
         "failures-good.yaml",

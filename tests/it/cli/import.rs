@@ -133,7 +133,7 @@ fn json_is_read_as_well_and_tags_choose() {
 }
 
 #[tokio::test]
-async fn a_call_asks_what_the_document_says() {
+async fn an_imported_route_sends_the_documented_request() {
     let upstream = Scripted::start(|asked| {
         let body = match asked.line().starts_with("GET") {
             true => r#"{"id": 7, "name": "Bo", "parts": [{"id": 8, "name": "x"}]}"#,
@@ -176,7 +176,7 @@ async fn a_call_asks_what_the_document_says() {
 }
 
 #[test]
-fn what_no_routes_can_be_made_of_is_told_with_a_way_out() {
+fn an_unusable_document_is_an_error_with_help() {
     for (document, words) in [
         (
             "swagger: '2.0'",

@@ -19,7 +19,7 @@ fn samples(test: &str) -> [TemporaryFile; 3] {
 
 /// Checks a proposal with the commands that an operator would use.
 #[track_caller]
-fn holds(test: &str, yaml: &str, examples: usize) {
+fn check_proposal(test: &str, yaml: &str, examples: usize) {
     let file = TemporaryFile::new(&format!("{test}.yaml"), yaml);
     assert_eq!(warnings_of(file.path()), Vec::<Value>::new(), "{yaml}");
     let tested = succeeds(&["test", "--config", file.path()]);
@@ -27,7 +27,7 @@ fn holds(test: &str, yaml: &str, examples: usize) {
 }
 
 #[test]
-fn what_is_proposed_of_several_replies_passes_check_and_test() {
+fn a_proposal_from_several_responses_passes_check_and_test() {
     let samples = samples("several");
     let mut arguments =
         vec!["infer", "--name", "get_boiler", "--url", "http://plant.example:81/boiler/{id}?unit=C"];
@@ -45,11 +45,11 @@ fn what_is_proposed_of_several_replies_passes_check_and_test() {
     ] {
         assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
     }
-    holds("several", &yaml, 3);
+    check_proposal("several", &yaml, 3);
 }
 
 #[test]
-fn the_same_is_told_to_programs() {
+fn the_proposal_is_available_as_json() {
     let samples = samples("json");
     let mut arguments = vec!["infer", "--request", "POST /boilers/{id}"];
     arguments.extend(samples.iter().map(TemporaryFile::path));
@@ -66,11 +66,11 @@ fn the_same_is_told_to_programs() {
     assert_eq!((&about("extract")["value"], &about("extract")["sure"]), (&json!("pairs"), &json!("sure")));
     assert_eq!(about("field temp")["value"], "number");
     assert!(findings.iter().all(|finding| finding["why"].as_str().is_some_and(|why| !why.is_empty())));
-    holds("json", &yaml, 3);
+    check_proposal("json", &yaml, 3);
 }
 
 #[test]
-fn what_a_browser_kept_names_the_tool_and_its_request() {
+fn a_har_file_determines_the_tool_and_its_request() {
     let entry = |method: &str, url: &str, status: u16, kind: &str, body: &str| {
         json!({ "request": { "method": method, "url": url }, "response": { "status": status,
             "headers": [{ "name": "Content-Type", "value": kind }], "content": { "mimeType": kind, "text": body } } })
@@ -94,10 +94,10 @@ fn what_a_browser_kept_names_the_tool_and_its_request() {
     ] {
         assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
     }
-    holds("har", &yaml, 3);
+    check_proposal("har", &yaml, 3);
     let one = succeeds(&["infer", file.path(), "--entry", "3", "--name", "get_logo"]);
     assert!(one.contains("from 1 sample.") && one.contains("  get_logo:"), "{one}");
-    holds("har-one", &one, 1);
+    check_proposal("har-one", &one, 1);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn entries_of_several_endpoints_are_no_samples_of_one_route() {
 }
 
 #[test]
-fn a_long_reply_gets_the_limit_that_it_needs() {
+fn a_long_response_gets_the_limit_that_it_needs() {
     let lines: String = (0..600_000).map(|number| format!("{number},a b c d e\n")).collect();
     let file = TemporaryFile::new("long.csv", format!("id,words\n{lines}"));
     let yaml = succeeds(&["infer", file.path()]);
@@ -146,7 +146,7 @@ fn a_recording_that_curl_has_decompressed_is_read_as_it_is() {
     let file = TemporaryFile::new("decompressed.http", recording);
     let yaml = succeeds(&["infer", file.path()]);
     assert!(yaml.contains("pairs:") && !yaml.contains("gzip"), "{yaml}");
-    holds("decompressed", &yaml, 1);
+    check_proposal("decompressed", &yaml, 1);
 }
 
 /// As with `glossator infer … > plant/boiler.yaml` for each of a server's endpoints.
@@ -171,7 +171,7 @@ fn several_proposals_are_one_configuration() {
 }
 
 #[test]
-fn what_gives_no_route_is_a_wrong_use() {
+fn input_without_a_route_is_a_usage_error() {
     let samples = samples("wrong");
     let sample = samples[0].path();
     for (arguments, part) in [

@@ -39,7 +39,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_folder_is_rewritten_and_says_what_has_changed() {
+fn a_folder_is_rewritten_with_a_list_of_changes() {
     let folder =
         Folder::new("migrate", &[("a.yaml", OLD), ("inner/b.md", PAGE), ("c.txt", OLD), ("d.yml", NEW)]);
     let a = folder.path("a.yaml");
@@ -85,7 +85,7 @@ fn a_diff_changes_nothing() {
 }
 
 #[test]
-fn where_a_file_is_no_yaml_nothing_is_changed() {
+fn invalid_yaml_changes_nothing() {
     let folder = Folder::new("migrate-broken", &[("a.yaml", OLD), ("b.yaml", "server: [\n")]);
     let run = |arguments: &[&str]| {
         let output = glossator(&[&["migrate"], arguments].concat());

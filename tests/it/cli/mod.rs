@@ -62,7 +62,7 @@ impl Drop for TemporaryFile {
 
 /// As with `glossator check 2>&1 | head`.
 #[test]
-fn a_reader_that_goes_away_changes_nothing() {
+fn a_closed_pipe_is_not_an_error() {
     let bad = TemporaryFile::new("unread.yaml", "upstreams: 3\n");
     for arguments in [&["check", "--config", bad.path()][..], &["schema"], &["explain", "nothing"]] {
         let [out, err] = [(); 2].map(|()| {
@@ -131,7 +131,7 @@ fn a_route_that_leaves_all_words_to_an_mcp_server_is_good() {
 }
 
 #[test]
-fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
+fn a_wrong_file_and_a_wrong_usage_have_different_statuses() {
     let found = glossator(&["check", "--config", "tests/problems/unknown_key_at_the_root/config.yaml"]);
     assert_eq!(found.status.code(), Some(1));
     assert!(!found.stderr.is_empty());
@@ -147,7 +147,7 @@ fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
 }
 
 #[test]
-fn a_former_flag_is_answered_with_its_new_name() {
+fn the_error_about_a_renamed_flag_names_the_new_one() {
     for (was, now) in [("--reply", "--response"), ("--type", "--content-type")] {
         let output = glossator(&["explain", "get_weather", was, "x", "--config", "config/demo.yaml"]);
         assert_eq!(output.status.code(), Some(2));
@@ -189,7 +189,7 @@ fn problems_at_the_start_are_json_where_the_log_is() {
 }
 
 #[test]
-fn wrong_arguments_are_told_in_json_where_the_log_is() {
+fn usage_errors_are_json_if_the_log_is() {
     for arguments in [
         &["run", "--log-format", "json", "--nothing"][..],
         &["--log-format=json", "frobnicate"],
@@ -209,7 +209,7 @@ fn wrong_arguments_are_told_in_json_where_the_log_is() {
 }
 
 #[test]
-fn what_a_supervisor_need_not_try_again_has_a_status_of_its_own() {
+fn permanent_failures_have_their_own_exit_status() {
     for command in ["run", "stdio", "cgi", "test"] {
         for file in ["tests/problems/unknown_key_at_the_root/config.yaml", "config/nowhere.yaml"] {
             let output = glossator(&[command, "--config", file]);
@@ -250,7 +250,7 @@ fn the_configuration_is_looked_for_where_one_works_and_then_where_the_system_kee
 }
 
 #[test]
-fn an_example_that_does_not_hold_fails_with_its_place_and_both_sides() {
+fn a_failed_example_shows_its_position_and_both_sides() {
     let file = std::env::temp_dir().join(format!("glossator-it-{}-test.yaml", std::process::id()));
     let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  tool:\n    description: d\n    request: GET old/x\n    tests:\n      \
                   - response: { content_type: text/plain, body: five }\n        expect: { text: six }\n";
@@ -308,7 +308,7 @@ fn examples_are_chosen_by_route_and_by_name() {
 }
 
 #[test]
-fn what_was_found_is_accepted_and_the_rest_of_the_file_stays() {
+fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
     let file = std::env::temp_dir().join(format!("glossator-it-{}-update.yaml", std::process::id()));
     let before = "# Kept.\nupstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d # Kept.\n    request: GET old/x\n    \
                   tests:\n      - response: { content_type: text/plain, body: five } # Kept.\n        expect: { text: six } # Kept.\n      \
@@ -331,7 +331,7 @@ fn what_was_found_is_accepted_and_the_rest_of_the_file_stays() {
 }
 
 #[test]
-fn check_says_which_tools_have_no_output_schema_and_why() {
+fn check_lists_tools_without_an_output_schema_and_the_reason() {
     let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  \
                   a: { description: d, request: GET old/a }\n  \
                   b: { description: d, request: GET old/b }\n  \
@@ -359,7 +359,7 @@ fn check_says_which_tools_have_no_output_schema_and_why() {
 }
 
 #[test]
-fn explain_tells_every_step() {
+fn explain_prints_every_step() {
     let recording = std::env::temp_dir().join(format!("glossator-it-{}.http", std::process::id()));
     std::fs::write(
         &recording,
@@ -448,7 +448,7 @@ fn explain_names_the_named_rules_that_decided() {
 
 /// An editor with the JSON Schema reports the same as `check`.
 #[test]
-fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
+fn the_schema_accepts_a_valid_file_and_rejects_an_invalid_one() {
     let schema: Value = serde_json::from_str(&succeeds(&["schema"])).unwrap();
     let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
     let file =
@@ -463,7 +463,7 @@ fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
         json!({ "request": "GET old/x", "response": { "extract": { "paris": {} } } }),
         json!({ "request": "GET old/x", "output": [] }),
     ] {
-        assert!(!schema.admits(&file(wrong.clone())), "{wrong}");
+        assert!(!schema.accepts(&file(wrong.clone())), "{wrong}");
     }
 }
 

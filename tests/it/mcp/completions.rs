@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::served::{ERAS, Served};
-use crate::support::{Asked, Scripted, Step, response};
+use super::served::{LIFECYCLES, Served};
+use crate::support::{ReceivedRequest, Scripted, Step, response};
 
 const CONFIGURATION: &str = r#"
 upstreams: { old: "LEGACY" }
@@ -62,7 +62,7 @@ prompts:
 "#;
 
 async fn served() -> (Served, Scripted) {
-    let upstream = Scripted::start(|asked: &Asked| {
+    let upstream = Scripted::start(|asked: &ReceivedRequest| {
         let path = asked.line().split(' ').nth(1).unwrap();
         vec![Step::Send(match path {
             "/cities" => response("200 OK", "text/plain", "Oslo\n  Bergen \n\nOslo\nNordoslo\n"),
@@ -91,7 +91,7 @@ fn params(argument: &str, typed: &str, others: Value) -> Value {
 #[tokio::test]
 async fn values_come_from_lists_routes_and_schemas() {
     let (served, _upstream) = served().await;
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         assert_eq!(served.capabilities(revision).await["completions"], json!({}));
         for (argument, typed, others, expected) in [
             ("style", "", json!({}), json!(["short", "thorough", "Shorter", "ashore"])),
@@ -125,7 +125,7 @@ async fn values_come_from_lists_routes_and_schemas() {
         assert_eq!(completion["values"][0], "1");
         assert_eq!((&completion["total"], &completion["hasMore"]), (&json!(133), &json!(true)));
     }
-    let result = served.result(ERAS[1], "completion/complete", params("style", "", json!({}))).await;
+    let result = served.result(LIFECYCLES[1], "completion/complete", params("style", "", json!({}))).await;
     assert_eq!(result["resultType"], "complete");
     assert!(result["_meta"].get("io.modelcontextprotocol/serverInfo").is_some(), "{result}");
 }
@@ -138,7 +138,7 @@ async fn the_arguments_of_a_resource_template_are_completed() {
             "context": { "arguments": { "kind": "Sales" } } })
     };
     let template = "report://{kind}/{day}/{page}";
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         for (uri, argument, typed, expected) in [
             (template, "kind", "st", json!(["Stock"])),
             (template, "day", "be", json!(["belt", "V-belt", "/parts/Sales?q=be", "bolt"])),
@@ -157,7 +157,7 @@ async fn the_arguments_of_a_resource_template_are_completed() {
 }
 
 #[tokio::test]
-async fn a_resource_alone_may_have_something_to_complete() {
+async fn a_configuration_with_only_resources_supports_completions() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let text = |input: &str| {
         format!(
@@ -167,17 +167,17 @@ async fn a_resource_alone_may_have_something_to_complete() {
     };
     for (input, completes) in [("enum: [a, b]", true), ("type: string", false)] {
         let served = Served::start(&text(input), &upstream).await;
-        let capabilities = served.capabilities(ERAS[1]).await;
+        let capabilities = served.capabilities(LIFECYCLES[1]).await;
         assert_eq!(capabilities.get("completions").is_some(), completes, "{capabilities}");
     }
 }
 
 #[tokio::test]
-async fn requests_that_can_not_be_completed_are_refused() {
+async fn requests_that_cannot_be_completed_are_rejected() {
     let (served, _upstream) = served().await;
     let argument = json!({ "name": "city", "value": "" });
     let prompt = json!({ "type": "ref/prompt", "name": "all" });
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         for (params, words) in [
             (json!({ "ref": prompt }), "`params.argument`"),
             (json!({ "argument": argument }), "`params.ref`"),

@@ -2,7 +2,7 @@
 
 use glossator::inbound::{
     filter::FilterSettings,
-    mcp::{McpServerSettings, McpSettings},
+    mcp::{McpApiSettings, McpServerSettings},
 };
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn every_older_revision_is_agreed_to_and_others_get_the_newest_of_them() {
         instructions: Some("Ask for a city.".into()),
         ..McpServerSettings::default()
     };
-    let settings = McpSettings { server, ..McpSettings::default() };
+    let settings = McpApiSettings { server, ..McpApiSettings::default() };
     let endpoint = Endpoint::with(settings, FilterSettings::default());
     for version in OLDER {
         let result = endpoint.send(initialize(version)).await.result();
@@ -85,7 +85,7 @@ async fn notifications_are_taken_without_a_word() {
 }
 
 #[tokio::test]
-async fn a_revision_is_read_from_the_header_and_may_be_left_out() {
+async fn a_revision_is_read_from_the_optional_header() {
     let endpoint = Endpoint::new();
     for version in OLDER {
         let post = Post::handshake("ping", json!({})).header("mcp-protocol-version", version);
@@ -129,7 +129,7 @@ async fn protocol_errors_go_out_with_200_or_old_clients_would_lose_them() {
 #[tokio::test]
 async fn the_list_is_walked_page_by_page() {
     let server = McpServerSettings { page_size: 4, ..McpServerSettings::default() };
-    let settings = McpSettings { server, ..McpSettings::default() };
+    let settings = McpApiSettings { server, ..McpApiSettings::default() };
     let endpoint = Endpoint::with(settings, FilterSettings::default());
     let (mut names, mut pages, mut cursor) = (Vec::new(), 0, None);
     loop {
@@ -168,7 +168,7 @@ async fn schemas_and_structures_are_objects_for_older_clients() {
 }
 
 #[tokio::test]
-async fn a_reply_goes_through_to_the_letter() {
+async fn a_response_is_forwarded_byte_for_byte() {
     let endpoint = Endpoint::new();
     let post = Post::handshake("tools/call", json!({ "name": "echo", "arguments": { "city": "Oslo" } }));
     let response = endpoint.send(post).await;
@@ -183,7 +183,7 @@ async fn a_reply_goes_through_to_the_letter() {
 }
 
 #[tokio::test]
-async fn what_a_model_can_act_on_is_a_tool_error() {
+async fn errors_that_a_model_can_act_on_are_tool_errors() {
     let endpoint = Endpoint::new();
     for (tool, arguments, expected) in [
         ("echo", json!({}), "city"),

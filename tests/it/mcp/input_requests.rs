@@ -5,7 +5,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Map, Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Client, Loaded, Response, Scripted, Step, response, soon};
+use crate::support::{Client, Loaded, ReceivedRequest, Response, Scripted, Step, response, soon};
 
 const ROUTES: &str = r#"
   delete_page:
@@ -71,7 +71,7 @@ async fn start() -> (Loaded, Scripted) {
 
 /// Starts it with these server settings.
 async fn start_with(server: &str) -> (Loaded, Scripted) {
-    let echo = |asked: &Asked| {
+    let echo = |asked: &ReceivedRequest| {
         let told = format!(
             "{} {}",
             asked.line().trim_end_matches(" HTTP/1.1"),
@@ -94,7 +94,7 @@ async fn start_with(server: &str) -> (Loaded, Scripted) {
     (Loaded::start(&loaded).await, upstream)
 }
 
-fn asked(upstream: &Scripted) -> usize {
+fn upstream_requests(upstream: &Scripted) -> usize {
     upstream.state().asked.len()
 }
 
@@ -104,10 +104,10 @@ fn all() -> Value {
 
 /// Calls a tool in revision 2026-07-28.
 async fn call_newest(program: &Loaded, capabilities: Value, params: Value) -> Response {
-    ask_newest(program, "tools/call", capabilities, params).await
+    send_newest(program, "tools/call", capabilities, params).await
 }
 
-async fn ask_newest(program: &Loaded, method: &str, capabilities: Value, mut params: Value) -> Response {
+async fn send_newest(program: &Loaded, method: &str, capabilities: Value, mut params: Value) -> Response {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": NEWEST,
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
@@ -146,20 +146,20 @@ fn accept(content: Value) -> Value {
     json!({ "action": "accept", "content": content })
 }
 
-fn said(text: &str) -> Value {
+fn sampled_message(text: &str) -> Value {
     json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": text } })
 }
 
 /// Text of a result.
 #[track_caller]
-fn told(result: &Value) -> &str {
+fn text_of(result: &Value) -> &str {
     assert_eq!(result["resultType"], "complete", "{result}");
     result["content"][0]["text"].as_str().unwrap()
 }
 
 /// Checks that a result is a tool error with these words.
 #[track_caller]
-fn refused(result: &Value, words: &str) {
+fn check_rejected(result: &Value, words: &str) {
     assert_eq!(result["isError"], true, "{result}");
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("Nothing was done") && text.contains(words), "{text}");
@@ -179,7 +179,7 @@ async fn a_call_that_needs_a_yes_waits_for_it() {
             "params": { "message": "Really delete page 7?", "requestedSchema": { "type": "object", "properties": {} } },
         } })
     );
-    assert_eq!(asked(&upstream), 0);
+    assert_eq!(upstream_requests(&upstream), 0);
     let again = |answer: Value| {
         let mut call = call.clone();
         call["inputResponses"] = json!({ "confirm": answer, "stray": 1 });
@@ -188,16 +188,16 @@ async fn a_call_that_needs_a_yes_waits_for_it() {
     };
     for (answer, words) in [("decline", "said no"), ("cancel", "did not answer")] {
         let result = newest(&program, again(json!({ "action": answer }))).await;
-        refused(&result, words);
+        check_rejected(&result, words);
     }
-    assert_eq!(asked(&upstream), 0);
+    assert_eq!(upstream_requests(&upstream), 0);
     let done = newest(&program, again(json!({ "action": "accept" }))).await;
-    assert_eq!(told(&done), "DELETE /pages/7");
-    assert_eq!(asked(&upstream), 1);
+    assert_eq!(text_of(&done), "DELETE /pages/7");
+    assert_eq!(upstream_requests(&upstream), 1);
 }
 
 #[tokio::test]
-async fn rounds_go_on_with_what_was_answered_before() {
+async fn rounds_continue_with_earlier_input_responses() {
     let (program, upstream) = start().await;
     let mut call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
     let first = newest(&program, call.clone()).await;
@@ -215,27 +215,27 @@ async fn rounds_go_on_with_what_was_answered_before() {
 
     // A response to a later input request does not count before that was sent.
     call["requestState"] = second["requestState"].clone();
-    call["inputResponses"] = json!({ "why": said("a whim"), "sure": accept(json!({})) });
+    call["inputResponses"] = json!({ "why": sampled_message("a whim"), "sure": accept(json!({})) });
     let third = newest(&program, call.clone()).await;
     assert_eq!(third["inputRequests"]["sure"]["params"]["message"], "Really x?");
 
     call["requestState"] = third["requestState"].clone();
     call["inputResponses"] = json!({ "sure": accept(json!({})) });
     assert_eq!(
-        told(&newest(&program, call.clone()).await),
+        text_of(&newest(&program, call.clone()).await),
         r#"POST /pages/7 {"name":"x","copies":2,"why":"a whim"}"#
     );
-    assert_eq!(asked(&upstream), 1);
+    assert_eq!(upstream_requests(&upstream), 1);
 
     // Optional input requests that the client can't or won't answer are left out.
     let call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
     let form = json!({ "form": accept(json!({ "name": "y" })) });
     let response = with_answers(&program, json!({ "elicitation": {} }), call, form).await;
-    assert_eq!(told(&response.json()["result"]), r#"POST /pages/7 {"name":"y","why":""}"#);
+    assert_eq!(text_of(&response.json()["result"]), r#"POST /pages/7 {"name":"y","why":""}"#);
 }
 
 #[tokio::test]
-async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
+async fn a_state_is_bound_to_its_call_and_responses_to_their_requests() {
     let (program, upstream) = start().await;
     let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
     let state = newest(&program, call.clone()).await["requestState"].as_str().unwrap().to_owned();
@@ -267,13 +267,13 @@ async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
     let params = json!({ "name": "rename_page", "arguments": { "id": "seven" } });
     let result = newest(&program, params).await;
     assert_eq!((result["resultType"].as_str(), result["isError"].as_bool()), (Some("complete"), Some(true)));
-    assert_eq!(asked(&upstream), 0);
+    assert_eq!(upstream_requests(&upstream), 0);
 }
 
 #[tokio::test]
-async fn an_answer_to_what_nobody_was_asked_does_nothing() {
+async fn an_unrequested_response_has_no_effect() {
     let (program, upstream) = start().await;
-    let yes = json!({ "confirm": { "action": "accept" }, "sample": said("a page"), "about": accept(json!({ "topic": "x" })) });
+    let yes = json!({ "confirm": { "action": "accept" }, "sample": sampled_message("a page"), "about": accept(json!({ "topic": "x" })) });
     // `sum_up` reads the page before it sends a sampling request about it.
     for (method, name, reads) in
         [("tools/call", "delete_page", 0), ("prompts/get", "write_page", 0), ("tools/call", "sum_up", 1)]
@@ -282,7 +282,7 @@ async fn an_answer_to_what_nobody_was_asked_does_nothing() {
         let mut params = json!({ "name": name, "arguments": arguments, "inputResponses": yes });
         let arguments = params["arguments"].as_object_mut().unwrap();
         arguments.remove(if name == "write_page" { "id" } else { "title" });
-        let response = ask_newest(&program, method, all(), params).await;
+        let response = send_newest(&program, method, all(), params).await;
         let result = &response.json()["result"];
         assert_eq!(
             (response.status, result["resultType"].as_str()),
@@ -290,30 +290,30 @@ async fn an_answer_to_what_nobody_was_asked_does_nothing() {
             "{result}"
         );
         assert!(!result["inputRequests"].as_object().unwrap().is_empty(), "{result}");
-        assert_eq!(asked(&upstream), reads, "{name}");
+        assert_eq!(upstream_requests(&upstream), reads, "{name}");
     }
     // The state of one input request is not valid for another.
     let call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
     let form = accept(json!({ "name": "x", "copies": 1 }));
-    let both = json!({ "form": form, "why": said("a whim"), "sure": accept(json!({})) });
+    let both = json!({ "form": form, "why": sampled_message("a whim"), "sure": accept(json!({})) });
     let next = with_answers(&program, all(), call, both).await.json();
     assert_eq!(next["result"]["inputRequests"]["sure"]["params"]["message"], "Really x?");
-    assert_eq!(asked(&upstream), 1);
+    assert_eq!(upstream_requests(&upstream), 1);
     // Without input requests, input responses are ignored.
     let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
-    assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
+    assert_eq!(text_of(&newest(&program, given).await), "GET /pages?q=cats");
 }
 
 #[tokio::test]
-async fn arguments_may_come_unasked_but_what_follows_from_them_is_asked() {
+async fn unrequested_arguments_are_accepted_but_confirmation_is_requested() {
     let (program, upstream) = start().await;
     let words = json!({ "words": accept(json!({ "q": "cats", "more": 1 })), "stray": accept(json!({})) });
     let call = json!({ "name": "find_page", "arguments": {}, "inputResponses": words });
-    assert_eq!(told(&newest(&program, call.clone()).await), "GET /pages?q=cats");
+    assert_eq!(text_of(&newest(&program, call.clone()).await), "GET /pages?q=cats");
     // Arguments of the request are not overridden.
     let mut given = call;
     given["arguments"]["q"] = "dogs".into();
-    assert_eq!(told(&newest(&program, given).await), "GET /pages?q=dogs");
+    assert_eq!(text_of(&newest(&program, given).await), "GET /pages?q=dogs");
     // Entered arguments are checked like those of the request.
     for wrong in [json!({ "id": 100 }), json!({ "id": "7" }), json!({})] {
         let responses = json!({ "page": accept(wrong), "confirm": accept(json!({})) });
@@ -327,15 +327,15 @@ async fn arguments_may_come_unasked_but_what_follows_from_them_is_asked() {
     let requests = first["inputRequests"].as_object().unwrap();
     assert_eq!(requests.keys().collect::<Vec<_>>(), ["confirm"], "{first}");
     assert_eq!(requests["confirm"]["params"]["message"], "Really archive page 7?");
-    assert_eq!(asked(&upstream), 2);
+    assert_eq!(upstream_requests(&upstream), 2);
     // The confirmed action is the one that is done.
     call["requestState"] = first["requestState"].clone();
     call["inputResponses"]["page"] = accept(json!({ "id": 8 }));
-    assert_eq!(told(&newest(&program, call).await), "PUT /archive/7");
+    assert_eq!(text_of(&newest(&program, call).await), "PUT /archive/7");
 }
 
 #[tokio::test]
-async fn a_client_is_not_asked_for_what_it_has_not_declared() {
+async fn a_client_gets_no_request_that_it_does_not_support() {
     let (program, upstream) = start().await;
     for (tool, arguments, missing) in [
         ("delete_page", json!({ "id": "7" }), json!({ "elicitation": { "form": {} } })),
@@ -355,15 +355,15 @@ async fn a_client_is_not_asked_for_what_it_has_not_declared() {
         rest.send("POST /tools/delete_page", &["Content-Type: application/json"], r#"{"id": "7"}"#).await;
     assert_eq!(response.status, 403);
     assert!(
-        response.told().contains("`elicitation`") && response.told().contains("no argument"),
+        response.tool_text().contains("`elicitation`") && response.tool_text().contains("no argument"),
         "{}",
-        response.told()
+        response.tool_text()
     );
-    assert_eq!(asked(&upstream), 0);
+    assert_eq!(upstream_requests(&upstream), 0);
 }
 
 #[tokio::test]
-async fn arguments_that_are_missing_are_asked_for() {
+async fn missing_arguments_are_requested() {
     let (program, _upstream) = start().await;
     let call = json!({ "name": "find_page", "arguments": {} });
     let first = newest(&program, call.clone()).await;
@@ -374,13 +374,13 @@ async fn arguments_that_are_missing_are_asked_for() {
     );
     let words = json!({ "words": accept(json!({ "q": "cats & dogs" })) });
     let done = with_answers(&program, all(), call, words).await.json();
-    assert_eq!(told(&done["result"]), "GET /pages?q=cats%20%26%20dogs");
+    assert_eq!(text_of(&done["result"]), "GET /pages?q=cats%20%26%20dogs");
     let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
-    assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
+    assert_eq!(text_of(&newest(&program, given).await), "GET /pages?q=cats");
 }
 
 #[tokio::test]
-async fn a_rule_has_the_clients_model_sum_a_reply_up() {
+async fn a_rule_has_the_clients_model_summarize_a_response() {
     let (program, upstream) = start().await;
     let call = json!({ "name": "sum_up", "arguments": { "id": "7" } });
     let first = newest(&program, call.clone()).await;
@@ -390,19 +390,19 @@ async fn a_rule_has_the_clients_model_sum_a_reply_up() {
     assert_eq!(request["params"]["maxTokens"], 50);
     let mut again = call;
     again["requestState"] = first["requestState"].clone();
-    again["inputResponses"] = json!({ "sample": said("a page") });
-    assert_eq!(told(&newest(&program, again).await), "In short: a page");
-    assert_eq!(asked(&upstream), 2, "the reply is asked for again with the answer");
+    again["inputResponses"] = json!({ "sample": sampled_message("a page") });
+    assert_eq!(text_of(&newest(&program, again).await), "In short: a page");
+    assert_eq!(upstream_requests(&upstream), 2, "the reply is asked for again with the answer");
 }
 
 #[tokio::test]
-async fn roots_and_addresses_are_asked_for_too() {
+async fn roots_and_urls_are_requested_too() {
     let (program, _upstream) = start().await;
     let folders =
         json!({ "folders": { "roots": [{ "uri": "file:///a" }, { "uri": "file:///b", "name": "B" }] } });
     let call = json!({ "name": "where_am_i", "arguments": {} });
     let done = with_answers(&program, all(), call, folders).await.json();
-    assert_eq!(told(&done["result"]), "GET /pages?n=2");
+    assert_eq!(text_of(&done["result"]), "GET /pages?n=2");
     let first = newest(&program, json!({ "name": "sign_in", "arguments": {} })).await;
     let door = &first["inputRequests"]["door"]["params"];
     assert_eq!(
@@ -411,7 +411,7 @@ async fn roots_and_addresses_are_asked_for_too() {
     );
     let agreed = json!({ "door": { "action": "accept" } });
     let done = with_answers(&program, all(), json!({ "name": "sign_in" }), agreed).await.json();
-    assert_eq!(told(&done["result"]), "GET /session");
+    assert_eq!(text_of(&done["result"]), "GET /session");
 }
 
 /// Client that has initialized a legacy session.
@@ -502,7 +502,7 @@ impl Older {
 }
 
 #[tokio::test]
-async fn an_older_client_is_asked_while_its_call_waits() {
+async fn a_legacy_client_gets_requests_during_its_call() {
     let (program, upstream) = start().await;
     for version in ["2025-06-18", "2025-11-25"] {
         let mut client = Older::connect(&program, version, all()).await;
@@ -511,30 +511,31 @@ async fn an_older_client_is_asked_while_its_call_waits() {
             client.call("delete_page", json!({ "id": "7" }), vec![("elicitation/create", accepted)]).await;
         assert_eq!(result["content"][0]["text"], "DELETE /pages/7");
     }
-    assert_eq!(asked(&upstream), 2);
+    assert_eq!(upstream_requests(&upstream), 2);
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     let answers = vec![
         ("elicitation/create", accept(json!({ "name": "x" }))),
-        ("sampling/createMessage", said("a whim")),
+        ("sampling/createMessage", sampled_message("a whim")),
         ("elicitation/create", accept(json!({}))),
     ];
     let result = client.call("rename_page", json!({ "id": 7 }), answers).await;
     assert_eq!(result["content"][0]["text"], r#"POST /pages/7 {"name":"x","why":"a whim"}"#);
-    let result =
-        client.call("sum_up", json!({ "id": "7" }), vec![("sampling/createMessage", said("a page"))]).await;
+    let result = client
+        .call("sum_up", json!({ "id": "7" }), vec![("sampling/createMessage", sampled_message("a page"))])
+        .await;
     assert_eq!(result["content"][0]["text"], "In short: a page");
-    assert_eq!(asked(&upstream), 4, "the reply is still there when the answer comes");
+    assert_eq!(upstream_requests(&upstream), 4, "the reply is still there when the answer comes");
     let roots = json!({ "roots": [{ "uri": "file:///a" }] });
     let result = client.call("where_am_i", json!({}), vec![("roots/list", roots)]).await;
     assert_eq!(result["content"][0]["text"], "GET /pages?n=1");
 }
 
 #[tokio::test]
-async fn a_prompt_asks_before_its_messages_are_made() {
+async fn a_prompt_requests_input_before_its_messages() {
     let (program, upstream) = start().await;
     let params = json!({ "name": "write_page", "arguments": { "title": "Home" } });
     let get = async |capabilities: Value, params: &Value| {
-        ask_newest(&program, "prompts/get", capabilities, params.clone()).await.json()
+        send_newest(&program, "prompts/get", capabilities, params.clone()).await.json()
     };
     let first = get(all(), &params).await["result"].clone();
     assert_eq!(first["resultType"], "input_required", "{first}");
@@ -560,11 +561,11 @@ async fn a_prompt_asks_before_its_messages_are_made() {
     let mut client = Older::connect(&program, "2025-11-25", json!({})).await;
     let answer = client.request("prompts/get", "write_page", arguments, Vec::new()).await;
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
-    assert_eq!(asked(&upstream), 0);
+    assert_eq!(upstream_requests(&upstream), 0);
 }
 
 #[tokio::test]
-async fn an_older_client_that_says_no_or_can_not_be_asked_is_told_so() {
+async fn a_legacy_client_that_declines_or_lacks_support_gets_an_error() {
     let (program, upstream) = start().await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     for (answer, words) in [
@@ -575,23 +576,23 @@ async fn an_older_client_that_says_no_or_can_not_be_asked_is_told_so() {
     ] {
         let result =
             client.call("delete_page", json!({ "id": "7" }), vec![("elicitation/create", answer)]).await;
-        refused(&result, words);
+        check_rejected(&result, words);
     }
     let mut mute = Older::connect(&program, "2025-11-25", json!({ "sampling": {} })).await;
-    refused(&mute.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
+    check_rejected(&mute.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
     let mut oldest = Older::connect(&program, "2025-03-26", all()).await;
-    refused(&oldest.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
+    check_rejected(&oldest.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
     let mut before_addresses = Older::connect(&program, "2025-06-18", all()).await;
-    refused(&before_addresses.call("sign_in", json!({}), vec![]).await, "`elicitation.url`");
+    check_rejected(&before_addresses.call("sign_in", json!({}), vec![]).await, "`elicitation.url`");
     let mut deaf = Older::connect(&program, "2025-11-25", all()).await;
     deaf.headers[1] = "Accept: application/json".to_owned();
-    refused(&deaf.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
-    assert_eq!(asked(&upstream), 0);
+    check_rejected(&deaf.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
+    assert_eq!(upstream_requests(&upstream), 0);
 }
 
 #[tokio::test]
-async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
-    let upstream = Scripted::start(|_: &Asked| vec![]).await;
+async fn an_input_request_times_out() {
+    let upstream = Scripted::start(|_: &ReceivedRequest| vec![]).await;
     let file = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  wipe:\n    description: x\n    request: DELETE old/all\n    \
          confirm: Sure?\n    input_timeout: 1s\n",
@@ -600,12 +601,12 @@ async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
     let loaded = config::load(&Sources::of_text("ask.yaml", &file)).unwrap();
     let program = Loaded::start(&loaded).await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
-    refused(&client.call("wipe", json!({}), vec![]).await, "no answer came within 1s");
-    assert_eq!(asked(&upstream), 0);
+    check_rejected(&client.call("wipe", json!({}), vec![]).await, "no answer came within 1s");
+    assert_eq!(upstream_requests(&upstream), 0);
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_it_answers_is_not_waited_for_where_it_can_not_come_back() {
+async fn a_call_ends_with_a_disconnected_client_that_cannot_resume() {
     let (program, upstream) = start_with("stream_resume_timeout: 0s").await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
@@ -621,7 +622,7 @@ async fn a_client_that_leaves_before_it_answers_is_not_waited_for_where_it_can_n
         }
     })
     .await;
-    assert!(taken <= 1 && asked(&upstream) <= taken);
+    assert!(taken <= 1 && upstream_requests(&upstream) <= taken);
     // Later calls are not affected.
     let result = client.call("delete_page", json!({ "id": "8" }), vec![("elicitation/create", result)]).await;
     assert_eq!(result["content"][0]["text"], "DELETE /pages/8");

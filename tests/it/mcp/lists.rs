@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::served::{ERAS, Served};
+use super::served::{LIFECYCLES, Served};
 use crate::support::{Scripted, response};
 
 /// Seven entries per list, three per page, with names out of order.
@@ -35,7 +35,7 @@ async fn pages(served: &Served, revision: &str, method: &str, list: &str, key: &
         let result = served.result(revision, method, params).await;
         let entries = result[list].as_array().unwrap().iter();
         pages.push(entries.map(|entry| entry[key].as_str().unwrap().to_owned()).collect());
-        assert_eq!(result.get("ttlMs").is_some(), revision == ERAS[1], "{result}");
+        assert_eq!(result.get("ttlMs").is_some(), revision == LIFECYCLES[1], "{result}");
         match result.get("nextCursor") {
             Some(next) => cursor = next.clone(),
             None => return pages,
@@ -46,10 +46,10 @@ async fn pages(served: &Served, revision: &str, method: &str, list: &str, key: &
 const LISTS: [(&str, &str, &str); 2] = [("tools/list", "tools", "name"), ("prompts/list", "prompts", "name")];
 
 #[tokio::test]
-async fn every_list_is_shown_whole_in_order_and_ends() {
+async fn every_list_is_complete_ordered_and_finite() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let served = Served::start(&configuration(), &upstream).await;
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         for (method, list, key) in LISTS {
             let shown = pages(&served, revision, method, list, key).await;
             let sizes: Vec<_> = shown.iter().map(Vec::len).collect();
@@ -65,7 +65,7 @@ async fn every_list_is_shown_whole_in_order_and_ends() {
 async fn a_cursor_of_one_list_is_none_of_another() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let served = Served::start(&configuration(), &upstream).await;
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         for (method, ..) in LISTS {
             let cursor = served.result(revision, method, json!({})).await["nextCursor"].clone();
             assert!(cursor.is_string());

@@ -25,16 +25,16 @@ use bytes::Bytes;
 use glossator::{
     inbound::{
         filter::{Filter, FilterSettings},
-        mcp::{Mcp, McpSettings},
+        mcp::{McpApiSettings, McpEndpoint},
     },
     model::{ErrorFormat, ToolDefinition},
     pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{PolicySettings, UpstreamPolicies},
     route::{
-        Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, Route, RouteTable, Traces,
+        Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, Route, RouteTable, TracePropagation,
         UpstreamName, Visibility,
     },
-    translate::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
+    translate::{OnNoMatch, OutputSchema, TranslationLimits, Translator, WrapNonObjects},
     upstream::{
         Upstream, UpstreamSettings,
         http::{Address, HttpSettings},
@@ -53,7 +53,7 @@ pub(crate) const NEWEST: &str = "2026-07-28";
 
 /// MCP endpoint in front of a legacy server that responds by path.
 pub(crate) struct Endpoint {
-    pub(crate) mcp: Mcp,
+    pub(crate) mcp: McpEndpoint,
     pub(crate) gateway: Gateway,
     /// Events of requests to `/silent`, which never responds.
     pub(crate) silent: mpsc::UnboundedReceiver<Silent>,
@@ -192,10 +192,10 @@ impl Post {
 
 impl Endpoint {
     pub(crate) fn new() -> Self {
-        Self::with(McpSettings::default(), FilterSettings::default())
+        Self::with(McpApiSettings::default(), FilterSettings::default())
     }
 
-    pub(crate) fn with(settings: McpSettings, door: FilterSettings) -> Self {
+    pub(crate) fn with(settings: McpApiSettings, door: FilterSettings) -> Self {
         let (events, silent) = mpsc::unbounded_channel();
         let settings_of = |address| HttpSettings::new("legacy".parse().unwrap(), address);
         let upstream = Upstream::new(UpstreamSettings::Http(Box::new(settings_of(legacy(events)))));
@@ -204,7 +204,7 @@ impl Endpoint {
         let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
         let gateway =
             Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
-        Self { mcp: Mcp::new(gateway.clone(), settings, Filter::new(&door)), gateway, silent }
+        Self { mcp: McpEndpoint::new(gateway.clone(), settings, Filter::new(&door)), gateway, silent }
     }
 
     pub(crate) async fn send(&self, post: Post) -> Response {
@@ -281,8 +281,8 @@ fn routes(upstream: &UpstreamName) -> Vec<Route> {
     let marked = json!({ "city": { "type": "string", "x-mcp-header": "City" } });
     let numbers = json!({ "type": "array", "items": { "type": "number" } });
     vec![
-        route(upstream, "array", "/array", nothing(), Some((numbers.clone(), Wrap::Always))),
-        route(upstream, "bare", "/array", nothing(), Some((numbers, Wrap::LegacyClients))),
+        route(upstream, "array", "/array", nothing(), Some((numbers.clone(), WrapNonObjects::Always))),
+        route(upstream, "bare", "/array", nothing(), Some((numbers, WrapNonObjects::LegacyClients))),
         route(upstream, "down", "/down", nothing(), None),
         route(upstream, "echo", "/echo/{city}", input(text, &["city"]), None),
         route(upstream, "marked", "/echo/{city}", input(marked, &["city"]), None),
@@ -305,10 +305,10 @@ fn route(
     name: &str,
     path: &str,
     input: Value,
-    output: Option<(Value, Wrap)>,
+    output: Option<(Value, WrapNonObjects)>,
 ) -> Route {
     let input = object(input);
-    let wrap = output.as_ref().map_or(Wrap::Always, |(_, wrap)| *wrap);
+    let wrap = output.as_ref().map_or(WrapNonObjects::Always, |(_, wrap)| *wrap);
     let output = output.map(|(schema, wrap)| OutputSchema::new(object(schema), wrap).unwrap());
     let definition = ToolDefinition {
         name: name.parse().unwrap(),
@@ -333,11 +333,11 @@ fn route(
         request: HttpTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()).into(),
         job: None,
         log: Vec::new(),
-        traces: Traces::Forwarded,
+        traces: TracePropagation::Forwarded,
         argument_error: None,
         translator: Translator {
             rules: Vec::new(),
-            otherwise: Otherwise::Text,
+            otherwise: OnNoMatch::Text,
             output,
             wrap,
             redaction: Default::default(),

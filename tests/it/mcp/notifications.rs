@@ -9,7 +9,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Loaded, Response, Scripted, Step, response};
+use crate::support::{Loaded, ReceivedRequest, Response, Scripted, Step, response};
 
 const OLD: &str = "2025-11-25";
 
@@ -26,12 +26,12 @@ async fn start(upstream: &Scripted, keys: &str) -> Loaded {
 
 fn in_turn(
     script: impl Fn(usize) -> Vec<Step> + Send + Sync + 'static,
-) -> impl Fn(&Asked) -> Vec<Step> + Send + Sync {
+) -> impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync {
     let count = Arc::new(AtomicUsize::new(0));
     move |_| script(count.fetch_add(1, Ordering::SeqCst))
 }
 
-fn json_reply(body: &str) -> Vec<Step> {
+fn json_response(body: &str) -> Vec<Step> {
     vec![Step::Send(response("200 OK", "application/json", body))]
 }
 
@@ -85,7 +85,7 @@ fn of_method<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
     messages.iter().filter(|message| message["method"] == method).map(|message| &message["params"]).collect()
 }
 
-const JOB: &str = r#"
+const OPERATION: &str = r#"
 request: POST old/reports
 async_operation:
   id: .id
@@ -98,10 +98,10 @@ async_operation:
 "#;
 
 #[tokio::test]
-async fn a_job_tells_how_far_it_is_to_those_who_ask() {
+async fn an_operation_reports_progress_on_request() {
     for revision in [OLD, NEWEST] {
         let upstream = Scripted::start(in_turn(|turn| {
-            json_reply(match turn {
+            json_response(match turn {
                 0 => r#"{"id": 7}"#,
                 1 => r#"{"state": "running", "percent": 0}"#,
                 2 => r#"{"state": "running", "percent": 50, "doing": "counting"}"#,
@@ -110,7 +110,7 @@ async fn a_job_tells_how_far_it_is_to_those_who_ask() {
             })
         }))
         .await;
-        let program = start(&upstream, JOB).await;
+        let program = start(&upstream, OPERATION).await;
         let params = json!({ "name": "make_report", "_meta": { "progressToken": 12345678901234567890_u64 } });
         let found = messages(&post(&program, revision, None, "tools/call", params).await);
         let token = 12345678901234567890_u64;
@@ -130,13 +130,13 @@ async fn a_job_tells_how_far_it_is_to_those_who_ask() {
 }
 
 #[tokio::test]
-async fn who_asks_for_nothing_gets_the_result_alone() {
+async fn without_a_request_for_progress_only_the_result_is_sent() {
     for revision in [OLD, NEWEST] {
         let upstream = Scripted::start(in_turn(|turn| {
-            json_reply(if turn == 0 { r#"{"id": 7}"# } else { r#"{"state": "done"}"# })
+            json_response(if turn == 0 { r#"{"id": 7}"# } else { r#"{"state": "done"}"# })
         }))
         .await;
-        let keys = format!("{}\nnotifications: [{{ level: emergency, text: fire }}]", JOB.trim());
+        let keys = format!("{}\nnotifications: [{{ level: emergency, text: fire }}]", OPERATION.trim());
         let response = post(
             &start(&upstream, &keys).await,
             revision,
@@ -155,7 +155,7 @@ async fn who_asks_for_nothing_gets_the_result_alone() {
 }
 
 #[tokio::test]
-async fn a_long_reply_tells_how_much_of_it_is_there() {
+async fn a_long_response_reports_its_progress() {
     let upstream = Scripted::start(|_| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000000000\r\n\r\n";
         vec![Step::Send(head.into()), Step::Endlessly(b"one line of many\n".to_vec())]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use glossator::inbound::{
     filter::FilterSettings,
-    mcp::{McpServerSettings, McpSettings},
+    mcp::{McpApiSettings, McpServerSettings},
 };
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 #[tokio::test]
-async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
+async fn discovery_lists_versions_capabilities_and_their_ttl() {
     let server = McpServerSettings {
         name: "weather".into(),
         version: "7".into(),
@@ -24,7 +24,7 @@ async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
         list_ttl: Duration::from_millis(1500),
         ..McpServerSettings::default()
     };
-    let settings = McpSettings { server, ..McpSettings::default() };
+    let settings = McpApiSettings { server, ..McpApiSettings::default() };
     let endpoint = Endpoint::with(settings, FilterSettings::default());
     let result = endpoint.send(Post::per_request("server/discover", json!({}))).await.result();
     let versions: Vec<&str> = [NEWEST].into_iter().chain(OLDER.into_iter().rev()).collect();
@@ -41,7 +41,7 @@ async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
 }
 
 #[tokio::test]
-async fn every_result_is_complete_and_says_who_gave_it() {
+async fn every_result_has_its_type_and_the_server_info() {
     let endpoint = Endpoint::new();
     let call = |tool: &str| Post::per_request("tools/call", json!({ "name": tool }));
     for post in [
@@ -83,7 +83,7 @@ fn check(response: &super::Response, expected: (u16, i64), words: &str) {
 }
 
 #[tokio::test]
-async fn what_a_request_must_carry_is_asked_for() {
+async fn missing_parts_of_a_request_are_errors() {
     let endpoint = Endpoint::new();
     let discover = || Post::per_request("server/discover", json!({}));
     let body = |params: Value| {
@@ -109,7 +109,7 @@ async fn what_a_request_must_carry_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_version_nobody_speaks_here_is_answered_with_those_we_speak() {
+async fn an_unsupported_version_is_an_error_with_the_supported_ones() {
     let endpoint = Endpoint::new();
     let post = Post::per_request("server/discover", json!({}))
         .replace(NEWEST, "v999.0.0")
@@ -178,7 +178,7 @@ async fn marked_arguments_must_be_repeated_in_headers() {
 }
 
 #[tokio::test]
-async fn methods_of_the_other_era_are_not_found() {
+async fn methods_of_the_other_lifecycle_are_not_found() {
     let endpoint = Endpoint::new();
     for method in [
         "initialize",
@@ -195,7 +195,7 @@ async fn methods_of_the_other_era_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_well_formed_question_that_has_no_result_is_an_error_with_200() {
+async fn a_valid_request_without_a_result_is_an_error_with_200() {
     let endpoint = Endpoint::new();
     let unknown = Post::per_request("tools/call", json!({ "name": "nobody" }));
     check(&endpoint.send(unknown).await, (200, -32602), "nobody");

@@ -3,8 +3,8 @@
 use glossator::pipeline::{Snapshot, SnapshotParts};
 use serde_json::{Value, json};
 
-use super::served::{ERAS, Served};
-use crate::support::{Asked, Scripted, Step, response};
+use super::served::{LIFECYCLES, Served};
+use crate::support::{ReceivedRequest, Scripted, Step, response};
 
 /// Every kind of block, and every kind of failure.
 const CONFIGURATION: &str = r#"
@@ -79,7 +79,7 @@ prompts:
 "#;
 
 async fn served() -> (Served, Scripted) {
-    let upstream = Scripted::start(|asked: &Asked| {
+    let upstream = Scripted::start(|asked: &ReceivedRequest| {
         let path = asked.line().split(' ').nth(1).unwrap();
         vec![Step::Send(match path {
             "/report/oslo" => response("200 OK", "text/plain", "Temp: 5.0\n"),
@@ -102,7 +102,7 @@ fn get(name: &str, arguments: Value) -> Value {
 #[tokio::test]
 async fn prompts_are_listed_with_their_arguments() {
     let (served, _upstream) = served().await;
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         assert_eq!(served.capabilities(revision).await["prompts"], json!({ "listChanged": true }));
         let list = served.result(revision, "prompts/list", json!({})).await;
         let names: Vec<_> =
@@ -123,20 +123,20 @@ async fn prompts_are_listed_with_their_arguments() {
         );
         assert_eq!(list["prompts"][2], json!({ "name": "plain", "description": "Says hello." }));
     }
-    let list = served.result(ERAS[1], "prompts/list", json!({})).await;
+    let list = served.result(LIFECYCLES[1], "prompts/list", json!({})).await;
     assert_eq!((&list["ttlMs"], &list["cacheScope"]), (&json!(60_000), &json!("public")));
     assert_eq!(list["resultType"], "complete");
 }
 
 #[tokio::test]
-async fn a_prompt_is_made_of_its_arguments_and_of_what_routes_answer() {
+async fn a_prompt_has_its_arguments_and_the_results_of_routes() {
     let (served, _upstream) = served().await;
     let text = |role: &str, text: &str| json!({ "role": role, "content": { "type": "text", "text": text } });
     let hinted = |text: &str| {
         json!({ "role": "user", "content": { "type": "text", "text": text,
             "annotations": { "audience": ["assistant"], "priority": 0.5 } } })
     };
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         let whole = get("assess", json!({ "city": "oslo", "days": "3", "tone": "gentle" }));
         let result = served.result(revision, "prompts/get", whole).await;
         assert_eq!(result["description"], "Asks for an assessment.");
@@ -158,18 +158,18 @@ async fn a_prompt_is_made_of_its_arguments_and_of_what_routes_answer() {
         let plain = served.result(revision, "prompts/get", json!({ "name": "plain" })).await;
         assert_eq!(plain["messages"], json!([text("user", "Hello.")]));
         let meta = "io.modelcontextprotocol/serverInfo";
-        assert_eq!(plain["_meta"].get(meta).is_some(), revision == ERAS[1], "{plain}");
+        assert_eq!(plain["_meta"].get(meta).is_some(), revision == LIFECYCLES[1], "{plain}");
     }
 }
 
 #[tokio::test]
-async fn pictures_sounds_documents_and_links_are_blocks_of_messages() {
+async fn images_audio_documents_and_links_are_blocks_of_messages() {
     let (served, _upstream) = served().await;
     let blocks = async |revision: &str| -> Vec<Value> {
         let result = served.result(revision, "prompts/get", json!({ "name": "media" })).await;
         result["messages"].as_array().unwrap().iter().map(|message| message["content"].clone()).collect()
     };
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         assert_eq!(
             blocks(revision).await,
             [
@@ -199,7 +199,7 @@ async fn pictures_sounds_documents_and_links_are_blocks_of_messages() {
 async fn documents_are_read_by_their_uris() {
     let (served, _upstream) = served().await;
     let day = |day: &str| get("sources", json!({ "day": day }));
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         let result = served.result(revision, "prompts/get", day("today")).await;
         let document = |contents: Value| json!({ "type": "resource", "resource": contents });
         let mut picture = document(
@@ -221,9 +221,9 @@ async fn documents_are_read_by_their_uris() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_told_and_nothing_of_a_failure_beside_it() {
+async fn request_errors_are_described_and_internal_failures_are_not() {
     let (served, upstream) = served().await;
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         for (params, code, words) in [
             (json!({ "name": "assess" }), -32602, "argument `city` is required"),
             (get("assess", json!({ "city": "oslo", "citi": "x" })), -32602, "argument `citi` is unknown"),
@@ -253,10 +253,10 @@ async fn what_is_wrong_with_a_request_is_told_and_nothing_of_a_failure_beside_it
 }
 
 #[tokio::test]
-async fn the_routes_of_a_prompt_are_asked_at_the_same_time() {
+async fn the_routes_of_a_prompt_are_called_concurrently() {
     let gate = crate::support::Gate::new();
     let held = gate.clone();
-    let upstream = Scripted::start(move |asked: &Asked| {
+    let upstream = Scripted::start(move |asked: &ReceivedRequest| {
         let body = asked.line().split(' ').nth(1).unwrap().to_owned();
         vec![Step::Hold(held.clone()), Step::Send(response("200 OK", "text/plain", &body))]
     })
@@ -271,7 +271,7 @@ prompts:
     messages: [{ user: [{ route: page, args: { page: first } }, { route: page, args: { page: second } }] }]
 ";
     let served = Served::start(text, &upstream).await;
-    let asked = served.result(ERAS[1], "prompts/get", json!({ "name": "both" }));
+    let asked = served.result(LIFECYCLES[1], "prompts/get", json!({ "name": "both" }));
     let both = async {
         upstream.until("both requests", |state| state.asked.len() == 2).await;
         gate.open();
@@ -282,7 +282,7 @@ prompts:
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_what_its_prompt_has_asked() {
+async fn a_disconnected_client_cancels_the_calls_of_its_prompt() {
     let gate = crate::support::Gate::new();
     let upstream = Scripted::start(move |_| vec![Step::Hold(gate.clone())]).await;
     let text = "
@@ -294,7 +294,7 @@ prompts:
 ";
     let served = Served::start(text, &upstream).await;
     tokio::select! {
-        response = served.post(ERAS[1], "prompts/get", json!({ "name": "both" })) => panic!("{response:?}"),
+        response = served.post(LIFECYCLES[1], "prompts/get", json!({ "name": "both" })) => panic!("{response:?}"),
         _ = upstream.until("both requests", |state| state.asked.len() == 2) => {}
     }
     // Dropping the future closes the connection as well.
@@ -302,11 +302,11 @@ prompts:
 }
 
 #[tokio::test]
-async fn where_there_are_no_prompts_none_are_offered() {
+async fn the_prompts_capability_needs_prompts() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let text = "upstreams: { old: LEGACY }\nroutes: { a: { description: x, request: GET old/ } }";
     let served = Served::start(text, &upstream).await;
-    for (revision, status) in ERAS.into_iter().zip([200, 404]) {
+    for (revision, status) in LIFECYCLES.into_iter().zip([200, 404]) {
         let capabilities = served.capabilities(revision).await;
         assert!(capabilities.get("prompts").is_none() && capabilities.get("completions").is_none());
         for method in ["prompts/list", "prompts/get", "completion/complete"] {
@@ -345,7 +345,7 @@ async fn the_page_shows_what_happens() {
     let text = block("yaml").replace("http://127.0.0.1:9000", "LEGACY");
     let served = Served::start(&text, &upstream).await;
     let shown: Value = serde_json::from_str(block("json")).unwrap();
-    for revision in ERAS {
+    for revision in LIFECYCLES {
         let params = get("assess_station", json!({ "city": "Oslo" }));
         assert_eq!(served.result(revision, "prompts/get", params).await["messages"], shown);
     }

@@ -11,7 +11,7 @@ use std::{
 
 use glossator::{
     config::{self, Sources},
-    server::Drained,
+    server::ShutdownOutcome,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -142,7 +142,7 @@ async fn upstream() -> Scripted {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_of_clients_of_both_eras_and_nothing_is_left_of_them() {
+async fn hundreds_of_clients_of_both_lifecycles_leave_nothing_behind() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let upstream = upstream().await;
     let before = tasks();
@@ -198,7 +198,7 @@ async fn hundreds_of_clients_of_both_eras_and_nothing_is_left_of_them() {
         replica.stop();
     }
     for replica in replicas {
-        assert_eq!(replica.ended().await, Drained::All, "no connection is left");
+        assert_eq!(replica.ended().await, ShutdownOutcome::All, "no connection is left");
     }
     drop((balancer, world));
     soon("no task is left", async {

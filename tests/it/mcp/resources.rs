@@ -8,7 +8,7 @@ use std::sync::{
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
-use crate::support::{Asked, Client, Loaded as Serving, Scripted, Step};
+use crate::support::{Client, Loaded as Serving, ReceivedRequest, Scripted, Step};
 
 const OLDER: &str = "2025-11-25";
 const NEWEST: &str = "2026-07-28";
@@ -51,7 +51,7 @@ fn response(status: &str, headers: &str, body: &str) -> Vec<Step> {
     )]
 }
 
-fn archive(asked: &Asked) -> Vec<Step> {
+fn archive(asked: &ReceivedRequest) -> Vec<Step> {
     match asked.line().split(' ').nth(1).unwrap() {
         "/prices" => response(
             "200 OK",
@@ -88,13 +88,13 @@ impl Archive {
     }
 
     /// Responses to a request in a legacy and in the modern revision.
-    async fn ask_both(&self, method: &str, params: Value) -> [Value; 2] {
+    async fn call_both(&self, method: &str, params: Value) -> [Value; 2] {
         [self.send(OLDER, method, params.clone()).await, self.send(NEWEST, method, params).await]
     }
 
     /// Contents of a URI, the same in both.
     async fn read(&self, uri: &str) -> Value {
-        let [older, newest] = self.ask_both("resources/read", json!({ "uri": uri })).await;
+        let [older, newest] = self.call_both("resources/read", json!({ "uri": uri })).await;
         assert_eq!(older["result"]["contents"], newest["result"]["contents"], "{older} {newest}");
         assert_eq!(newest["result"]["resultType"], "complete", "{newest}");
         assert!(older["result"].get("ttlMs").is_none(), "{older}");
@@ -102,8 +102,8 @@ impl Archive {
     }
 
     /// Codes of the error in both, and its message.
-    async fn refused(&self, uri: &str) -> ([i64; 2], String) {
-        let [older, newest] = self.ask_both("resources/read", json!({ "uri": uri })).await;
+    async fn error_of(&self, uri: &str) -> ([i64; 2], String) {
+        let [older, newest] = self.call_both("resources/read", json!({ "uri": uri })).await;
         for answer in [&older, &newest] {
             assert_eq!(answer["error"]["data"]["uri"], uri, "{answer}");
         }
@@ -136,9 +136,9 @@ async fn send(client: &mut Client, revision: &str, method: &str, mut params: Val
 }
 
 #[tokio::test]
-async fn what_can_be_read_is_listed_apart_from_tools() {
+async fn resources_are_listed_separately_from_tools() {
     let archive = Archive::start("").await;
-    for answer in archive.ask_both("resources/list", json!({})).await {
+    for answer in archive.call_both("resources/list", json!({})).await {
         let resources = answer["result"]["resources"].as_array().unwrap();
         let uris: Vec<&str> = resources.iter().map(|resource| resource["uri"].as_str().unwrap()).collect();
         let expected = [
@@ -156,7 +156,7 @@ async fn what_can_be_read_is_listed_apart_from_tools() {
             "annotations": { "audience": ["user"], "priority": 0.8 }, "size": 12 });
         assert_eq!(resources[6], expected);
     }
-    let [older, newest] = archive.ask_both("resources/templates/list", json!({})).await;
+    let [older, newest] = archive.call_both("resources/templates/list", json!({})).await;
     let expected = json!([
         { "uriTemplate": "book://{number}", "name": "page", "description": "A page of the book." },
         { "uriTemplate": "report://daily/{date}", "name": "report", "description": "What was sold on a day." },
@@ -167,13 +167,13 @@ async fn what_can_be_read_is_listed_apart_from_tools() {
         (&newest["result"]["ttlMs"], &newest["result"]["cacheScope"]),
         (&json!(60_000), &json!("public"))
     );
-    let [older, newest] = archive.ask_both("tools/list", json!({})).await;
+    let [older, newest] = archive.call_both("tools/list", json!({})).await;
     for answer in [older, newest] {
         let tools = answer["result"]["tools"].as_array().unwrap();
         assert_eq!(tools.iter().map(|tool| &tool["name"]).collect::<Vec<_>>(), ["both"]);
     }
     for name in ["prices", "secret"] {
-        let [older, newest] = archive.ask_both("tools/call", json!({ "name": name })).await;
+        let [older, newest] = archive.call_both("tools/call", json!({ "name": name })).await;
         assert_eq!((&older["error"]["code"], &newest["error"]["code"]), (&json!(-32602), &json!(-32602)));
     }
     let discovered = archive.send(NEWEST, "server/discover", json!({})).await;
@@ -207,7 +207,7 @@ async fn lists_come_in_pages_that_go_on_where_they_were() {
 }
 
 #[tokio::test]
-async fn what_is_read_is_text_or_blob_through_the_rules() {
+async fn contents_are_text_or_blob_as_the_rules_decide() {
     let archive = Archive::start("").await;
     let text = |uri: &str, kind: &str, text: &str| json!({ "uri": uri, "mimeType": kind, "text": text });
     assert_eq!(
@@ -241,7 +241,7 @@ async fn what_is_read_is_text_or_blob_through_the_rules() {
 }
 
 #[tokio::test]
-async fn the_arguments_of_a_template_are_read_from_the_uri_and_stay_in_their_place() {
+async fn template_arguments_are_read_from_the_uri_and_stay_in_their_segment() {
     let archive = Archive::start("").await;
     let read = archive.read("report://daily/2026-11-21").await;
     let expected = json!([{ "uri": "report://daily/2026-11-21", "mimeType": "text/html",
@@ -252,41 +252,41 @@ async fn the_arguments_of_a_template_are_read_from_the_uri_and_stay_in_their_pla
     assert_eq!(archive.read("book://7").await[0]["text"], "<p>/pages/7</p>");
     let before = archive.upstream.state().asked.len();
     for uri in ["report://daily/..", "report://daily/..%2Fseal", "report://daily/a%00"] {
-        let refused = archive.refused(uri).await;
+        let refused = archive.error_of(uri).await;
         assert_eq!(refused.0, [-32602, -32602]);
         assert!(refused.1.contains("must not be"), "{refused:?}");
     }
-    let refused = archive.refused("report://daily/longer-than-ten").await;
+    let refused = archive.error_of("report://daily/longer-than-ten").await;
     assert!(refused.0 == [-32602, -32602] && refused.1.contains("`date`"), "{refused:?}");
-    assert_eq!(archive.refused("book://seven").await.0, [-32602, -32602]);
+    assert_eq!(archive.error_of("book://seven").await.0, [-32602, -32602]);
     for uri in ["report://daily/a/b", "report://daily/", "report://daily/%zz", "report://daily/a?b", "x", ""]
     {
-        assert_eq!(archive.refused(uri).await.0, [-32002, -32602], "{uri}");
+        assert_eq!(archive.error_of(uri).await.0, [-32002, -32602], "{uri}");
     }
     assert_eq!(archive.upstream.state().asked.len(), before, "nobody was asked");
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_that_says_why() {
+async fn an_unreadable_resource_is_an_error_with_the_reason() {
     let archive = Archive::start("").await;
-    let (codes, words) = archive.refused("test://nonexistent").await;
+    let (codes, words) = archive.error_of("test://nonexistent").await;
     assert_eq!(codes, [-32002, -32602]);
     assert!(words.contains("`resources/list`"), "{words}");
-    let (codes, words) = archive.refused("report://daily/none").await;
+    let (codes, words) = archive.error_of("report://daily/none").await;
     assert_eq!(codes, [-32002, -32602]);
     assert!(words.contains("no report of that day"), "{words}");
-    let (codes, words) = archive.refused("archive:down").await;
+    let (codes, words) = archive.error_of("archive:down").await;
     assert_eq!(codes, [-32603, -32603]);
     assert!(!words.contains("hunter2") && words.starts_with("the resource can't be read: "), "{words}");
     let failed = archive.send(OLDER, "resources/read", json!({ "uri": "archive:down" })).await;
     assert!(failed["error"]["data"]["glossator/requestId"].is_string(), "{failed}");
-    for answer in archive.ask_both("resources/read", json!({})).await {
+    for answer in archive.call_both("resources/read", json!({})).await {
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
     }
 }
 
 #[tokio::test]
-async fn rest_has_a_resource_where_its_route_says_so() {
+async fn a_resource_is_available_over_rest_if_configured() {
     let archive = Archive::start("").await;
     let mut client = archive.serving.connect().await;
     assert_eq!(client.send("GET /shelf", &[], "").await.status, 200);
@@ -335,7 +335,7 @@ async fn initialize(serving: &Serving) -> (Value, String) {
 }
 
 #[tokio::test]
-async fn whoever_subscribed_is_told_that_a_resource_changed() {
+async fn subscribers_are_notified_of_a_changed_resource() {
     let version = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&version);
     let upstream = Scripted::start(move |_| {
@@ -393,7 +393,7 @@ routes:
 }
 
 #[tokio::test]
-async fn sessions_subscribe_to_what_is_watched() {
+async fn sessions_subscribe_to_polled_resources() {
     let text = "upstreams: { archive: http://127.0.0.1:1 }
 routes:
   news: { description: News., request: GET archive/news, resource: { uri: news:all, poll_interval: 1h } }
@@ -426,7 +426,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_reload_that_takes_a_resource_away_is_told_to_who_listens() {
+async fn subscribers_are_notified_if_a_reload_removes_a_resource() {
     let upstream = Scripted::start(|_| response("200 OK", "content-type: text/plain\r\n", "news")).await;
     let load = |routes: &str| {
         let text = format!("upstreams: {{ archive: http://{} }}\nroutes:\n{routes}", upstream.address);

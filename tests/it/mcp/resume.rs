@@ -4,12 +4,12 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::streams::{message, send, session};
-use crate::support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, response, soon};
+use crate::support::{Client, Gate, Loaded, ReceivedRequest, Response, Scripted, Step, response, soon};
 
 /// Upstream that responds once the gate is open.
 async fn slow(gate: &Gate) -> Scripted {
     let gate = gate.clone();
-    Scripted::start(move |_: &Asked| {
+    Scripted::start(move |_: &ReceivedRequest| {
         vec![Step::Hold(gate.clone()), Step::Send(response("200 OK", "text/plain", "at last"))]
     })
     .await
@@ -142,7 +142,7 @@ async fn a_stream_is_for_its_session_and_for_the_newest_connection() {
 }
 
 #[tokio::test]
-async fn who_does_not_come_back_is_not_waited_for_without_end() {
+async fn a_stream_that_is_not_resumed_is_dropped_after_a_timeout() {
     for server in ["stream_resume_timeout: 0s", "stream_resume_timeout: 20ms"] {
         let upstream = slow(&Gate::new()).await;
         let program = Loaded::start(&load(&upstream, server)).await;

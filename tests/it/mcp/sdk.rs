@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use glossator::{
-    model::{Shapes, write_result},
+    model::{StructuredContentSupport, write_result},
     pipeline::{ApiKind, Call, Gateway, NoElicitor},
     telemetry::RequestId,
     upstream::ClientIdentity,
@@ -32,10 +32,10 @@ use super::{Endpoint, NEWEST, OLDER, Post, Response};
 #[derive(Clone)]
 struct Sdk(Gateway);
 
-fn shapes(context: &RequestContext<RoleServer>) -> Shapes {
+fn shapes(context: &RequestContext<RoleServer>) -> StructuredContentSupport {
     match context.protocol_version() {
-        Some(version) if version == ProtocolVersion::V_2026_07_28 => Shapes::Any,
-        _ => Shapes::ObjectsOnly,
+        Some(version) if version == ProtocolVersion::V_2026_07_28 => StructuredContentSupport::Any,
+        _ => StructuredContentSupport::ObjectsOnly,
     }
 }
 
@@ -78,8 +78,8 @@ impl ServerHandler for Sdk {
         let mut result = ListToolsResult::with_all_items(tools.collect());
         result.next_cursor = page.next_cursor;
         Ok(match shapes(&context) {
-            Shapes::ObjectsOnly => result,
-            Shapes::Any => result.with_ttl_ms(60_000).with_cache_scope(CacheScope::Public),
+            StructuredContentSupport::ObjectsOnly => result,
+            StructuredContentSupport::Any => result.with_ttl_ms(60_000).with_cache_scope(CacheScope::Public),
         })
     }
 
@@ -98,7 +98,7 @@ impl ServerHandler for Sdk {
         let call = Call::new(
             arguments,
             &headers,
-            RequestId::of_headers(&headers),
+            RequestId::from_headers(&headers),
             ApiKind::Mcp,
             ClientIdentity::Only,
         );
@@ -113,7 +113,7 @@ impl ServerHandler for Sdk {
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let snapshot = self.0.snapshot();
         let tool = snapshot.lists.tools.seen_by(&ClientIdentity::Only).find(|tool| tool.key() == name)?;
-        serde_json::from_str(tool.json(Shapes::Any).get()).ok()
+        serde_json::from_str(tool.json(StructuredContentSupport::Any).get()).ok()
     }
 }
 
@@ -266,7 +266,7 @@ async fn both_answer_alike() {
 /// Two mistakes at once. A server may report either: the SDK checks all headers before it checks what `_meta`
 /// must have.
 #[tokio::test]
-async fn both_refuse_the_same_pairs_of_mistakes() {
+async fn both_reject_the_same_pairs_of_mistakes() {
     let both = Both::new();
     let mistakes: [fn(Post) -> Post; 14] = [
         |post| post,
@@ -317,7 +317,7 @@ fn check(found: &(Response, Response), ours: (u16, Option<i64>), sdk: (u16, Opti
 }
 
 #[tokio::test]
-async fn the_sdk_has_415_and_plain_text_for_what_is_no_message() {
+async fn the_sdk_responds_415_with_plain_text_to_other_media_types() {
     let both = Both::new();
     let ping = || Post::handshake("ping", json!({}));
     check(&both.send(ping().body("nonsense")).await, (400, Some(-32700)), (415, None));
@@ -336,7 +336,7 @@ async fn the_sdk_has_415_and_plain_text_for_what_is_no_message() {
 }
 
 #[tokio::test]
-async fn the_sdk_takes_malformed_parameters_for_an_unknown_method() {
+async fn the_sdk_treats_malformed_parameters_as_an_unknown_method() {
     let both = Both::new();
     for params in [json!({ "name": "text", "arguments": [] }), json!({ "name": 7 }), json!({})] {
         let [older, newer] = Post::both("tools/call", params);
@@ -349,7 +349,7 @@ async fn the_sdk_takes_malformed_parameters_for_an_unknown_method() {
 }
 
 #[tokio::test]
-async fn the_sdk_takes_a_cursor_that_is_no_string_for_the_first_page() {
+async fn the_sdk_treats_an_invalid_cursor_as_the_first_page() {
     let both = Both::new();
     for post in [Post::handshake("tools/list", json!({ "cursor": 7 }))] {
         check(&both.send(post).await, (200, Some(-32602)), (200, None));
@@ -357,7 +357,7 @@ async fn the_sdk_takes_a_cursor_that_is_no_string_for_the_first_page() {
 }
 
 #[tokio::test]
-async fn the_sdk_answers_methods_whose_capability_is_not_there() {
+async fn the_sdk_serves_methods_without_their_capability() {
     let both = Both::new();
     for method in ["prompts/list", "resources/list", "resources/templates/list"] {
         let [older, newer] = Post::both(method, json!({}));
@@ -382,7 +382,7 @@ async fn the_sdk_gives_no_versions_when_only_the_header_names_an_unknown_one() {
 }
 
 #[tokio::test]
-async fn the_sdk_wants_accept_to_the_letter() {
+async fn the_sdk_requires_an_exact_accept_header() {
     let both = Both::new();
     for accept in ["*/*", "application/json", "application/*, text/*", "text/event-stream"] {
         let post = Post::handshake("ping", json!({})).header("accept", accept);
@@ -391,7 +391,7 @@ async fn the_sdk_wants_accept_to_the_letter() {
 }
 
 #[tokio::test]
-async fn the_sdk_serves_any_origin_unless_told_not_to() {
+async fn the_sdk_serves_any_origin_by_default() {
     let both = Both::new();
     let post = Post::handshake("ping", json!({})).header("origin", "http://evil.example.com");
     check(&both.send(post).await, (403, Some(-32600)), (200, None));

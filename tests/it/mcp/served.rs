@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{Loaded, Response, Scripted};
 
 /// The last legacy revision, and the modern one.
-pub(crate) const ERAS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+pub(crate) const LIFECYCLES: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 /// Running program.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Served {
             "Accept: application/json, text/event-stream".to_owned(),
             format!("MCP-Protocol-Version: {revision}"),
         ];
-        if revision == ERAS[1] {
+        if revision == LIFECYCLES[1] {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = revision.into();
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
             headers.push(format!("Mcp-Method: {method}"));
@@ -62,7 +62,7 @@ impl Served {
 
     /// Capabilities that the server declares.
     pub(crate) async fn capabilities(&self, revision: &str) -> Value {
-        if revision == ERAS[1] {
+        if revision == LIFECYCLES[1] {
             return self.result(revision, "server/discover", json!({})).await["capabilities"].clone();
         }
         let params = json!({ "protocolVersion": revision, "capabilities": {},

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::{Asked, Gate, Piped, Scripted, Step, response};
+use crate::support::{Gate, Piped, ReceivedRequest, Scripted, Step, response};
 
 fn config(upstream: &Scripted, more: &str) -> String {
     format!(
@@ -45,7 +45,7 @@ async fn shake_hands(piped: &mut Piped, revision: &str) -> Value {
 async fn slow() -> (Scripted, Gate) {
     let gate = Gate::new();
     let held = gate.clone();
-    let script = move |asked: &Asked| {
+    let script = move |asked: &ReceivedRequest| {
         let answer = Step::Send(response("200 OK", "application/json", r#"{"done": true}"#));
         match asked.line().starts_with("GET /slow") {
             true => vec![Step::Hold(held.clone()), answer],
@@ -56,7 +56,7 @@ async fn slow() -> (Scripted, Gate) {
 }
 
 #[tokio::test]
-async fn both_eras_are_spoken_and_an_answer_is_one_line() {
+async fn both_lifecycles_work_and_a_response_is_one_line() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     // Digit by digit, as the upstream wrote it.
@@ -88,7 +88,7 @@ async fn both_eras_are_spoken_and_an_answer_is_one_line() {
 }
 
 #[tokio::test]
-async fn what_is_agreed_on_holds_for_the_connection() {
+async fn the_handshake_applies_to_the_connection() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     // Sent without waiting: the second line arrives after the first was processed.
@@ -108,7 +108,7 @@ async fn what_is_agreed_on_holds_for_the_connection() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_and_the_next_one_is_read() {
+async fn an_invalid_message_gets_an_error_and_the_next_one_is_read() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, "server: { body_limit: 400B }\n"));
     for (line, id, code) in [
@@ -177,7 +177,7 @@ async fn batches_are_taken_where_the_revision_has_them() {
 }
 
 #[tokio::test]
-async fn what_changes_is_told_and_a_subscription_ends_with_the_last_line() {
+async fn changes_are_notified_and_a_subscription_ends_with_the_input() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     let asked = json!({ "notifications": { "toolsListChanged": true } });
@@ -205,7 +205,7 @@ async fn what_changes_is_told_and_a_subscription_ends_with_the_last_line() {
 }
 
 #[tokio::test]
-async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
+async fn a_client_is_notified_of_its_subscribed_resources() {
     let count = AtomicUsize::new(0);
     let upstream = Scripted::start(move |_| {
         let count = count.fetch_add(1, Ordering::SeqCst);
@@ -229,7 +229,7 @@ async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
 }
 
 #[tokio::test]
-async fn what_is_said_before_a_result_comes_before_it() {
+async fn notifications_come_before_their_result() {
     let upstream = thing().await;
     let file = config(&upstream, "").replace(
         "description: d",
@@ -284,7 +284,7 @@ async fn after_the_last_line_requests_in_flight_are_answered() {
 }
 
 #[tokio::test]
-async fn after_the_last_line_nobody_waits_longer_than_the_drain() {
+async fn after_the_last_line_the_shutdown_timeout_applies() {
     let (upstream, _gate) = slow().await;
     let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1ms }\n"));
     piped.send(&newer(1, "tools/call", call("slow")));
@@ -325,7 +325,7 @@ async fn a_client_that_reads_no_more_is_gone() {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_leaves_standard_output_alone() {
+async fn a_wrong_configuration_writes_nothing_to_standard_output() {
     let mut piped = Piped::start("rotues: {}\n");
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
@@ -349,7 +349,7 @@ fn the_readme_shows_a_desktop_client_how_to_start_it() {
 }
 
 #[tokio::test]
-async fn who_listens_is_told_when_nothing_more_can_come() {
+async fn a_subscription_ends_with_a_result() {
     let upstream = thing().await;
     // A shutdown timeout longer than any test: only the end of the input stops the program.
     let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1h }\n"));

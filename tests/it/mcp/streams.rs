@@ -81,7 +81,7 @@ fn ping(session: &str) -> (Value, String) {
 }
 
 #[tokio::test]
-async fn a_session_hears_that_the_tools_have_changed() {
+async fn a_session_is_notified_of_changed_tools() {
     let mut served = Loaded::start(&tools(&["a"], SECRET)).await;
     let id = session(&mut served.connect().await).await;
     let mut stream = open(&served, get(&id)).await;
@@ -100,7 +100,7 @@ async fn a_session_hears_that_the_tools_have_changed() {
 }
 
 #[tokio::test]
-async fn who_listens_is_told_what_was_asked_for_and_that_it_ends() {
+async fn a_subscription_gets_its_notifications_and_an_end() {
     let mut served = Loaded::start(&tools(&["a"], "")).await;
     let filter = json!({ "toolsListChanged": true, "promptsListChanged": false });
     let mut tools_stream = open(&served, listen(json!("one"), filter)).await;
@@ -149,7 +149,7 @@ async fn listening_takes_a_filter_and_a_stream() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_streams_and_no_more() {
+async fn the_number_of_streams_is_limited() {
     let served =
         Loaded::start(&tools(&["a"], "server: { max_streams: 2, secret_key: 0123456789abcdef }")).await;
     let id = session(&mut served.connect().await).await;
@@ -177,7 +177,7 @@ async fn there_are_so_many_streams_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_session_ends_when_its_client_says_so() {
+async fn a_session_ends_by_delete() {
     let served = Loaded::start(&tools(&["a"], SECRET)).await;
     let mut client = served.connect().await;
     let id = session(&mut client).await;
@@ -225,7 +225,7 @@ async fn any_replica_with_the_secret_knows_a_session_and_no_other_does() {
 }
 
 #[tokio::test]
-async fn who_asks_for_no_stream_gets_none() {
+async fn without_a_request_no_stream_is_opened() {
     let served = Loaded::start(&tools(&["a"], SECRET)).await;
     let mut client = served.connect().await;
     let id = session(&mut client).await;

@@ -4,12 +4,12 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, response};
+use crate::support::{Gate, Loaded, ReceivedRequest, Response, Scripted, Step, response};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const SECRET: &str = "a secret of all replicas";
 
-const JOB: &str = r#"
+const OPERATION: &str = r#"
 request: POST old/reports/{year}
 async_operation:
   id: .id
@@ -54,9 +54,9 @@ fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
 }
 
 /// Upstream whose status responses are these.
-async fn telling(states: &'static [&'static str]) -> Scripted {
+async fn with_status(states: &'static [&'static str]) -> Scripted {
     let count = std::sync::atomic::AtomicUsize::new(0);
-    Scripted::start(move |asked: &Asked| {
+    Scripted::start(move |asked: &ReceivedRequest| {
         let body = match asked.line().split(' ').next() {
             Some("POST") => r#"{"id": 7}"#,
             Some("DELETE") => "{}",
@@ -102,13 +102,13 @@ async fn begun(program: &Loaded) -> String {
 }
 
 #[tokio::test]
-async fn a_job_becomes_a_task_that_any_replica_answers_for() {
-    let upstream = telling(&[
+async fn an_operation_becomes_a_task_that_any_replica_serves() {
+    let upstream = with_status(&[
         r#"{"state": "running", "sheets": 3, "of": 12, "why": "printing"}"#,
         r#"{"state": "done", "rows": 12}"#,
     ])
     .await;
-    let (one, other) = (start(&upstream, JOB, SECRET).await, start(&upstream, JOB, SECRET).await);
+    let (one, other) = (start(&upstream, OPERATION, SECRET).await, start(&upstream, OPERATION, SECRET).await);
     let created = call(&one, true).await["result"].clone();
     assert_eq!(
         (&created["resultType"], &created["status"]),
@@ -143,10 +143,10 @@ async fn a_job_becomes_a_task_that_any_replica_answers_for() {
 }
 
 #[tokio::test]
-async fn what_was_asked_before_a_task_is_known_at_its_end() {
-    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
+async fn input_responses_before_a_task_are_available_at_its_end() {
+    let upstream = with_status(&[r#"{"state": "done", "rows": 12}"#]).await;
     let keys = format!(
-        "{JOB}input_requests: {{ person: {{ message: Who are you?, fields: {{ name: string }} }} }}\n\
+        "{OPERATION}input_requests: {{ person: {{ message: Who are you?, fields: {{ name: string }} }} }}\n\
          response: {{ content: 'for {{{{ input_responses.person.name }}}}' }}\n"
     );
     let (one, other) = (start(&upstream, &keys, SECRET).await, start(&upstream, &keys, SECRET).await);
@@ -173,15 +173,15 @@ async fn what_was_asked_before_a_task_is_known_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_task_ends_as_its_job_does() {
+async fn a_task_ends_like_its_operation() {
     for (state, status, error) in [
         (r#"{"state": "failed", "why": "no paper"}"#, "completed", true),
         (r#"{"state": "stopped"}"#, "cancelled", false),
         ("", "failed", false),
     ] {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
-        let upstream = telling(states).await;
-        let program = start(&upstream, JOB, SECRET).await;
+        let upstream = with_status(states).await;
+        let program = start(&upstream, OPERATION, SECRET).await;
         let id = begun(&program).await;
         let task = about(&program, "tasks/get", &id).await["result"].clone();
         assert_eq!(task["status"], status, "{task}");
@@ -192,11 +192,11 @@ async fn a_task_ends_as_its_job_does() {
 
 /// The state of the operation is unknown then. The task must not fail, as clients stop polling a failed task.
 #[tokio::test]
-async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
+async fn a_task_continues_while_its_status_is_unavailable() {
     for limit in ["max_in_flight: 1", "attempt_timeout: 100ms, retry: off"] {
         let gate = Gate::new();
         let held = gate.clone();
-        let upstream = Scripted::start(move |asked: &Asked| {
+        let upstream = Scripted::start(move |asked: &ReceivedRequest| {
             let say = |body| Step::Send(response("200 OK", "application/json", body));
             match asked.line().starts_with("POST") {
                 true => vec![say(r#"{"id": 7}"#)],
@@ -205,7 +205,8 @@ async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
         })
         .await;
         let settings = format!("{{ url: 'http://{}', {limit} }}", upstream.address);
-        let program = Loaded::start(&load_for(&settings, JOB, &format!("secret_key: '{SECRET}'"))).await;
+        let program =
+            Loaded::start(&load_for(&settings, OPERATION, &format!("secret_key: '{SECRET}'"))).await;
         let id = begun(&program).await;
         // The second waits for the slot of the first, which is not released earlier.
         let send = async || {
@@ -219,9 +220,9 @@ async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_cancelled_ends_its_job() {
-    let upstream = telling(&[r#"{"state": "running"}"#]).await;
-    let program = start(&upstream, JOB, SECRET).await;
+async fn a_cancelled_task_cancels_its_operation() {
+    let upstream = with_status(&[r#"{"state": "running"}"#]).await;
+    let program = start(&upstream, OPERATION, SECRET).await;
     let id = begun(&program).await;
     let acknowledged = about(&program, "tasks/cancel", &id).await["result"].clone();
     let members: Vec<&str> = acknowledged.as_object().unwrap().keys().map(String::as_str).collect();
@@ -237,26 +238,28 @@ async fn a_task_that_is_cancelled_ends_its_job() {
 }
 
 #[tokio::test]
-async fn who_knows_no_tasks_waits_or_is_turned_away() {
-    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
-    let program = start(&upstream, JOB, SECRET).await;
+async fn clients_without_tasks_wait_or_are_rejected() {
+    let upstream = with_status(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let program = start(&upstream, OPERATION, SECRET).await;
     let waited = call(&program, false).await;
     assert_eq!(waited["result"]["structuredContent"]["rows"], 12, "{waited}");
     let refused = post(&program, false, "tasks/get", "x", json!({ "taskId": "x" })).await;
     assert_eq!((refused.status, refused.json()["error"]["code"].as_i64()), (400, Some(-32021)));
     assert!(refused.json()["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object());
 
-    let strict = start(&upstream, &format!("{}\n  task: required", JOB.trim()), SECRET).await;
+    let strict = start(&upstream, &format!("{}\n  task: required", OPERATION.trim()), SECRET).await;
     assert_eq!(call(&strict, false).await["error"]["code"], -32021);
     assert_eq!(call(&strict, true).await["result"]["resultType"], "task");
-    let never = start(&upstream, &JOB.trim().replace("task_after: 0ms", "task: forbidden"), SECRET).await;
+    let never =
+        start(&upstream, &OPERATION.trim().replace("task_after: 0ms", "task: forbidden"), SECRET).await;
     assert_eq!(call(&never, true).await["result"]["resultType"], "complete");
 }
 
 #[tokio::test]
-async fn a_quick_job_gives_its_result_at_once() {
-    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
-    let program = start(&upstream, &JOB.trim().replace("task_after: 0ms", "task_after: 1m"), SECRET).await;
+async fn a_quick_operation_returns_its_result_at_once() {
+    let upstream = with_status(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let program =
+        start(&upstream, &OPERATION.trim().replace("task_after: 0ms", "task_after: 1m"), SECRET).await;
     let result = call(&program, true).await["result"].clone();
     assert_eq!(
         (&result["resultType"], &result["structuredContent"]["rows"]),
@@ -265,10 +268,10 @@ async fn a_quick_job_gives_its_result_at_once() {
 }
 
 #[tokio::test]
-async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
-    let upstream = telling(&[r#"{"state": "running"}"#]).await;
+async fn an_operation_becomes_a_task_at_the_timeout() {
+    let upstream = with_status(&[r#"{"state": "running"}"#]).await;
     // The next poll would be due only after the call is over.
-    let keys = JOB
+    let keys = OPERATION
         .trim()
         .replace("task_after: 0ms", "task_after: 1m")
         .replace("poll_interval: 70ms", "poll_interval: 40s");
@@ -279,13 +282,13 @@ async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
 
 /// An upstream on a busy machine responds to polls slowly.
 #[tokio::test]
-async fn a_job_that_is_being_asked_about_at_the_deadline_is_handed_over_too() {
-    let upstream = Scripted::start(|asked: &Asked| match asked.line().starts_with("POST") {
+async fn an_operation_polled_at_the_timeout_becomes_a_task_too() {
+    let upstream = Scripted::start(|asked: &ReceivedRequest| match asked.line().starts_with("POST") {
         true => vec![Step::Send(response("200 OK", "application/json", r#"{"id": 7}"#))],
         false => vec![Step::Hold(Gate::new())],
     })
     .await;
-    let keys = format!("timeout: 1s\n{}", JOB.trim().replace("task_after: 0ms", "task_after: 1m"));
+    let keys = format!("timeout: 1s\n{}", OPERATION.trim().replace("task_after: 0ms", "task_after: 1m"));
     let created = call(&start(&upstream, &keys, SECRET).await, true).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
     let asked = upstream.state().asked;
@@ -293,10 +296,12 @@ async fn a_job_that_is_being_asked_about_at_the_deadline_is_handed_over_too() {
 }
 
 #[tokio::test]
-async fn what_is_no_task_of_ours_is_unknown() {
-    let upstream = telling(&[r#"{"state": "running"}"#]).await;
-    let (program, stranger) =
-        (start(&upstream, JOB, SECRET).await, start(&upstream, JOB, "another secret of 32 bytes").await);
+async fn foreign_task_ids_are_unknown() {
+    let upstream = with_status(&[r#"{"state": "running"}"#]).await;
+    let (program, stranger) = (
+        start(&upstream, OPERATION, SECRET).await,
+        start(&upstream, OPERATION, "another secret of 32 bytes").await,
+    );
     let id = begun(&program).await;
     let changed = format!("{}A", &id[..id.len() - 1]);
     for wrong in ["nonexistent", "", &changed] {
@@ -316,10 +321,10 @@ async fn what_is_no_task_of_ours_is_unknown() {
 }
 
 #[tokio::test]
-async fn tasks_are_announced_where_there_are_jobs() {
-    let upstream = telling(&[""]).await;
+async fn tasks_are_declared_if_there_are_async_operations() {
+    let upstream = with_status(&[""]).await;
     for (keys, offered) in [
-        (JOB, true),
+        (OPERATION, true),
         ("request: GET old/x", false),
         ("request: POST old/x\nasync_operation: { task: forbidden }", false),
     ] {
@@ -332,14 +337,14 @@ async fn tasks_are_announced_where_there_are_jobs() {
 
 #[tokio::test]
 async fn a_call_with_too_much_to_keep_waits_for_its_result() {
-    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
-    let program = start(&upstream, JOB, SECRET).await;
+    let upstream = with_status(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let program = start(&upstream, OPERATION, SECRET).await;
     let params = json!({ "name": "make_report", "arguments": { "year": "2".repeat(3000) } });
     let result = post(&program, true, "tools/call", "make_report", params).await.json();
     assert_eq!(result["result"]["structuredContent"]["rows"], 12, "{result}");
 }
 
-const ASKING: &str = r#"
+const TASK_WITH_INPUT: &str = r#"
 request: POST old/reports/{year}
 input_requests:
   owner: { message: Whose report?, fields: { name: string } }
@@ -377,9 +382,9 @@ async fn begun_at(upstream: &Scripted) {
 }
 
 #[tokio::test]
-async fn a_task_asks_before_its_work_begins_and_takes_answers_one_by_one() {
-    let upstream = telling(&[r#"{"state": "done"}"#]).await;
-    let program = start(&upstream, ASKING, SECRET).await;
+async fn a_task_requests_input_first_and_accepts_responses_one_by_one() {
+    let upstream = with_status(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
     let created = call(&program, true).await["result"].clone();
     assert_eq!((&created["resultType"], open(&created).len()), (&json!("task"), 2), "{created}");
     let id = created["taskId"].as_str().unwrap();
@@ -423,9 +428,9 @@ async fn a_task_asks_before_its_work_begins_and_takes_answers_one_by_one() {
 }
 
 #[tokio::test]
-async fn who_declines_or_cancels_ends_a_task_that_asks() {
-    let upstream = telling(&[r#"{"state": "done"}"#]).await;
-    let program = start(&upstream, ASKING, SECRET).await;
+async fn declining_or_cancelling_ends_a_task_with_input_requests() {
+    let upstream = with_status(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
     let id = begun(&program).await;
     update(&program, &id, json!({ "owner": { "action": "decline" } })).await;
     let declined = about(&program, "tasks/get", &id).await["result"].clone();
@@ -447,7 +452,7 @@ async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
     let upstream =
         Scripted::answering(response("404 Not Found", "application/json", r#"{"error": "no such year"}"#))
             .await;
-    let program = start(&upstream, ASKING, SECRET).await;
+    let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
     let id = begun(&program).await;
     let mut both = named("owner", "Ada");
     both["reader"] = named("reader", "Cy")["reader"].clone();
@@ -464,22 +469,23 @@ async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
 }
 
 #[tokio::test]
-async fn who_can_not_be_asked_by_a_task_is_asked_by_the_call_or_turned_away() {
-    let upstream = telling(&[r#"{"state": "done"}"#]).await;
-    let program = start(&upstream, ASKING, SECRET).await;
+async fn clients_without_task_input_get_requests_in_the_call_or_are_rejected() {
+    let upstream = with_status(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
     let asked = call(&program, false).await["result"].clone();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     assert!(asked["requestState"].is_string(), "{asked}");
-    let other = start(&upstream, ASKING, SECRET).await;
+    let other = start(&upstream, TASK_WITH_INPUT, SECRET).await;
     let id = begun(&program).await;
     let unknown = about(&other, "tasks/get", &id).await;
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
 }
 
 #[tokio::test]
-async fn every_replica_answers_for_a_task_that_asks_as_long_as_one_does() {
-    let upstream = telling(&[r#"{"state": "done"}"#]).await;
-    let (one, other) = (start_as_peer(&upstream, ASKING).await, start_as_peer(&upstream, ASKING).await);
+async fn every_replica_serves_a_task_with_input_requests_while_its_owner_runs() {
+    let upstream = with_status(&[r#"{"state": "done"}"#]).await;
+    let (one, other) =
+        (start_as_peer(&upstream, TASK_WITH_INPUT).await, start_as_peer(&upstream, TASK_WITH_INPUT).await);
     let id = begun(&one).await;
     assert_eq!(open(&about(&other, "tasks/get", &id).await["result"]), ["owner", "reader"]);
     update(&other, &id, named("owner", "Ada")).await;

@@ -7,8 +7,8 @@ use glossator::{
     config::ListenerSettings,
     inbound::{
         filter::{Filter, FilterSettings},
-        mcp::McpSettings,
-        rest::Rest,
+        mcp::McpApiSettings,
+        rest::RestApi,
     },
     server,
 };
@@ -26,12 +26,12 @@ async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let settings = ListenerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ListenerSettings::default() };
     let listener = server::bind(settings.listen).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let rest = Rest::new(endpoint.gateway.clone(), Filter::new(&FilterSettings::default()));
+    let rest = RestApi::new(endpoint.gateway.clone(), Filter::new(&FilterSettings::default()));
     let handler = server::HttpHandler::for_clients(
         rest,
         endpoint.mcp.clone(),
         glossator::telemetry::Meters::default(),
-        glossator::telemetry::Tracing::off(),
+        glossator::telemetry::Tracer::off(),
     );
     tokio::spawn(async move {
         let _ = server::serve(listener, settings, handler, std::future::pending()).await;
@@ -86,7 +86,7 @@ async fn a_client_that_leaves_ends_the_upstreams_request() {
 }
 
 #[tokio::test]
-async fn both_eras_are_served_on_one_connection() {
+async fn both_lifecycles_are_served_on_one_connection() {
     let endpoint = Endpoint::new();
     let mut client = TcpStream::connect(listen(&endpoint).await).await.unwrap();
     for post in Post::both("tools/call", json!({ "name": "text" })) {
@@ -126,7 +126,7 @@ async fn ids_come_back_as_they_were_sent() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_message_is_told_so_with_400() {
+async fn a_body_that_is_no_message_is_an_error_with_400() {
     let endpoint = Endpoint::new();
     for post in Post::both("ping", json!({})) {
         for (body, code) in [
@@ -154,7 +154,7 @@ async fn a_body_that_is_no_message_is_told_so_with_400() {
 }
 
 #[tokio::test]
-async fn an_id_that_cannot_be_told_is_null_or_left_out_as_the_revision_has_it() {
+async fn an_unknown_id_is_null_or_omitted_by_revision() {
     let endpoint = Endpoint::new();
     for (version, has_null) in [("2025-06-18", true), ("2025-11-25", false), (NEWEST, false)] {
         let post =
@@ -165,7 +165,7 @@ async fn an_id_that_cannot_be_told_is_null_or_left_out_as_the_revision_has_it() 
 }
 
 #[tokio::test]
-async fn a_client_gets_json_or_a_stream_or_is_told_that_it_takes_neither() {
+async fn a_client_gets_json_or_a_stream_or_a_406() {
     let endpoint = Endpoint::new();
     for post in Post::both("tools/call", json!({ "name": "pretty" })) {
         let json = endpoint.send(post.clone().header("accept", "*/*")).await;
@@ -189,7 +189,7 @@ async fn a_client_gets_json_or_a_stream_or_is_told_that_it_takes_neither() {
 #[tokio::test]
 async fn a_body_of_another_type_or_too_long_is_not_read() {
     let door = FilterSettings { body_limit_bytes: 300, ..FilterSettings::default() };
-    let endpoint = Endpoint::with(McpSettings::default(), door);
+    let endpoint = Endpoint::with(McpApiSettings::default(), door);
     let post = || Post::handshake("ping", json!({}));
     assert_eq!(endpoint.send(post().header("content-type", "text/plain")).await.error(), (415, -32600));
     assert_eq!(endpoint.send(post().without("content-type")).await.error(), (415, -32600));
@@ -200,7 +200,7 @@ async fn a_body_of_another_type_or_too_long_is_not_read() {
 }
 
 #[tokio::test]
-async fn strangers_are_turned_away_before_anything_is_read() {
+async fn foreign_hosts_are_rejected_before_the_body_is_read() {
     let endpoint = Endpoint::new();
     let post = || Post::handshake("ping", json!({}));
     for post in [
@@ -222,7 +222,7 @@ async fn a_page_that_is_named_may_read_the_answer_and_no_other() {
     let origin = "http://localhost:6274";
     let named = FilterSettings { allowed_origins: vec![origin.to_owned()], ..FilterSettings::default() };
     for (door, reads) in [(named, true), (FilterSettings::default(), false)] {
-        let endpoint = Endpoint::with(McpSettings::default(), door);
+        let endpoint = Endpoint::with(McpApiSettings::default(), door);
         let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
         assert_eq!(response.status, StatusCode::OK);
         assert_eq!(response.header("access-control-allow-origin"), reads.then_some(origin));
@@ -246,7 +246,7 @@ async fn a_page_that_is_named_may_read_the_answer_and_no_other() {
 }
 
 #[tokio::test]
-async fn other_methods_say_what_this_is() {
+async fn other_methods_get_a_description() {
     let endpoint = Endpoint::new();
     let all = "GET, POST, DELETE, OPTIONS";
     for (method, allowed) in [("GET", "POST, DELETE, OPTIONS"), ("PUT", all), ("HEAD", all)] {

@@ -64,18 +64,18 @@ async fn a_child_is_started_with_its_own_environment_and_serves_every_call() {
         served.names().await,
         ["die", "flood", "flood_end", "hang", "hung", "noise", "pid", "stay", "word"]
     );
-    assert_eq!(served.call("word", json!({})).await.told(), "hello nothing /");
+    assert_eq!(served.call("word", json!({})).await.tool_text(), "hello nothing /");
     let (one, other) = tokio::join!(served.call("pid", json!({})), served.call("pid", json!({})));
-    assert_eq!(one.told(), other.told(), "one child for all calls");
+    assert_eq!(one.tool_text(), other.tool_text(), "one child for all calls");
 }
 
 #[tokio::test]
 async fn a_child_that_ends_is_started_again_and_the_call_is_cut_off() {
     let served = served(", retry: off").await;
-    let first = served.call("pid", json!({})).await.told();
-    let told = served.call("die", json!({})).await.told();
+    let first = served.call("pid", json!({})).await.tool_text();
+    let told = served.call("die", json!({})).await.tool_text();
     assert!(told.starts_with("The service broke off"), "{told}");
-    let second = served.call("pid", json!({})).await.told();
+    let second = served.call("pid", json!({})).await.tool_text();
     assert_ne!(first, second);
     assert!(!is_alive(&first));
 }
@@ -83,7 +83,7 @@ async fn a_child_that_ends_is_started_again_and_the_call_is_cut_off() {
 #[tokio::test]
 async fn a_line_of_a_log_on_standard_output_is_no_answer() {
     let served = served("").await;
-    assert_eq!(served.call("noise", json!({})).await.told(), "done");
+    assert_eq!(served.call("noise", json!({})).await.tool_text(), "done");
 }
 
 #[tokio::test]
@@ -91,11 +91,11 @@ async fn a_message_over_the_hard_limit_fails_its_own_call_and_no_other() {
     let served = served(", response_limit: 100MiB, timeout: 50s, retry: off").await;
     let hang = served.call("hang", json!({}));
     let floods = async {
-        soon("a call that hangs", async { while served.call("hung", json!({})).await.told() != "1" {} })
+        soon("a call that hangs", async { while served.call("hung", json!({})).await.tool_text() != "1" {} })
             .await;
         // The second line does not even end.
         for tool in ["flood_end", "flood"] {
-            let told = served.call(tool, json!({})).await.told();
+            let told = served.call(tool, json!({})).await.tool_text();
             assert!(told.contains("longer than the limit of 64 MiB"), "{tool}: {told}");
         }
     };
@@ -142,8 +142,8 @@ async fn a_tool_of_a_server_that_starts_is_not_ready_and_not_unknown() {
 #[tokio::test]
 async fn with_the_program_end_the_child_and_what_it_started() {
     let served = served("").await;
-    let child = served.call("pid", json!({})).await.told();
-    let grandchild = served.call("stay", json!({})).await.told();
+    let child = served.call("pid", json!({})).await.tool_text();
+    let grandchild = served.call("stay", json!({})).await.tool_text();
     assert!(is_alive(&child) && is_alive(&grandchild));
     served.running.end().await;
     soon("the end of both", async {
@@ -155,13 +155,13 @@ async fn with_the_program_end_the_child_and_what_it_started() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_takes_nothing_else_away() {
+async fn a_missing_program_does_not_affect_other_upstreams() {
     let served = Served::start(
         "upstreams: { none: { mcp: { command: [/no/such/program] } }, http: 'http://127.0.0.1:9' }\n\
          routes: { one: { request: GET http/a }, other: { request: CALL none/x } }",
     )
     .await;
     assert_eq!(served.names().await, ["one", "other"]);
-    let told = served.call("other", json!({})).await.told();
+    let told = served.call("other", json!({})).await.tool_text();
     assert!(told.contains("can't be reached") || told.contains("left alone"), "{told}");
 }

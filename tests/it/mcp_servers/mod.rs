@@ -9,17 +9,17 @@ use std::{net::SocketAddr, sync::Arc};
 
 use glossator::{
     config::{self, Sources},
-    server::{self, App, Running},
+    server::{self, App, RunningApp},
 };
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Duration};
 
-use crate::support::{Asked, Client, Response, Scripted, Step, response, soon};
+use crate::support::{Client, ReceivedRequest, Response, Scripted, Step, response, soon};
 
 /// The program with a configuration, which keeps polling for tools, until dropped.
 struct Served {
     address: SocketAddr,
-    running: Running,
+    running: RunningApp,
     _stop: oneshot::Sender<()>,
 }
 
@@ -34,10 +34,10 @@ impl Served {
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
         let mut app = App::new(&loaded).unwrap();
         app.discover(patience).await;
-        Self::of(app).await
+        Self::with_app(app).await
     }
 
-    async fn of(app: App) -> Self {
+    async fn with_app(app: App) -> Self {
         let (settings, handler) = (app.settings, app.handler.clone());
         let running = app.run(None);
         let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -96,7 +96,7 @@ impl Served {
 
 /// Message of a client, and its HTTP request.
 struct Said<'a> {
-    asked: &'a Asked,
+    asked: &'a ReceivedRequest,
     message: Value,
 }
 
@@ -173,7 +173,7 @@ async fn server_of(
 }
 
 fn what_was_said(server: &Scripted) -> Vec<String> {
-    let said = |asked: &Asked| {
+    let said = |asked: &ReceivedRequest| {
         Said { asked, message: serde_json::from_slice(&asked.body).unwrap_or_default() }.what()
     };
     server.state().asked.iter().map(said).collect()

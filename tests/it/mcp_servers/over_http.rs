@@ -11,21 +11,21 @@ use glossator::{
     server::App,
     upstream::{
         http::HttpSettings,
-        mcp::{McpSettings, McpTransport, McpUpstream, WantedLists},
+        mcp::{McpTransport, McpUpstream, McpUpstreamSettings, WantedLists},
     },
 };
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
 use super::{Served, json as answer, server, server_of, status, what_was_said};
-use crate::support::{Asked, Client, Gate, Program, Scripted, Step, soon};
+use crate::support::{Client, Gate, Program, ReceivedRequest, Scripted, Step, soon};
 
 fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
 }
 
 #[tokio::test]
-async fn every_tool_is_listed_and_called_with_what_it_says_kept() {
+async fn every_tool_is_listed_and_called_with_its_definition() {
     let tools = json!([
         { "name": "stats", "title": "Stats", "description": "Of a repository.",
           "inputSchema": { "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] },
@@ -63,19 +63,19 @@ async fn every_tool_is_listed_and_called_with_what_it_says_kept() {
         "{}",
         told.text()
     );
-    assert!(served.call("o_stats", json!({})).await.told().contains("argument `name` is required"));
+    assert!(served.call("o_stats", json!({})).await.tool_text().contains("argument `name` is required"));
     let failed = served.call("o_fails", json!({})).await;
-    assert_eq!(failed.told(), "No such thing at [path]");
+    assert_eq!(failed.tool_text(), "No such thing at [path]");
     assert_eq!(failed.json()["isError"], json!(true));
     let broken = served.call("o_broken", json!({})).await.json();
     assert!(!broken.to_string().contains("NullPointer"), "{broken}");
     assert_eq!(broken["_meta"]["glossator/upstreamCode"], json!(-32603));
-    assert_eq!(served.call("o_unknown", json!({})).await.told(), "`size` must be positive");
-    assert!(served.call("o_typed", json!({})).await.told().contains("`n` must be an integer"));
+    assert_eq!(served.call("o_unknown", json!({})).await.tool_text(), "`size` must be positive");
+    assert!(served.call("o_typed", json!({})).await.tool_text().contains("`n` must be an integer"));
 }
 
 #[tokio::test]
-async fn a_session_is_kept_begun_anew_when_it_is_forgotten_and_ended() {
+async fn a_session_is_reused_recreated_and_ended() {
     let sessions = Arc::new(AtomicUsize::new(0));
     let counted = sessions.clone();
     let old = server(move |said| {
@@ -118,7 +118,7 @@ async fn a_session_is_kept_begun_anew_when_it_is_forgotten_and_ended() {
 }
 
 #[tokio::test]
-async fn what_comes_before_an_answer_in_a_stream_is_heard() {
+async fn messages_before_a_response_in_a_stream_are_handled() {
     let old = server_of(json!([tool("slow")]), |said, _| {
         let token = &said.message["params"]["_meta"]["progressToken"];
         let events = format!(
@@ -160,7 +160,7 @@ async fn what_comes_before_an_answer_in_a_stream_is_heard() {
 }
 
 #[tokio::test]
-async fn a_caller_that_leaves_ends_the_call() {
+async fn a_disconnected_client_cancels_the_call() {
     let gate = Gate::new();
     let held = gate.clone();
     let old = server_of(json!([tool("slow")]), move |_, _| vec![Step::Hold(held.clone())]).await;
@@ -168,7 +168,7 @@ async fn a_caller_that_leaves_ends_the_call() {
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
     let mut client = Client::connect(served.address).await;
     client.write("POST /tools/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
-    let called = |asked: &Asked| asked.body.windows(10).any(|part| part == b"tools/call");
+    let called = |asked: &ReceivedRequest| asked.body.windows(10).any(|part| part == b"tools/call");
     old.until("the call", move |state| state.asked.iter().any(called)).await;
     drop(client);
     old.until("the word that nobody waits", |state| {
@@ -199,18 +199,18 @@ async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifica
     let address = format!("http://{}/mcp", old.address).parse().unwrap();
     let name: UpstreamName = "old".parse().unwrap();
     let transport = McpTransport::Http(Box::new(HttpSettings::new(name.clone(), address)));
-    let upstream = McpUpstream::new(McpSettings { name, transport });
+    let upstream = McpUpstream::new(McpUpstreamSettings { name, transport });
     upstream.list(WantedLists::default(), None).await.unwrap();
-    let listens = |asked: &Asked| asked.line().starts_with("GET /mcp");
+    let listens = |asked: &ReceivedRequest| asked.line().starts_with("GET /mcp");
     old.until("it listens", |state| state.asked.iter().any(listens)).await;
     drop(upstream);
-    let ends = |asked: &Asked| asked.line().starts_with("DELETE /mcp");
+    let ends = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /mcp");
     old.until("the end of the session", |state| state.asked.iter().any(ends)).await;
     old.until("the end of all connections", |state| state.left == state.connections).await;
 }
 
 #[tokio::test]
-async fn a_server_in_the_place_of_another_is_listed_at_once() {
+async fn a_replaced_server_is_listed_at_once() {
     let one = server_of(json!([tool("one")]), |said, _| said.text("1")).await;
     let other = server_of(json!([tool("other")]), |said, _| said.text("2")).await;
     let load = |server: &Scripted| {
@@ -220,7 +220,7 @@ async fn a_server_in_the_place_of_another_is_listed_at_once() {
     let mut app = App::new(&load(&one)).unwrap();
     app.discover(Duration::from_secs(10)).await;
     app.apply(&load(&other)).unwrap();
-    let served = Served::of(app).await;
+    let served = Served::with_app(app).await;
     served.until_names(&["other"]).await;
     assert_eq!(served.call("other", json!({})).await.json()["structuredContent"], json!({ "result": 2 }));
 }
@@ -240,7 +240,7 @@ async fn a_call_that_failed_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn a_written_route_calls_one_tool_and_the_server_says_what_it_takes() {
+async fn a_configured_route_calls_one_tool_with_the_servers_schema() {
     let tools = json!([
         { "name": "search", "description": "Searches.",
           "inputSchema": { "type": "object", "properties": { "query": { "type": "string" } }, "required": ["query"] } },
@@ -265,11 +265,11 @@ async fn a_written_route_calls_one_tool_and_the_server_says_what_it_takes() {
     assert_eq!(listed[1]["inputSchema"]["required"], json!(["query"]));
     let sent = served.call("bugs", json!({ "words": "in x" })).await.json();
     assert_eq!(sent["structuredContent"], json!({ "query": "bug in x", "limit": 5 }));
-    assert!(served.call("find", json!({})).await.told().contains("argument `query` is required"));
+    assert!(served.call("find", json!({})).await.tool_text().contains("argument `query` is required"));
 }
 
 #[tokio::test]
-async fn one_bad_tool_takes_no_other_away() {
+async fn one_invalid_tool_does_not_affect_others() {
     let schema = |schema: Value| json!({ "type": "object", "properties": { "x": schema } });
     let of = |name: &str, input: Value| json!({ "name": name, "inputSchema": input });
     let tools = json!([
@@ -297,7 +297,7 @@ async fn one_bad_tool_takes_no_other_away() {
     assert_eq!(of("reference")["inputSchema"]["properties"]["x"], json!({ "description": "An x." }));
     assert_eq!(of("output")["outputSchema"], Value::Null);
     for name in ["other_name__", "output", "root"] {
-        assert_eq!(served.call(name, json!({})).await.told(), "called", "{name}");
+        assert_eq!(served.call(name, json!({})).await.tool_text(), "called", "{name}");
     }
 }
 
@@ -319,7 +319,7 @@ async fn errors_that_a_text_hides_become_errors_and_the_rest_stays() {
     assert_eq!(served.names().await, ["good", "json", "words"]);
     let failed = served.call("json", json!({})).await.json();
     assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("no such branch")));
-    assert_eq!(served.call("words", json!({})).await.told(), "Error: no such branch");
+    assert_eq!(served.call("words", json!({})).await.tool_text(), "Error: no such branch");
     assert!(served.call("good", json!({})).await.text().contains(r#""structuredContent":{"a": 1.0}"#));
 }
 
@@ -341,7 +341,7 @@ async fn tools_appear_when_the_server_does() {
 }
 
 #[tokio::test]
-async fn a_list_is_read_page_by_page_and_again_when_the_server_says_that_it_changed() {
+async fn a_list_is_read_page_by_page_and_again_after_a_change() {
     let gate = Gate::new();
     let (opened, changed) = (gate.clone(), gate.clone());
     let old = server(move |said| match said.method() {
@@ -371,7 +371,7 @@ async fn a_list_is_read_page_by_page_and_again_when_the_server_says_that_it_chan
 }
 
 #[tokio::test]
-async fn a_server_of_the_newest_revision_is_asked_without_a_session() {
+async fn a_server_of_the_newest_revision_is_called_without_a_session() {
     let old = server_of(json!([tool("add")]), |said, _| said.text("5")).await;
     let inner =
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
@@ -387,19 +387,19 @@ async fn a_server_of_the_newest_revision_is_asked_without_a_session() {
 }
 
 #[tokio::test]
-async fn what_is_no_mcp_is_told_as_such() {
+async fn a_server_without_mcp_is_reported_as_such() {
     for (body, expected) in [("<html>", "not MCP"), (r#"{"jsonrpc":"2.0","id":"?","result":{}}"#, "not MCP")]
     {
         let old = server_of(json!([tool("odd")]), move |_, _| answer(body)).await;
         let served =
             Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
-        let told = served.call("odd", json!({})).await.told();
+        let told = served.call("odd", json!({})).await.tool_text();
         assert!(told.contains(expected), "{body}: {told}");
     }
 }
 
 #[tokio::test]
-async fn what_a_file_says_of_single_tools_is_in_the_place_of_what_the_server_says() {
+async fn settings_of_single_tools_override_the_server() {
     let tools = json!([
         { "name": "count", "description": "Counts.", "_meta": { "ui/resourceUri": "ui://count" },
           "inputSchema": { "type": "object", "properties": {
@@ -445,15 +445,17 @@ async fn what_a_file_says_of_single_tools_is_in_the_place_of_what_the_server_say
     assert_eq!(count["inputSchema"]["properties"]["depth"]["nullable"], true);
     let counted = served.call("count", json!({ "of": "a", "depth": null })).await.json();
     assert_eq!(counted["structuredContent"], json!({ "n": 12 }), "{counted}");
-    assert!(served.call("count", json!({ "of": "words" })).await.told().contains("`n` must be an integer"));
-    assert_eq!(served.call("count", json!({ "of": "nothing" })).await.told(), "Nothing of it.");
-    assert_eq!(served.call("blank", json!({})).await.told(), "done");
-    let long = served.call("other", json!({})).await.told();
+    assert!(
+        served.call("count", json!({ "of": "words" })).await.tool_text().contains("`n` must be an integer")
+    );
+    assert_eq!(served.call("count", json!({ "of": "nothing" })).await.tool_text(), "Nothing of it.");
+    assert_eq!(served.call("blank", json!({})).await.tool_text(), "done");
+    let long = served.call("other", json!({})).await.tool_text();
     assert!(long.len() > 6000 && long.ends_with("[path]"), "{long}");
 }
 
 #[tokio::test]
-async fn what_is_withheld_of_an_error_is_in_a_log_of_every_detail() {
+async fn redacted_parts_of_an_error_are_in_the_debug_log() {
     let old = server_of(json!([tool("sql"), tool("row")]), |said, name| match name {
         "sql" => {
             said.result(r#"{"content":[{"type":"text","text":"near \"Ada\": syntax error"}],"isError":true}"#)
@@ -481,7 +483,7 @@ async fn what_is_withheld_of_an_error_is_in_a_log_of_every_detail() {
              the arguments; if they are right, try again later.",
         ),
     ] {
-        assert_eq!(call(tool).await.told(), told);
+        assert_eq!(call(tool).await.tool_text(), told);
     }
     let log = program.log().await;
     for (tool, words) in [("sql", "syntax error"), ("row", "UNIQUE constraint")] {

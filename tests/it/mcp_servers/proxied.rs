@@ -114,12 +114,12 @@ async fn send(served: &Served, revision: &str, method: &str, params: Value, more
     text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text).to_owned()
 }
 
-async fn told(served: &Served, revision: &str, method: &str, params: Value) -> Value {
+async fn send_json(served: &Served, revision: &str, method: &str, params: Value) -> Value {
     serde_json::from_str(&send(served, revision, method, params, &[]).await).unwrap()
 }
 
 async fn keys(served: &Served, method: &str, list: &str, key: &str) -> Vec<String> {
-    let found = told(served, "2025-11-25", method, json!({})).await;
+    let found = send_json(served, "2025-11-25", method, json!({})).await;
     let entries = found["result"][list].as_array().unwrap_or_else(|| panic!("{found}"));
     entries.iter().map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
 }
@@ -134,7 +134,7 @@ async fn every_revision_gets_lists_and_results_as_the_server_gives_them() {
     let served = serving(&notes, "").await;
     for revision in REVISIONS {
         let is_new = revision == "2026-07-28";
-        let list = told(&served, revision, "prompts/list", json!({})).await["result"].clone();
+        let list = send_json(&served, revision, "prompts/list", json!({})).await["result"].clone();
         assert_eq!(
             list["prompts"][1],
             json!({ "name": "sum_up", "title": "Sum up", "_meta": { "a/b": 1.0 },
@@ -143,13 +143,14 @@ async fn every_revision_gets_lists_and_results_as_the_server_gives_them() {
             "{list}"
         );
         assert_eq!((list["prompts"].as_array().unwrap().len(), list.get("ttlMs").is_some()), (2, is_new));
-        let list = told(&served, revision, "resources/list", json!({})).await["result"].clone();
+        let list = send_json(&served, revision, "resources/list", json!({})).await["result"].clone();
         assert_eq!(
             list["resources"][0],
             json!({ "uri": "note://1", "name": "one", "mimeType": "text/plain", "size": 4,
                 "annotations": { "audience": ["user"] } })
         );
-        let list = told(&served, revision, "resources/templates/list", json!({})).await["result"].clone();
+        let list =
+            send_json(&served, revision, "resources/templates/list", json!({})).await["result"].clone();
         assert_eq!(list["resourceTemplates"][0], json!({ "uriTemplate": "file:///{+path}", "name": "file" }));
 
         let params = json!({ "name": "sum_up", "arguments": { "note": "1" } });
@@ -171,7 +172,7 @@ async fn every_revision_gets_lists_and_results_as_the_server_gives_them() {
 }
 
 #[tokio::test]
-async fn errors_are_json_rpc_errors_without_the_insides_of_the_server() {
+async fn errors_are_json_rpc_errors_without_internals_of_the_server() {
     let notes = notes().await;
     let served = serving(&notes, "").await;
     let get = |note: &str| json!({ "name": "sum_up", "arguments": { "note": note } });
@@ -198,7 +199,7 @@ async fn errors_are_json_rpc_errors_without_the_insides_of_the_server() {
             ("resources/read", json!({ "uri": "other:x" }), no_resource, "no resource has this URI"),
             ("resources/read", json!({ "uri": "note://broken" }), -32603, "the resource can't be read"),
         ] {
-            let error = told(&served, revision, method, params).await["error"].clone();
+            let error = send_json(&served, revision, method, params).await["error"].clone();
             assert_eq!(error["code"], code, "{error}");
             let message = error["message"].as_str().unwrap();
             assert!(message.contains(words), "{message}");
@@ -209,7 +210,7 @@ async fn errors_are_json_rpc_errors_without_the_insides_of_the_server() {
 }
 
 #[tokio::test]
-async fn only_what_the_file_says_is_offered_under_the_names_that_it_gives() {
+async fn only_configured_entries_are_offered_under_their_configured_names() {
     let notes = notes().await;
     let more = ", prompts: { prefix: n_, except: ['draft_*'] }, resources: { prefix: 'Note ', except: ['*secret', 'file:*'] }";
     let served = serving(&notes, more).await;
@@ -218,36 +219,38 @@ async fn only_what_the_file_says_is_offered_under_the_names_that_it_gives() {
     assert_eq!(keys(&served, "resources/list", "resources", "name").await, ["Note one", "Note theirs"]);
     assert_eq!(keys(&served, "resources/templates/list", "resourceTemplates", "name").await, ["Note note"]);
     for uri in ["note://secret", "note://se%63ret", "file:///a/b"] {
-        let error = told(&served, "2025-11-25", "resources/read", json!({ "uri": uri })).await;
+        let error = send_json(&served, "2025-11-25", "resources/read", json!({ "uri": uri })).await;
         assert_eq!(error["error"]["code"], -32002, "{uri} {error}");
     }
-    let read = |state: &crate::support::Asked| state.body.windows(14).any(|part| part == b"resources/read");
+    let read = |state: &crate::support::ReceivedRequest| {
+        state.body.windows(14).any(|part| part == b"resources/read")
+    };
     assert!(!notes.state().asked.iter().any(read));
     let params = json!({ "name": "n_draft_one" });
-    assert!(told(&served, "2025-11-25", "prompts/get", params).await["error"].is_object());
+    assert!(send_json(&served, "2025-11-25", "prompts/get", params).await["error"].is_object());
 
     let served = serving(&notes, ", prompts: { only: ['sum*'] }, resources: off").await;
     assert_eq!(keys(&served, "prompts/list", "prompts", "name").await, ["sum_up"]);
-    let error = told(&served, "2025-11-25", "resources/list", json!({})).await;
+    let error = send_json(&served, "2025-11-25", "resources/list", json!({})).await;
     assert_eq!(error["error"]["code"], -32601, "{error}");
 }
 
 #[tokio::test]
-async fn where_no_tool_is_offered_nothing_else_is_unless_it_is_said() {
+async fn without_offered_tools_other_lists_are_opt_in() {
     let notes = notes().await;
     let route = "\nroutes: { x: { description: X., request: CALL notes/x } }";
     let text = |more: &str| {
         format!("upstreams: {{ notes: {{ mcp: 'http://{}/mcp', tools: off{more} }} }}{route}", notes.address)
     };
     let served = Served::start(&text("")).await;
-    let error = told(&served, "2025-11-25", "prompts/list", json!({})).await;
+    let error = send_json(&served, "2025-11-25", "prompts/list", json!({})).await;
     assert_eq!(error["error"]["code"], -32601, "{error}");
     let served = Served::start(&text(", prompts: all")).await;
     assert_eq!(keys(&served, "prompts/list", "prompts", "name").await, ["draft_one", "sum_up"]);
 }
 
 #[tokio::test]
-async fn what_the_configuration_has_goes_first() {
+async fn configured_entries_take_precedence() {
     let notes = notes().await;
     let text = format!(
         "upstreams: {{ notes: {{ mcp: 'http://{}/mcp' }}, old: 'http://127.0.0.1:9' }}
@@ -262,20 +265,20 @@ prompts: {{ sum_up: {{ description: Ours., messages: [{{ user: Ours. }}] }} }}",
         let entries = list["result"][key].as_array().unwrap().iter();
         entries.filter(|entry| entry.to_string().contains(name)).cloned().collect()
     };
-    let list = told(&served, "2025-11-25", "prompts/list", json!({})).await;
+    let list = send_json(&served, "2025-11-25", "prompts/list", json!({})).await;
     assert_eq!(of(&list, "prompts", "sum_up"), [json!({ "name": "sum_up", "description": "Ours." })]);
-    let list = told(&served, "2025-11-25", "resources/list", json!({})).await;
+    let list = send_json(&served, "2025-11-25", "resources/list", json!({})).await;
     assert_eq!(of(&list, "resources", "own:thing")[0]["name"], "thing");
     // A URI of an own template is not listed as theirs.
     assert!(of(&list, "resources", "note://").is_empty(), "{list}");
-    let list = told(&served, "2025-11-25", "resources/templates/list", json!({})).await;
+    let list = send_json(&served, "2025-11-25", "resources/templates/list", json!({})).await;
     assert_eq!(of(&list, "resourceTemplates", "note://").len(), 1, "{list}");
-    let got = told(&served, "2025-11-25", "prompts/get", json!({ "name": "sum_up" })).await;
+    let got = send_json(&served, "2025-11-25", "prompts/get", json!({ "name": "sum_up" })).await;
     assert_eq!(got["result"]["messages"][0]["content"]["text"], "Ours.");
 }
 
 #[tokio::test]
-async fn of_two_servers_with_one_name_the_first_has_it() {
+async fn the_first_of_two_servers_has_a_shared_name() {
     let (one, other) = (notes().await, notes().await);
     let served = Served::start(&format!(
         "upstreams: {{ a: {{ mcp: 'http://{}/mcp' }}, b: {{ mcp: 'http://{}/mcp', prompts: {{ prefix: b_ }} }} }}",
@@ -288,7 +291,7 @@ async fn of_two_servers_with_one_name_the_first_has_it() {
 }
 
 #[tokio::test]
-async fn callers_without_the_scopes_see_none_of_them() {
+async fn clients_without_the_scopes_see_none_of_them() {
     let notes = notes().await;
     let (reader, stranger) =
         ("glk_reader-reader-reader-reader-reader", "glk_other-other-other-other-other-ot");
@@ -298,8 +301,8 @@ clients:
   reader: {{ api_key_hashes: '{}', scopes: [use] }}
   stranger: {{ api_key_hashes: '{}' }}",
         notes.address,
-        KeyHash::of(reader),
-        KeyHash::of(stranger)
+        KeyHash::from_key(reader),
+        KeyHash::from_key(stranger)
     );
     let served = Served::start(&text).await;
     for (key, shown) in [(reader, 2), (stranger, 0)] {
@@ -332,7 +335,7 @@ async fn completion_goes_on_to_the_server() {
         let asked = async |reference: Value| {
             let params = json!({ "ref": reference, "argument": { "name": "note", "value": "a" },
                 "context": { "arguments": { "other": "b" } } });
-            told(&served, revision, "completion/complete", params).await["result"]["completion"].clone()
+            send_json(&served, revision, "completion/complete", params).await["result"]["completion"].clone()
         };
         let found = asked(json!({ "type": "ref/prompt", "name": "n_sum_up" })).await;
         assert_eq!(
@@ -345,7 +348,7 @@ async fn completion_goes_on_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_without_completions_is_not_asked_for_any() {
+async fn a_server_without_completions_gets_no_completion_request() {
     let notes = server(|said| match said.method() {
         "initialize" => Some(said.result(
             r#"{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"x","version":"1"}}"#,
@@ -362,14 +365,14 @@ prompts: {{ own: {{ description: Own., arguments: {{ a: {{ completions: [x], req
     );
     let served = Served::start(&text).await;
     let params = json!({ "ref": { "type": "ref/prompt", "name": "sum_up" }, "argument": { "name": "note", "value": "" } });
-    let found = told(&served, "2025-11-25", "completion/complete", params).await;
+    let found = send_json(&served, "2025-11-25", "completion/complete", params).await;
     assert_eq!(found["result"]["completion"]["values"], json!([]), "{found}");
-    let error = told(&served, "2025-11-25", "resources/list", json!({})).await;
+    let error = send_json(&served, "2025-11-25", "resources/list", json!({})).await;
     assert_eq!(error["error"]["code"], -32601, "{error}");
 }
 
 #[tokio::test]
-async fn lists_are_read_again_when_the_server_says_that_they_changed_and_clients_are_told() {
+async fn lists_are_read_again_after_a_change_and_clients_notified() {
     let gate = Gate::new();
     let (opened, changed) = (gate.clone(), gate.clone());
     let notes = server(move |said| match said.method() {
@@ -407,7 +410,7 @@ async fn lists_are_read_again_when_the_server_says_that_they_changed_and_clients
 }
 
 #[tokio::test]
-async fn a_list_that_fails_takes_no_other_away_and_is_asked_for_again() {
+async fn a_failed_list_does_not_affect_others_and_is_requested_again() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
     let notes = server(move |said| match said.method() {
@@ -438,10 +441,10 @@ async fn until_a_server_is_there_its_prompts_and_resources_are_not_ready() {
         ("prompts/get", json!({ "name": "other" }), true),
         ("resources/read", json!({ "uri": "note://1" }), false),
     ] {
-        let error = told(&served, "2026-07-28", method, params).await["error"].clone();
+        let error = send_json(&served, "2026-07-28", method, params).await["error"].clone();
         assert_eq!(error["message"].as_str().unwrap().contains("not ready"), !ready, "{error}");
     }
-    let list = told(&served, "2026-07-28", "prompts/list", json!({})).await;
+    let list = send_json(&served, "2026-07-28", "prompts/list", json!({})).await;
     assert_eq!((&list["result"]["prompts"], &list["result"]["ttlMs"]), (&json!([]), &json!(0)), "{list}");
 }
 
@@ -462,6 +465,6 @@ async fn no_more_of_a_list_is_read_than_may_be_and_no_longer_result() {
     .await;
     let names = keys(&served, "prompts/list", "prompts", "name").await;
     assert_eq!((names.len(), names.last().map(String::as_str)), (1000, Some("p0999")));
-    let error = told(&served, "2025-11-25", "prompts/get", json!({ "name": "p0001" })).await;
+    let error = send_json(&served, "2025-11-25", "prompts/get", json!({ "name": "p0001" })).await;
     assert!(error["error"]["message"].as_str().unwrap().contains("limit of 4 KiB"), "{error}");
 }

@@ -71,7 +71,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("path and query of an upstream request", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
     ("one argument of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
     ("standard input of a command", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
-    ("nested content encodings of a response", "src/translate/content_encoding.rs", "CODING_LIMIT"),
+    ("nested content encodings of a response", "src/translate/content_encoding.rs", "ENCODING_LIMIT"),
     ("rows of a response", "src/translate/extract/mod.rs", "RECORD_LIMIT"),
     ("output of a template", "src/translate/template/bounds.rs", "TEXT_LIMIT_BYTES"),
     (
@@ -82,7 +82,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     (
         "memory for the results of filters and the operators `*`, `~` and `+` in a template",
         "src/translate/template/bounds.rs",
-        "MADE_LIMIT_BYTES",
+        "OUTPUT_LIMIT_BYTES",
     ),
     (
         "steps of the templates of a prompt, a round of input requests or the notifications of a call, \
@@ -107,7 +107,7 @@ const OWN_MIB: usize = 20;
 const CONNECTIONS_MIB: usize = 130;
 
 #[test]
-fn the_memory_limits_in_deploy_have_room_for_the_defaults() {
+fn the_memory_limits_in_deploy_fit_the_defaults() {
     let text = "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { request: GET old/a } }";
     let loaded = config::load(&Sources::of_text("a.yaml", text)).unwrap();
     // A response that rules parse counts 10 times, and one may be read beyond the limit.
@@ -233,7 +233,7 @@ fn constant(file: &str, name: &str) -> String {
 }
 
 #[test]
-fn what_is_not_run_is_no_test() {
+fn only_functions_that_run_are_tests() {
     assert!(is_test("#[test]\nfn a() {}", "a") && is_test("    #[tokio::test]\n    async fn a() {}", "a"));
     assert!(
         !is_test("fn a() {}", "a") && !is_test("#[test]\n#[ignore]\nfn a() {}", "a") && !is_test("", "a")

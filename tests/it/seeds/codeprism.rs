@@ -17,7 +17,7 @@ fn called(tool: &str, arguments: Value) -> Called {
 }
 
 #[tokio::test]
-async fn every_answer_keeps_its_text_and_has_its_value_beside_it() {
+async fn every_result_keeps_its_text_with_a_structured_value() {
     let played = codeprism().await;
     assert_eq!(played.calls.len(), 34);
     for recorded in &played.calls {
@@ -39,7 +39,7 @@ async fn every_answer_keeps_its_text_and_has_its_value_beside_it() {
             let content = if is_error { json!([sent["content"][0]]) } else { sent["content"].clone() };
             assert_eq!(result["content"], content, "{text}");
         }
-        let asked = played.asked().unwrap();
+        let asked = played.last_call().unwrap();
         assert_eq!(
             (&asked["name"], &asked["arguments"]),
             (&json!(recorded.call.tool), &recorded.call.arguments)
@@ -88,7 +88,7 @@ async fn every_tool_is_listed_as_the_server_has_it() {
 }
 
 #[tokio::test]
-async fn what_the_listed_schema_refuses_does_not_reach_the_server() {
+async fn arguments_rejected_by_the_schema_do_not_reach_the_server() {
     let played = codeprism().await;
     played.answers(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#);
     let refused =
@@ -103,5 +103,5 @@ async fn what_the_listed_schema_refuses_does_not_reach_the_server() {
     assert_eq!((over_rest.status, &over_rest.json()["structuredContent"]["status"]), (400, &json!("error")));
     let unknown = played.call(REVISIONS[1], &called("repository_overview", json!({}))).await;
     assert_eq!(unknown["code"], -32602, "{unknown}");
-    assert!(played.asked().is_none());
+    assert!(played.last_call().is_none());
 }

@@ -18,7 +18,7 @@ fn called(tool: &str, arguments: Value) -> Called {
 }
 
 /// Internal details that clients must not see.
-const INSIDES: [&str; 5] = ["constraint failed", "params:", "entity_type", "680530ae", "incomplete input"];
+const INTERNALS: [&str; 5] = ["constraint failed", "params:", "entity_type", "680530ae", "incomplete input"];
 
 /// Recorded errors, and the texts that clients get.
 const ERRORS: [(&str, &str); 20] = [
@@ -84,10 +84,10 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value(
                 }
             }
             let result = result.to_string();
-            assert!(INSIDES.iter().all(|inside| !result.contains(inside)), "{result}");
+            assert!(INTERNALS.iter().all(|inside| !result.contains(inside)), "{result}");
         }
         errors += usize::from(told.is_some());
-        let asked = played.asked().unwrap();
+        let asked = played.last_call().unwrap();
         assert_eq!((&asked["name"], &asked["arguments"]), (&json!(call.tool), &call.arguments));
     }
     assert_eq!(errors, 18);
@@ -109,12 +109,12 @@ async fn a_call_that_can_not_be_right_is_answered_here() {
                 assert!(text.starts_with("argument `"), "{text}");
             }
         }
-        assert!(played.asked().is_none());
+        assert!(played.last_call().is_none());
     }
 }
 
 #[tokio::test]
-async fn errors_of_other_versions_and_words_of_the_database_are_short_and_safe() {
+async fn errors_of_other_versions_and_of_the_database_are_short_and_safe() {
     let played = devflow().await;
     let fail = |code: &str, message: &str| {
         let text = json!({ "success": false, "error": { "code": code, "message": message } }).to_string();
@@ -159,7 +159,7 @@ async fn every_structured_result_meets_the_declared_schema() {
             let result = played.call(revision, &recorded.call).await;
             if result["isError"] == false {
                 let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
-                assert!(schema.admits(&result["structuredContent"]), "{result}");
+                assert!(schema.accepts(&result["structuredContent"]), "{result}");
                 checked += 1;
             }
         }
@@ -196,7 +196,7 @@ async fn all_kinds_of_content_come_with_their_annotations() {
 }
 
 #[tokio::test]
-async fn errors_of_the_protocol_are_told_apart_from_errors_of_a_tool() {
+async fn protocol_errors_are_distinguished_from_tool_errors() {
     let played = devflow().await;
     for revision in REVISIONS {
         let unknown = played.call(revision, &called("invalid_tool_name", json!({}))).await;

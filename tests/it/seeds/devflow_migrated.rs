@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{REVISIONS, recorded::Played};
 
 /// Internal details that clients must not see.
-const INSIDES: [&str; 4] = ["constraint failed", "params:", "entity_type", "DATABASE_ERROR:"];
+const INTERNALS: [&str; 4] = ["constraint failed", "params:", "entity_type", "DATABASE_ERROR:"];
 
 /// Error texts that clients get, by a part of the recorded line.
 const ERRORS: [(&str, &str); 11] = [
@@ -50,7 +50,7 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_that_meets_its_
             let line: Value = serde_json::from_str(&recorded.answer).unwrap();
             played.answers(&recorded.answer);
             let result = played.call(revision, &recorded.call).await;
-            let asked = played.asked().unwrap();
+            let asked = played.last_call().unwrap();
             assert_eq!(asked["arguments"], recorded.call.arguments, "{result}");
             match ERRORS.iter().find(|(part, _)| recorded.answer.contains(part)) {
                 Some((_, text)) => {
@@ -63,13 +63,13 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_that_meets_its_
                     assert_eq!(result.get("structuredContent"), line["result"].get("structuredContent"));
                     if let Some(schema) = listed_as(&listed, &recorded.call.tool).get("outputSchema") {
                         let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
-                        assert!(schema.admits(&result["structuredContent"]), "{result}");
+                        assert!(schema.accepts(&result["structuredContent"]), "{result}");
                         checked += 1;
                     }
                 }
             }
             let result = result.to_string();
-            assert!(INSIDES.iter().all(|inside| !result.contains(inside)), "{result}");
+            assert!(INTERNALS.iter().all(|inside| !result.contains(inside)), "{result}");
         }
         assert_eq!((errors, checked), (11, 12));
     }

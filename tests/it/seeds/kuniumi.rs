@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::{REVISIONS, Seed, body, folder, path};
 #[cfg(unix)]
 use crate::support::Cgi;
-use crate::support::{Asked, Response, Scripted, Step, response};
+use crate::support::{ReceivedRequest, Response, Scripted, Step, response};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The functions as their document describes them: Go's text of values, `Error: …`, and `http.Error`.
-fn functions(asked: &Asked) -> Vec<Step> {
+fn functions(asked: &ReceivedRequest) -> Vec<Step> {
     let args = body(asked);
     let (x, y) = (args["x"].as_i64().unwrap_or_default(), args["y"].as_i64().unwrap_or_default());
     let (status, text) = match path(asked) {
@@ -35,7 +35,7 @@ async fn kuniumi() -> Seed {
 }
 
 #[tokio::test]
-async fn words_become_values_the_same_on_every_face() {
+async fn words_become_the_same_values_in_every_api() {
     let seed = kuniumi().await;
     for (function, arguments, expected) in [
         ("Add", json!({ "x": 7, "y": 3 }), r#"{"result":10}"#),
@@ -91,7 +91,7 @@ async fn every_error_is_json_with_its_status() {
 }
 
 #[tokio::test]
-async fn what_reaches_no_function_is_json_too() {
+async fn errors_before_the_function_are_json_too() {
     let seed = kuniumi().await;
     let broken = seed.post("/functions/Add", "{\"x\": ").await;
     assert_eq!(broken.status, 400);
@@ -101,7 +101,7 @@ async fn what_reaches_no_function_is_json_too() {
     let elsewhere = seed.post("/NonExistent", "{}").await;
     assert_eq!((elsewhere.status, elsewhere.json()["error"].is_string()), (404, true));
     for revision in REVISIONS {
-        let (code, message) = seed.refused(revision, "functions.NonExistent", json!({})).await;
+        let (code, message) = seed.call_error(revision, "functions.NonExistent", json!({})).await;
         assert!(code == -32602 && message.contains("functions.NonExistent"), "{code} {message}");
     }
     assert_eq!(seed.upstream.state().asked.len(), 0);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use glossator::config::{self, Loaded, Origin, Sources};
 use serde_json::{Value, json};
 
-use crate::support::{Asked, Client, Loaded as Serving, Response, Scripted};
+use crate::support::{Client, Loaded as Serving, ReceivedRequest, Response, Scripted};
 
 /// A legacy revision and the modern one.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
@@ -84,7 +84,7 @@ impl Seed {
     }
 
     /// JSON-RPC error of a call.
-    async fn refused(&self, revision: &str, tool: &str, arguments: Value) -> (i64, String) {
+    async fn call_error(&self, revision: &str, tool: &str, arguments: Value) -> (i64, String) {
         let params = json!({ "name": tool, "arguments": arguments });
         let answer = self.send(revision, "tools/call", params).await;
         let error = &answer["error"];
@@ -120,11 +120,11 @@ async fn send(serving: &Serving, revision: &str, method: &str, mut params: Value
 }
 
 /// Path of a request, with its query.
-fn path(asked: &Asked) -> &str {
+fn path(asked: &ReceivedRequest) -> &str {
     asked.line().split(' ').nth(1).unwrap()
 }
 
-fn body(asked: &Asked) -> Value {
+fn body(asked: &ReceivedRequest) -> Value {
     serde_json::from_slice(&asked.body).unwrap_or_default()
 }
 

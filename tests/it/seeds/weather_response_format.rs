@@ -55,7 +55,7 @@ fn agent_reads(result: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_success_has_text_structure_and_the_flag_on_every_face() {
+async fn a_success_has_text_structure_and_status_in_every_api() {
     let seed = weather().await;
     let over_rest = seed.post("/weather", r#"{"location": "Bodø"}"#).await;
     assert_eq!(
@@ -88,7 +88,7 @@ async fn an_error_in_a_200_is_an_error_whose_text_carries_the_json() {
 }
 
 #[tokio::test]
-async fn what_nobody_expected_is_an_error_too_and_tells_nothing_of_the_inside() {
+async fn unexpected_failures_are_errors_without_internals() {
     let seed = weather().await;
     for place in ["broken", "crash", "cut"] {
         let over_rest = seed.post("/weather", &json!({ "location": place }).to_string()).await.json();

@@ -87,7 +87,7 @@ async fn every_endpoint_gives_a_tool_result() {
         }
     }
     let missing = agent_calls(&seed, "get_weather_forecast", json!({ "location": "Atlantis" })).await;
-    assert_eq!((missing.status, missing.told()), (400, "Location not found".to_owned()));
+    assert_eq!((missing.status, missing.tool_text()), (400, "Location not found".to_owned()));
     let unfit = seed.post("/weather", r#"{"city": "Oslo"}"#).await;
     assert_eq!((unfit.status, &unfit.json()["isError"]), (400, &json!(true)));
     assert_eq!(seed.get("/health").await.json()["status"], "ok");

@@ -143,12 +143,12 @@ impl Running {
         if let Some(file) = own_file {
             std::fs::remove_file(file).unwrap();
         }
-        CgiAnswer::of(&output)
+        CgiAnswer::parse(&output)
     }
 }
 
 impl CgiAnswer {
-    fn of(output: &Output) -> Self {
+    fn parse(output: &Output) -> Self {
         let end = output.stdout.windows(2).position(|window| window == b"\n\n");
         let end = end.map_or(output.stdout.len(), |end| end + 2);
         let (head, body) = output.stdout.split_at(end);

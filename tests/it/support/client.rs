@@ -48,7 +48,7 @@ impl Response {
 
     /// Text of the first block of a tool result.
     #[track_caller]
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn tool_text(&self) -> String {
         self.json()["content"][0]["text"].as_str().expect("a text block").to_owned()
     }
 }

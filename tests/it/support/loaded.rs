@@ -14,7 +14,7 @@ pub(crate) struct Loaded {
     pub(crate) gateway: Gateway,
     pub(crate) app: server::App,
     stop: Option<oneshot::Sender<()>>,
-    serving: JoinHandle<server::Drained>,
+    serving: JoinHandle<server::ShutdownOutcome>,
 }
 
 impl Loaded {
@@ -41,7 +41,7 @@ impl Loaded {
     }
 
     /// Waits for the end, and returns how it ended.
-    pub(crate) async fn ended(self) -> server::Drained {
+    pub(crate) async fn ended(self) -> server::ShutdownOutcome {
         soon("the end of serving", self.serving).await.unwrap()
     }
 

@@ -176,7 +176,7 @@ impl Program {
     }
 
     /// Waits until this many lines on standard error contain these words, and returns the last of them.
-    pub(crate) async fn tells(&mut self, words: &str, times: usize) -> String {
+    pub(crate) async fn wait_for_log(&mut self, words: &str, times: usize) -> String {
         let found = |told: &String| told.lines().filter(|line| line.contains(words)).count() >= times;
         let told = soon(words, self.told.wait_for(found)).await.unwrap().clone();
         told.lines().rfind(|line| line.contains(words)).unwrap().to_owned()

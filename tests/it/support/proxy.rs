@@ -6,22 +6,22 @@ use glossator::{
     config::ListenerSettings,
     inbound::{
         filter::{Filter, FilterSettings},
-        mcp::{Mcp, McpSettings},
-        rest::Rest,
+        mcp::{McpApiSettings, McpEndpoint},
+        rest::RestApi,
     },
     model::{ErrorFormat, ToolDefinition},
     pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{
-        PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings, Store,
+        CacheStore, PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings,
         UpstreamPolicies,
     },
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route,
-        RouteTable, Traces, Visibility,
+        RouteTable, TracePropagation, Visibility,
     },
-    server::{self, Drained},
-    telemetry::{Meters, Tracing},
-    translate::{Otherwise, TranslationLimits, Translator, Wrap},
+    server::{self, ShutdownOutcome},
+    telemetry::{Meters, Tracer},
+    translate::{OnNoMatch, TranslationLimits, Translator, WrapNonObjects},
     upstream::{
         Upstream,
         http::{HttpSettings, HttpUpstream},
@@ -98,13 +98,13 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         request: HttpTemplate::new(method.parse().unwrap(), path).into(),
         job: None,
         log: Vec::new(),
-        traces: Traces::Forwarded,
+        traces: TracePropagation::Forwarded,
         argument_error: None,
         translator: Translator {
             rules: Vec::new(),
-            otherwise: Otherwise::Text,
+            otherwise: OnNoMatch::Text,
             output: None,
-            wrap: Wrap::Always,
+            wrap: WrapNonObjects::Always,
             redaction: Default::default(),
             limits: TranslationLimits::default(),
         },
@@ -127,12 +127,12 @@ fn set_input(route: &mut Route, schema: Value) {
 
 /// Chained changes to a route.
 pub(crate) trait RouteExt {
-    fn at(self, endpoint: &str) -> Self;
+    fn with_endpoint(self, endpoint: &str) -> Self;
     fn taking(self, schema: Value) -> Self;
 }
 
 impl RouteExt for Route {
-    fn at(mut self, endpoint: &str) -> Self {
+    fn with_endpoint(mut self, endpoint: &str) -> Self {
         let (method, path) = endpoint.split_once(' ').unwrap();
         self.rest = Some(RestEndpoint { method: method.parse().unwrap(), path: path.to_owned() });
         self
@@ -147,7 +147,7 @@ impl RouteExt for Route {
 /// Default policies of routes with one upstream.
 pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Policies {
     let name = upstream.name().clone();
-    let store = Store::new(0);
+    let store = CacheStore::new(0);
     let of_route = |route: &Route| {
         let (tool, settings) = (&route.definition.name, RoutePolicySettings::default());
         (tool.clone(), RoutePolicies::new(upstream.clone(), tool, settings, &store))
@@ -161,7 +161,7 @@ pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Pol
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    ended: JoinHandle<Drained>,
+    ended: JoinHandle<ShutdownOutcome>,
 }
 
 impl Proxy {
@@ -178,8 +178,8 @@ impl Proxy {
             ..SnapshotParts::default()
         }));
         let door = Filter::new(&setup.door);
-        let rest = Rest::new(gateway.clone(), door.clone());
-        let mcp = Mcp::new(gateway, McpSettings::default(), door);
+        let rest = RestApi::new(gateway.clone(), door.clone());
+        let mcp = McpEndpoint::new(gateway, McpApiSettings::default(), door);
 
         let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -187,7 +187,7 @@ impl Proxy {
         let ended = tokio::spawn(server::serve(
             listener,
             setup.server,
-            server::HttpHandler::for_clients(rest, mcp, Meters::default(), Tracing::off()),
+            server::HttpHandler::for_clients(rest, mcp, Meters::default(), Tracer::off()),
             async {
                 // When the test ends, dropping the sender stops the server as well.
                 let _ = stopped.await;
@@ -220,7 +220,7 @@ impl Proxy {
     }
 
     /// Waits until it has stopped.
-    pub(crate) async fn ended(self) -> Drained {
+    pub(crate) async fn ended(self) -> ShutdownOutcome {
         soon("the end of the server", self.ended).await.unwrap()
     }
 }

@@ -53,7 +53,7 @@ impl Gate {
 
 /// Received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     /// Index of its connection, from 0.
     pub(crate) connection: usize,
     /// Request line and headers.
@@ -62,7 +62,7 @@ pub(crate) struct Asked {
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// Request line, such as `GET /path HTTP/1.1`.
     pub(crate) fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
@@ -79,7 +79,7 @@ impl Asked {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     /// Requests.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: Vec<ReceivedRequest>,
     /// Accepted connections.
     pub(crate) connections: usize,
     /// Connections that the peer closed.
@@ -93,11 +93,13 @@ pub(crate) struct Scripted {
     state: watch::Receiver<State>,
 }
 
-type Script = dyn Fn(&Asked) -> Vec<Step> + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync;
 
 impl Scripted {
     /// Starts a server that responds to each request as `script` says.
-    pub(crate) async fn start(script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (state, watching) = watch::channel(State::default());
@@ -129,7 +131,7 @@ impl Scripted {
     pub(crate) async fn holding(reply: impl Into<Vec<u8>>) -> (Self, Gate) {
         let (reply, gate) = (reply.into(), Gate::new());
         let held = gate.clone();
-        let script = move |_: &Asked| vec![Step::Hold(held.clone()), Step::Send(reply.clone())];
+        let script = move |_: &ReceivedRequest| vec![Step::Hold(held.clone()), Step::Send(reply.clone())];
         (Self::start(script).await, gate)
     }
 
@@ -207,13 +209,13 @@ impl Conversation<'_> {
         }
     }
 
-    async fn read_request(&mut self) -> Option<Asked> {
+    async fn read_request(&mut self) -> Option<ReceivedRequest> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(self.stream.read_u8().await.ok()?);
         }
         let head = String::from_utf8(head).unwrap();
-        let asked = Asked { connection: self.connection, head, body: Vec::new() };
+        let asked = ReceivedRequest { connection: self.connection, head, body: Vec::new() };
         let mut place = 0;
         self.state.send_modify(|state| {
             // In one step, as another connection may receive a request at the same time.

@@ -8,7 +8,7 @@ use super::{COLUMN_LIMIT, Line};
 const TAB_STOP: usize = 8;
 
 /// The characters of a line, with tabs expanded, and without trailing white space.
-pub(super) fn expanded(line: &str) -> Vec<char> {
+pub(super) fn expand_tabs(line: &str) -> Vec<char> {
     let line = line.trim_end();
     let mut characters = Vec::with_capacity(line.len());
     for character in line.chars() {
@@ -40,7 +40,7 @@ pub(super) fn words(line: &[char]) -> Vec<Range<usize>> {
 
 /// Whether a line is a horizontal rule: `-----`, `==== ====`, `---+---`, `├───┼───┤`.
 pub(super) fn is_rule(line: &str) -> bool {
-    Frame::of(line).is_some()
+    Frame::parse(line).is_some()
         || line.chars().all(|c| matches!(c, '-' | '=' | '+' | '|') || c.is_whitespace())
             && (line.contains("---") || line.contains("==="))
 }
@@ -60,7 +60,7 @@ pub(super) fn cut_at(line: &[char], starts: &[usize]) -> Vec<String> {
 
 /// Columns of a header line.
 #[derive(Default)]
-pub(super) struct Header {
+pub(super) struct HeaderLine {
     names: Vec<String>,
     /// Positions of the names.
     spans: Vec<Range<usize>>,
@@ -75,11 +75,11 @@ pub(super) struct Header {
 }
 
 /// Reason why the cells of a row can't be separated.
-pub(super) enum Crooked {
+pub(super) enum CellError {
     /// A cell runs into the next.
-    RunsOn,
+    Overlap,
     /// Words between two names may belong to either column.
-    Between {
+    Ambiguous {
         /// The word nearest to the second name.
         word: String,
         /// Index of the first of the two columns.
@@ -87,7 +87,7 @@ pub(super) enum Crooked {
     },
 }
 
-impl Header {
+impl HeaderLine {
     /// Columns of a header with a line of `---- -----` under it.
     pub(super) fn ruled(header: &[char], rule: &[char]) -> Self {
         let spans = words(rule);
@@ -101,7 +101,7 @@ impl Header {
     /// (`Mounted on`), with two exceptions: most rows have a separate cell under the second word, or `wanted`
     /// names (those that fields use) decide otherwise. If every row has as many words as the header, the
     /// words are the cells.
-    pub(super) fn over<'t>(
+    pub(super) fn from_header<'t>(
         header: &[char],
         rows: impl Iterator<Item = &'t str> + Clone,
         first: Option<&str>,
@@ -109,7 +109,7 @@ impl Header {
     ) -> Self {
         let words = words(header);
         let joints = joints(header, &words, wanted);
-        if !joints.contains(&Joint::Within) && are_words(&words, rows.clone(), first.is_some()) {
+        if !joints.contains(&NameBoundary::Inside) && is_prose(&words, rows.clone(), first.is_some()) {
             let mut names: Vec<String> =
                 words.iter().map(|word| header[word.clone()].iter().collect()).collect();
             names.splice(0..0, first.map(str::to_owned));
@@ -123,7 +123,7 @@ impl Header {
         let mut count = 0;
         if !close.is_empty() {
             for row in rows.clone() {
-                let row = expanded(row);
+                let row = expand_tabs(row);
                 count += 1;
                 for &second in &close {
                     let own = is_blank(&row, words[second - 1].end)
@@ -136,12 +136,12 @@ impl Header {
         for (index, word) in words.iter().enumerate() {
             let joined = close.binary_search(&index).is_ok()
                 && match joints[index] {
-                    Joint::Unknown => apart[index] <= 0,
-                    Joint::Within => true,
+                    NameBoundary::Unknown => apart[index] <= 0,
+                    NameBoundary::Inside => true,
                     // The wanted name may also be the first word of a longer one (`Mounted` for
                     // `Mounted on`).
-                    Joint::Beside => apart[index] == -count && count > 0,
-                    Joint::Between => false,
+                    NameBoundary::OneSide => apart[index] == -count && count > 0,
+                    NameBoundary::BothSides => false,
                 };
             match spans.last_mut() {
                 Some(last) if joined => last.end = word.end,
@@ -184,8 +184,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`Crooked`], if they can't be separated.
-    pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, Crooked> {
+    /// [`CellError`], if they can't be separated.
+    pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, CellError> {
         if self.by_words {
             return Ok(words(row).into_iter().map(|word| row[word].iter().collect()).collect());
         }
@@ -206,15 +206,15 @@ impl Header {
                     && is_blank(row, right.start)
             };
             if crooked {
-                return Err(Crooked::RunsOn);
+                return Err(CellError::Overlap);
             }
             if !self.fixed
                 && let Some(word) = word_between(row, before.max(left.end), cut, right.start)
             {
-                return Err(Crooked::Between { word, left: index });
+                return Err(CellError::Ambiguous { word, left: index });
             }
-            if let Some(word) = self.stray(row, before.max(left.end), cut, index) {
-                return Err(Crooked::Between { word, left: index });
+            if let Some(word) = self.ambiguous_word(row, before.max(left.end), cut, index) {
+                return Err(CellError::Ambiguous { word, left: index });
             }
             starts.push(cut);
             before = cut;
@@ -223,10 +223,10 @@ impl Header {
     }
 }
 
-impl Header {
+impl HeaderLine {
     /// The last words before a cut that are between two names and under neither. Their column is unknown if
     /// one of the two columns is empty here and filled in most rows (`n/a`, left-aligned among numbers).
-    fn stray(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
+    fn ambiguous_word(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
         let part = row.get(from..cut.min(row.len()))?;
         let end = from + part.iter().rposition(|c| !c.is_whitespace())? + 1;
         let gap = row[from..end].windows(2).rposition(|two| two.iter().all(|c| c.is_whitespace()));
@@ -249,7 +249,7 @@ impl Header {
 fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
     let (mut counts, mut all) = (vec![0_usize; spans.len()], 0_usize);
     for row in rows {
-        let row = expanded(row);
+        let row = expand_tabs(row);
         all += 1;
         for (count, span) in counts.iter_mut().zip(spans) {
             *count += usize::from(under(&row, span).iter().any(|c| !c.is_whitespace()));
@@ -260,25 +260,26 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
 
 /// Relation of a header word and the word before it, by the wanted names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Joint {
+enum NameBoundary {
     /// Unknown.
     Unknown,
     /// Both are in one wanted name.
-    Within,
+    Inside,
     /// One of them begins or ends a wanted name.
-    Beside,
+    OneSide,
     /// Both do.
-    Between,
+    BothSides,
 }
 
-fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Joint> {
+fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<NameBoundary> {
     let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
     names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
-    let mut joints = vec![Joint::Unknown; words.len()];
+    let mut joints = vec![NameBoundary::Unknown; words.len()];
     let mut add = |index: usize| {
         if let Some(joint) = joints.get_mut(index) {
-            *joint = if *joint == Joint::Unknown { Joint::Beside } else { Joint::Between };
+            *joint =
+                if *joint == NameBoundary::Unknown { NameBoundary::OneSide } else { NameBoundary::BothSides };
         }
     };
     let mut within = Vec::new();
@@ -301,7 +302,7 @@ fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Joint
         add(index);
     }
     for index in within {
-        joints[index] = Joint::Within;
+        joints[index] = NameBoundary::Inside;
     }
     joints
 }
@@ -312,7 +313,7 @@ fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Joint
 /// that. There are more words under a name than the name has (`RESTARTS`: `1 (3d ago)`). Or the row ends in
 /// two words one space apart, like words of one cell, and the last is not under its name (`Mounted on`:
 /// `/my disk`).
-fn are_words<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
+fn is_prose<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
     let expected = header.len() + usize::from(first_is_given);
     let mut begins: Vec<usize> = (0..header.len())
         .filter(|&index| index == 0 || header[index].start - header[index - 1].end > 1)
@@ -324,7 +325,7 @@ fn are_words<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, f
             return false;
         }
         count += 1;
-        let row = words(&expanded(row));
+        let row = words(&expand_tabs(row));
         let mut at = 0;
         let is_crowded = begins.windows(2).any(|group| {
             let from = header[group[0]].start;
@@ -399,9 +400,9 @@ pub(super) struct Cells {
 
 impl Frame {
     /// Parses a horizontal rule of a table; `None` for any other line.
-    pub(super) fn of(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let begins = line.trim_start().starts_with(|c| is_dash(c) || is_crossing(c));
-        let line = if begins { expanded(line) } else { return None };
+        let line = if begins { expand_tabs(line) } else { return None };
         let start = line.iter().position(|c| !c.is_whitespace())?;
         let bars: Vec<usize> = (start..line.len()).filter(|&at| is_crossing(line[at])).collect();
         let is_drawn = line[start..].iter().all(|&c| is_dash(c) || is_crossing(c) || c.is_whitespace());
@@ -422,7 +423,8 @@ impl Frame {
     /// The frame of the table in these lines, the line of its header, and the first line of its rows; `None`
     /// if no rule is drawn. Lines above the header are titles, and not part of the table.
     pub(super) fn around(lines: &[Line<'_>]) -> Option<(Self, usize, usize)> {
-        let (at, frame) = lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::of(line.text)?)))?;
+        let (at, frame) =
+            lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::parse(line.text)?)))?;
         let fits = |at: usize| {
             let cells = lines.get(at).and_then(|line| frame.cells(line.text));
             cells.is_some_and(|cells| cells.texts.len() == frame.width())
@@ -430,7 +432,7 @@ impl Frame {
         let is_drawn = |at: usize| {
             lines
                 .get(at)
-                .and_then(|line| Self::of(line.text))
+                .and_then(|line| Self::parse(line.text))
                 .is_some_and(|below| below.width() == frame.width())
         };
         // The rule is the edge above the header, or the line between header and rows.
@@ -451,7 +453,7 @@ impl Frame {
     /// Cuts at the bars of the frame, so that a cell may contain bars. Cuts at the line's own bars if these
     /// are elsewhere: in unaligned Markdown, and with characters that are two columns wide.
     pub(super) fn cells(&self, line: &str) -> Option<Cells> {
-        let row = expanded(line);
+        let row = expand_tabs(line);
         if !row.iter().any(|&c| is_bar(c)) {
             return None;
         }

@@ -9,9 +9,9 @@ use std::cell::LazyCell;
 use serde_json::Value;
 use settings_derive::Section;
 
-use self::layout::{Cells, Crooked, Frame, Header, cut_at, expanded, is_count, is_rule, words};
+use self::layout::{CellError, Cells, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, words};
 use super::{
-    Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
+    Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
     records::{ColumnNames, Heading, RaggedRows, Rows},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::Node,
     },
-    translate::{Pattern, read_error::Why, response_view::ResponseView},
+    translate::{Pattern, read_error::ReadError, response_view::ResponseView},
 };
 
 /// Limit of the columns of a table: each is searched in every row.
@@ -104,15 +104,17 @@ struct Line<'t> {
 }
 
 impl Extraction for Columns {
-    fn gives(&self) -> Gives {
-        Gives::Many
+    fn gives(&self) -> ValueCount {
+        ValueCount::Many
     }
 
-    fn finds(&self) -> Finds<'_> {
-        self.columns.as_ref().map_or(Finds::AnyNames, |names| Finds::Names(names.iter().collect()))
+    fn finds(&self) -> MemberNames<'_> {
+        self.columns
+            .as_ref()
+            .map_or(MemberNames::AnyNames, |names| MemberNames::Names(names.iter().collect()))
     }
 
-    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {
         self.extract(view.text()?, typing).map(Extracted::Value)
     }
 }
@@ -149,7 +151,7 @@ impl Columns {
         Ok(self)
     }
 
-    fn extract(&self, text: &str, typing: &Typing) -> Result<Value, Why> {
+    fn extract(&self, text: &str, typing: &Typing) -> Result<Value, ReadError> {
         if text.trim().is_empty() && !self.allow_empty {
             return Err("expected a table, found an empty reply".into());
         }
@@ -162,9 +164,9 @@ impl Columns {
         match (&self.widths, names) {
             (None, Some(names)) => {
                 let mut rows = Rows::named(names.clone(), self.ragged_rows, text);
-                let frame = lines.iter().find_map(|line| Frame::of(line.text));
+                let frame = lines.iter().find_map(|line| Frame::parse(line.text));
                 let has_bars = |frame: &Frame| {
-                    let first = lines.iter().find(|line| Frame::of(line.text).is_none());
+                    let first = lines.iter().find(|line| Frame::parse(line.text).is_none());
                     first.is_none_or(|line| frame.cells(line.text).is_some())
                 };
                 match frame.filter(has_bars) {
@@ -184,7 +186,7 @@ impl Columns {
                     })
                     .take(names.map_or(widths.len(), Vec::len).saturating_sub(1))
                     .collect();
-                let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
+                let cut = |line: &Line<'_>| cut_at(&expand_tabs(line.text), &starts);
                 let mut rows = match names {
                     Some(names) => Rows::named(names.clone(), self.ragged_rows, text),
                     None => {
@@ -203,7 +205,7 @@ impl Columns {
     }
 
     /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
-    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, Why> {
+    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, ReadError> {
         let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
         for found in 0..self.skip {
             if lines.next().is_none() {
@@ -211,7 +213,9 @@ impl Columns {
                     return Ok(Vec::new());
                 }
                 let skip = self.skip;
-                return Err(why!("expected {skip} lines before the table, which are skipped, found {found}"));
+                return Err(read_error!(
+                    "expected {skip} lines before the table, which are skipped, found {found}"
+                ));
             }
         }
         let mut begun = None;
@@ -221,7 +225,7 @@ impl Columns {
                 return Ok(Vec::new());
             }
             if begun.is_none() {
-                return Err(why!(
+                return Err(read_error!(
                     "expected a line that matches `{from}`, where the table begins, found none"
                 ));
             }
@@ -238,13 +242,13 @@ impl Columns {
                 continue;
             }
             if text.len() > LINE_LIMIT_BYTES {
-                return Err(why!(
+                return Err(read_error!(
                     "line {number}: expected at most {LINE_LIMIT_BYTES} bytes, found {}",
                     text.len()
                 ));
             }
             if table.len() > RECORD_LIMIT {
-                return Err(why!("line {number}: expected at most {RECORD_LIMIT} rows, found more"));
+                return Err(read_error!("line {number}: expected at most {RECORD_LIMIT} rows, found more"));
             }
             table.push(line);
         }
@@ -259,7 +263,7 @@ impl Columns {
         }
     }
 
-    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, Why> {
+    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
             && let Some(mut names) = frame.cells(lines[at].text)
         {
@@ -276,11 +280,11 @@ impl Columns {
         }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
         let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
-        let header = expanded(lines[at].text);
+        let header = expand_tabs(lines[at].text);
         let number = lines[at].number;
         if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
             let drawn: String = header[drawn].iter().collect();
-            return Err(Why::quoting(usize::MAX, |quoted| {
+            return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                 format!(
                     "line {number}: expected names of columns, found {}, which stands over several; `skip` passes over the \
                      line",
@@ -289,16 +293,21 @@ impl Columns {
             }));
         }
         if words(&header).len() > COLUMN_LIMIT {
-            return Err(why!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
+            return Err(read_error!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
         }
         // A line of `---- -----` under the header marks exactly where columns begin.
-        let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expanded(line.text));
+        let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expand_tabs(line.text));
         let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
         let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
-            Some(rule) => Header::ruled(&header, &rule),
+            Some(rule) => HeaderLine::ruled(&header, &rule),
             None => {
                 let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
-                Header::over(&header, body().map(|line| line.text), self.first_column.as_deref(), &wanted)
+                HeaderLine::from_header(
+                    &header,
+                    body().map(|line| line.text),
+                    self.first_column.as_deref(),
+                    &wanted,
+                )
             }
         };
         if let Some(name) = header.first_named() {
@@ -307,7 +316,8 @@ impl Columns {
         let mut rows = Rows::under(heading, header.names().to_vec(), self.ragged_rows, text)?;
         // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
-            let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
+            let mut straight =
+                body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
             // Without another row for comparison, a cell of several words can't be distinguished from a
             // shifted one.
             straight.peek().is_some()
@@ -317,10 +327,10 @@ impl Columns {
                 })
         });
         for line in body() {
-            let row = expanded(line.text);
+            let row = expand_tabs(line.text);
             let number = line.number;
             if let Some(before) = header.unnamed(&row) {
-                return Err(Why::quoting(usize::MAX, |quoted| {
+                return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                     format!(
                         "line {number}: expected a name in the header for every cell, found {} before the first; `first_column` \
                          names it",
@@ -340,10 +350,10 @@ impl Columns {
                 rows.add(&counted, || number)?;
             } else if self.ragged_rows != RaggedRows::Skip {
                 let names = header.names();
-                return Err(Why::quoting(usize::MAX, |quoted| {
+                return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                     let found = match &crooked {
-                        Crooked::RunsOn => "one that runs into the next".to_owned(),
-                        Crooked::Between { word, left } => {
+                        CellError::Overlap => "one that runs into the next".to_owned(),
+                        CellError::Ambiguous { word, left } => {
                             let (left, right) = (quoted(&names[*left]), quoted(&names[left + 1]));
                             format!("{} between {left} and {right}", quoted(word))
                         }
@@ -361,14 +371,14 @@ impl Columns {
 
 /// Adds the rows of a framed table. In `psql`, a cell of several lines continues in the next line, with a
 /// mark at its end.
-fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), Why> {
+fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), ReadError> {
     let mut begun: Option<(Cells, &Line<'_>)> = None;
-    for line in lines.iter().filter(|line| Frame::of(line.text).is_none()) {
+    for line in lines.iter().filter(|line| Frame::parse(line.text).is_none()) {
         let Some(cells) = frame.cells(line.text) else {
             if is_count(line.text) {
                 break;
             }
-            return Err(why!(
+            return Err(read_error!(
                 "line {}: expected a row between bars, found a line without; `stop_before` says where the table ends",
                 line.number
             ));
@@ -389,7 +399,7 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
     }
 }
 
-fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), Why> {
+fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), ReadError> {
     rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
 }
 
@@ -398,8 +408,8 @@ fn is_drawn(word: &[char]) -> bool {
     word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
 }
 
-fn first_is_named(line: usize, name: &str) -> Why {
-    Why::quoting(usize::MAX, |quoted| {
+fn first_is_named(line: usize, name: &str) -> ReadError {
+    ReadError::with_quotes(usize::MAX, |quoted| {
         let found = quoted(name);
         format!(
             "line {line}: expected no name for the first column, as `first_column` gives it one, found {found}"
@@ -407,7 +417,7 @@ fn first_is_named(line: usize, name: &str) -> Why {
     })
 }
 
-fn no_header() -> Why {
+fn no_header() -> ReadError {
     "expected a line with the names of the columns, found none".into()
 }
 

@@ -76,7 +76,7 @@ impl GrokPatterns {
             Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
         expansion.put(written)?;
         let Expansion { text, captures: ours, .. } = expansion;
-        let pattern = Pattern::of_lines(&text)?;
+        let pattern = Pattern::multi_line(&text)?;
         // A named group in the text itself is a capture, too; all in the order of the pattern.
         let captures = pattern.names().iter().map(|group| {
             let named = || Capture { group: group.clone(), name: group.clone(), kind: CaptureKind::Text };

@@ -13,7 +13,7 @@ use crate::{
     },
     translate::extract::{
         records::Records,
-        regex::{CapturePattern, CapturePatterns, Each, Regex},
+        regex::{CapturePattern, CapturePatterns, Regex, SearchScope},
     },
 };
 
@@ -27,8 +27,8 @@ pub struct Grok {
     patterns: GrokPatterns,
     /// Scope of the search: the first match, every match, every matching line, or every matching block of
     /// lines.
-    #[key(default = Each::First)]
-    each: Each,
+    #[key(default = SearchScope::First)]
+    each: SearchScope,
     /// How records are separated.
     #[key(part)]
     records: Records,

@@ -3,7 +3,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::translate::extract::{CapturePatterns, Each, Records, Regex};
+use crate::translate::extract::{CapturePatterns, Records, Regex, SearchScope};
 
 /// For each library pattern, a text that it matches as a whole and one that it does not match.
 const SAMPLES: &[(&str, &str, &str)] = &[
@@ -144,7 +144,7 @@ fn check(own: &[(&str, &str)], written: &str, text: &str, expected: &str) {
     let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let pattern = GrokPatterns::new(own).compile(written).unwrap();
     let patterns = CapturePatterns(vec![pattern]);
-    let found = Regex { patterns, each: Each::First, records: Records::default() }.extract(text, None);
+    let found = Regex { patterns, each: SearchScope::First, records: Records::default() }.extract(text, None);
     match found {
         Ok(value) => assert_eq!(value.to_string(), expected),
         Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
@@ -177,14 +177,14 @@ fn the_line_of_a_web_server_is_read() {
 }
 
 #[test]
-fn own_patterns_may_name_others_and_stand_for_those_of_the_library() {
+fn custom_patterns_may_refer_to_others_and_override_the_library() {
     let own = [("QUEUE_ID", "[0-9A-F]{10,11}"), ("ENTRY", "%{QUEUE_ID:id}: size=%{INT:size:int}")];
     check(&own, "%{ENTRY}", "4BC1D20A4C: size=7", r#"{"id":"4BC1D20A4C","size":7}"#);
     check(&[("WORD", "[a-z]+")], "%{WORD:w}", "ABCdef", r#"{"w":"def"}"#);
 }
 
 #[test]
-fn one_name_may_be_captured_in_several_places_and_a_capture_be_written_out() {
+fn one_name_may_be_captured_several_times_or_as_a_named_group() {
     check(&[], "(?:%{INT:n} items|only %{WORD:n})", "only one", r#"{"n":"one"}"#);
     check(&[], "%{INT:n}-%{INT:n}", "1-2", r#"{"n":["1","2"]}"#);
     check(&[], r"(?<a.b>\d+) %{WORD:http.verb}", "1 x", r#"{"a.b":"1","http.verb":"x"}"#);
@@ -193,7 +193,7 @@ fn one_name_may_be_captured_in_several_places_and_a_capture_be_written_out() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_name_the_mistake() {
     let wrong = |own: &[(&str, &str)], written: &str| {
         let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         GrokPatterns::new(own).compile(written).unwrap_err()
@@ -214,10 +214,10 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn hostile_replies_take_linear_time() {
+fn hostile_responses_take_linear_time() {
     let pattern = GrokPatterns::default().compile("^%{COMBINEDAPACHELOG}$").unwrap();
     let records = Records { allow_empty: true, ..Records::default() };
-    let regex = Regex { patterns: CapturePatterns(vec![pattern]), each: Each::Line, records };
+    let regex = Regex { patterns: CapturePatterns(vec![pattern]), each: SearchScope::Line, records };
     for text in
         ["\"\\".repeat(1 << 19), "1.".repeat(1 << 19), "a:".repeat(1 << 19), "1 - - [\n".repeat(1 << 17)]
     {

@@ -12,16 +12,16 @@ use std::collections::HashSet;
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value, json};
 
-use self::page::{NodeId, Work};
-pub(in crate::translate) use self::text::message_of;
+use self::page::{NodeId, PageBudget};
+pub(in crate::translate) use self::text::error_page_message;
 pub use self::{
     page::{CssError, CssSelector},
     settings::HtmlSettings,
 };
-use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::translate::{
     fields::{list_of, object_of},
-    read_error::Why,
+    read_error::ReadError,
     response_view::ResponseView,
 };
 
@@ -31,12 +31,12 @@ pub struct Html {
     /// Selector of elements that are removed first.
     pub without: Option<CssSelector>,
     /// Part of the page to extract.
-    pub take: Take,
+    pub take: PagePart,
 }
 
 /// Part of a page to extract.
 #[derive(Debug, Clone, Default)]
-pub enum Take {
+pub enum PagePart {
     /// Its text without markup.
     #[default]
     Text,
@@ -89,12 +89,12 @@ pub struct Selected {
     /// Attribute to read; the text if there is none.
     pub attribute: Option<String>,
     /// Number of elements to extract.
-    pub count: Count,
+    pub count: MatchCount,
 }
 
 /// Number of elements to extract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Count {
+pub enum MatchCount {
     /// The first, which must exist.
     First,
     /// The first; no member if there is none.
@@ -104,30 +104,30 @@ pub enum Count {
 }
 
 impl Extraction for Html {
-    fn gives(&self) -> Gives {
+    fn gives(&self) -> ValueCount {
         match &self.take {
-            Take::Each(_) | Take::Table(Table { shape: TableShape::Rows(_), .. }) => Gives::Many,
-            Take::Text
-            | Take::TextOf(_)
-            | Take::Select(_)
-            | Take::Table(Table { shape: TableShape::Pairs, .. }) => Gives::One,
+            PagePart::Each(_) | PagePart::Table(Table { shape: TableShape::Rows(_), .. }) => ValueCount::Many,
+            PagePart::Text
+            | PagePart::TextOf(_)
+            | PagePart::Select(_)
+            | PagePart::Table(Table { shape: TableShape::Pairs, .. }) => ValueCount::One,
         }
     }
 
-    fn finds(&self) -> Finds<'_> {
+    fn finds(&self) -> MemberNames<'_> {
         match &self.take {
-            Take::Text | Take::TextOf(_) => Finds::NoFields,
-            Take::Select(select) | Take::Each(EachElement { select, .. }) => {
-                Finds::Names(select.iter().map(|selected| selected.name.as_str()).collect())
+            PagePart::Text | PagePart::TextOf(_) => MemberNames::NoFields,
+            PagePart::Select(select) | PagePart::Each(EachElement { select, .. }) => {
+                MemberNames::Names(select.iter().map(|selected| selected.name.as_str()).collect())
             }
-            Take::Table(Table { shape: TableShape::Rows(names), .. }) if !names.is_empty() => {
-                Finds::Names(names.iter().map(String::as_str).collect())
+            PagePart::Table(Table { shape: TableShape::Rows(names), .. }) if !names.is_empty() => {
+                MemberNames::Names(names.iter().map(String::as_str).collect())
             }
-            Take::Table(_) => Finds::AnyNames,
+            PagePart::Table(_) => MemberNames::AnyNames,
         }
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.extract(view.text()?).map(Extracted::Value)
     }
 }
@@ -136,18 +136,18 @@ impl Html {
     /// JSON Schema of the selected members, which are strings; `None` if the page decides the names.
     pub(super) fn schema(&self) -> Option<Map<String, Value>> {
         match &self.take {
-            Take::Select(select) => Some(schema_of(select)),
-            Take::Each(each) => Some(list_of(schema_of(&each.select))),
-            Take::Text | Take::TextOf(_) | Take::Table(_) => None,
+            PagePart::Select(select) => Some(schema_of(select)),
+            PagePart::Each(each) => Some(list_of(schema_of(&each.select))),
+            PagePart::Text | PagePart::TextOf(_) | PagePart::Table(_) => None,
         }
     }
 
-    fn extract(&self, text: &str) -> Result<Value, Why> {
+    fn extract(&self, text: &str) -> Result<Value, ReadError> {
         if text.trim().is_empty() {
             return Err("expected a page, found an empty reply".into());
         }
         let mut page = page::parse(text)?;
-        let mut work = Work::for_page(&page, text);
+        let mut work = PageBudget::for_page(&page, text);
         if let Some(css) = &self.without {
             let root = page.root_element().id();
             for id in css.all(&page, &mut work)?.into_iter().filter(|id| *id != root) {
@@ -156,16 +156,16 @@ impl Html {
         }
         let root = page.root_element();
         match &self.take {
-            Take::Text => text::shown(root, &mut work).map(Value::from),
-            Take::TextOf(css) => {
+            PagePart::Text => text::rendered_text(root, &mut work).map(Value::from),
+            PagePart::TextOf(css) => {
                 let first = css.first(&page, &mut work)?;
                 let first =
-                    first.ok_or_else(|| why!("expected an element `{}`, found none", css.source()))?;
-                text::shown(first, &mut work).map(Value::from)
+                    first.ok_or_else(|| read_error!("expected an element `{}`, found none", css.source()))?;
+                text::rendered_text(first, &mut work).map(Value::from)
             }
-            Take::Select(select) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
-            Take::Each(each) => each.extract(&page, &mut work),
-            Take::Table(table) => table.extract(&page, &mut work),
+            PagePart::Select(select) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
+            PagePart::Each(each) => each.extract(&page, &mut work),
+            PagePart::Table(table) => table.extract(&page, &mut work),
         }
     }
 }
@@ -174,35 +174,38 @@ fn schema_of(select: &[Selected]) -> Map<String, Value> {
     let property = |selected: &Selected| {
         let text = json!({ "type": "string" });
         let kind = match selected.count {
-            Count::All => json!({ "type": "array", "items": text }),
-            Count::First | Count::FirstOrNone => text,
+            MatchCount::All => json!({ "type": "array", "items": text }),
+            MatchCount::First | MatchCount::FirstOrNone => text,
         };
         (selected.name.clone(), kind)
     };
-    let always = select.iter().filter(|selected| selected.count != Count::FirstOrNone);
+    let always = select.iter().filter(|selected| selected.count != MatchCount::FirstOrNone);
     object_of(select.iter().map(property).collect(), always.map(|selected| selected.name.as_str()).collect())
 }
 
 impl EachElement {
-    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, Why> {
+    fn extract(&self, page: &Page, work: &mut PageBudget) -> Result<Value, ReadError> {
         let elements = self.css.all(page, work)?;
         let finder = Finder::all(&self.select, page, work)?;
         if elements.len() > RECORD_LIMIT {
-            return Err(why!("expected at most {RECORD_LIMIT} of `{}`, found more", self.css.source()));
+            return Err(read_error!(
+                "expected at most {RECORD_LIMIT} of `{}`, found more",
+                self.css.source()
+            ));
         }
         if elements.is_empty() && !self.allow_empty {
-            return Err(why!("expected elements `{}`, found none", self.css.source()));
+            return Err(read_error!("expected elements `{}`, found none", self.css.source()));
         }
         let elements = elements.into_iter().filter_map(|id| ElementRef::wrap(page.tree.get(id)?));
         let records = elements.enumerate().map(|(index, element)| {
-            finder.object(element, work).map_err(|why| why.under(&format!("record {}", index + 1)))
+            finder.object(element, work).map_err(|why| why.in_part(&format!("record {}", index + 1)))
         });
         records.collect()
     }
 }
 
 impl Table {
-    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, Why> {
+    fn extract(&self, page: &Page, work: &mut PageBudget) -> Result<Value, ReadError> {
         let table = self.find(page, work)?;
         match &self.shape {
             TableShape::Rows(given) => table::rows(table, given, work),
@@ -210,14 +213,14 @@ impl Table {
         }
     }
 
-    fn find<'a>(&self, page: &'a Page, work: &mut Work) -> Result<ElementRef<'a>, Why> {
+    fn find<'a>(&self, page: &'a Page, work: &mut PageBudget) -> Result<ElementRef<'a>, ReadError> {
         let (place, words) = match &self.css {
             None => (Some(page.root_element()), "a table".to_owned()),
             Some(css) => (css.first(page, work)?, format!("a table `{}`", css.source())),
         };
         place
             .and_then(|place| place.descendent_elements().find(|element| element.value().name() == "table"))
-            .ok_or_else(|| why!("expected {words}, found none"))
+            .ok_or_else(|| read_error!("expected {words}, found none"))
     }
 }
 
@@ -225,7 +228,7 @@ impl Table {
 struct Finder<'a>(Vec<(&'a Selected, Option<HashSet<NodeId>>)>);
 
 impl<'a> Finder<'a> {
-    fn all(select: &'a [Selected], page: &Page, work: &mut Work) -> Result<Self, Why> {
+    fn all(select: &'a [Selected], page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
         let find = |selected: &'a Selected| {
             let found = selected.css.as_ref().map(|css| css.all(page, work)).transpose()?;
             Ok((selected, found.map(HashSet::from_iter)))
@@ -233,7 +236,7 @@ impl<'a> Finder<'a> {
         select.iter().map(find).collect::<Result<_, _>>().map(Self)
     }
 
-    fn object(&self, within: ElementRef<'_>, work: &mut Work) -> Result<Value, Why> {
+    fn object(&self, within: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
         let mut object = Map::new();
         for (selected, found) in &self.0 {
             let value = match found {
@@ -257,8 +260,8 @@ impl Selected {
     fn value<'a>(
         &self,
         elements: impl Iterator<Item = ElementRef<'a>>,
-        work: &mut Work,
-    ) -> Result<Option<Value>, Why> {
+        work: &mut PageBudget,
+    ) -> Result<Option<Value>, ReadError> {
         let mut values = Vec::new();
         for element in elements {
             values.extend(match &self.attribute {
@@ -267,22 +270,22 @@ impl Selected {
                     work.take(value.map_or(0, str::len))?;
                     value.map(Value::from)
                 }
-                None => Some(text::shown(element, work)?.into()),
+                None => Some(text::rendered_text(element, work)?.into()),
             });
-            if self.count != Count::All && !values.is_empty() {
+            if self.count != MatchCount::All && !values.is_empty() {
                 break;
             }
             if values.len() > RECORD_LIMIT {
-                return Err(why!("expected at most {RECORD_LIMIT} of `{}`, found more", self.name));
+                return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found more", self.name));
             }
         }
         match self.count {
-            Count::All => Ok(Some(Value::Array(values))),
-            Count::FirstOrNone => Ok(values.pop()),
-            Count::First => values.pop().map(Some).ok_or_else(|| {
+            MatchCount::All => Ok(Some(Value::Array(values))),
+            MatchCount::FirstOrNone => Ok(values.pop()),
+            MatchCount::First => values.pop().map(Some).ok_or_else(|| {
                 let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source()));
                 let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
-                why!("`{}`: expected an element{element}{with}, found none", self.name)
+                read_error!("`{}`: expected an element{element}{with}, found none", self.name)
             }),
         }
     }

@@ -11,7 +11,7 @@ use html5ever::{
 use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
 
 use super::super::RECORD_LIMIT;
-use crate::translate::read_error::{Why, at_most};
+use crate::translate::read_error::{ReadError, at_most};
 
 /// Limit of nested elements, as in browsers.
 const DEPTH_LIMIT: usize = 512;
@@ -30,7 +30,7 @@ pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 /// # Errors
 ///
 /// A sentence, if the page exceeds a limit.
-pub(super) fn parse(text: &str) -> Result<Html, Why> {
+pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
     check_attributes(text)?;
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Html, Why> {
         let end = rest.into_iter().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
         parser.process(StrTendril::from(&text[done..end]));
         let page = parser.tokenizer.sink.sink.0.borrow();
-        check_tree(&page, nodes_before).map_err(|why| why.under(&line_of(text, end)))?;
+        check_tree(&page, nodes_before).map_err(|why| why.in_part(&line_of(text, end)))?;
         (done, nodes_before) = (end, page.tree.nodes().len());
     }
     Ok(parser.finish())
@@ -64,13 +64,13 @@ fn table_around(text: &str) -> &'static str {
 }
 
 /// Checks the nodes that were added since the tree had `nodes_before` nodes.
-fn check_tree(page: &Html, nodes_before: usize) -> Result<(), Why> {
+fn check_tree(page: &Html, nodes_before: usize) -> Result<(), ReadError> {
     let nodes = page.tree.nodes();
     at_most(NODE_LIMIT, nodes.len(), "elements, texts and comments")?;
     // Check all new nodes, because the last one may be less deep than others.
     let mut added = nodes.rev().take(page.tree.nodes().len() - nodes_before);
     if added.any(|node| node.ancestors().nth(DEPTH_LIMIT).is_some()) {
-        return Err(why!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
+        return Err(read_error!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
     }
     // Each further `<body a>` adds attributes to the first body.
     let root = page.tree.root();
@@ -87,12 +87,12 @@ const ATTRIBUTE_LIMIT: usize = 1000;
 
 /// Rejects a page with a tag of too many attributes: the parser compares each attribute with the others, so a
 /// very large number would take hours.
-fn check_attributes(text: &str) -> Result<(), Why> {
-    first_wide_tag(text).map_or(Ok(()), |offset| Err(too_many_attributes().under(&line_of(text, offset))))
+fn check_attributes(text: &str) -> Result<(), ReadError> {
+    first_wide_tag(text).map_or(Ok(()), |offset| Err(too_many_attributes().in_part(&line_of(text, offset))))
 }
 
-fn too_many_attributes() -> Why {
-    why!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
+fn too_many_attributes() -> ReadError {
+    read_error!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
 }
 
 fn line_of(text: &str, offset: usize) -> String {
@@ -183,7 +183,7 @@ impl State {
 
 /// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly,
 /// so this keeps the total linear in the page.
-pub(super) struct Work {
+pub(super) struct PageBudget {
     left: usize,
     /// Number of nodes, largest depth, and largest number of siblings.
     nodes: usize,
@@ -193,7 +193,7 @@ pub(super) struct Work {
 
 /// Additional elements that a selector visits to decide whether an element matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Looks {
+pub(super) struct ExtraVisits {
     /// Descendants, for `:has()`: each is visited once per ancestor.
     pub(super) below: bool,
     /// Siblings, for `:last-of-type`.
@@ -203,7 +203,7 @@ pub(super) struct Looks {
 /// Cost of a visited element, in bytes.
 const BYTES_AN_ELEMENT: usize = 4;
 
-impl Work {
+impl PageBudget {
     pub(super) fn for_page(page: &Html, text: &str) -> Self {
         let nodes = page.tree.nodes();
         Self {
@@ -215,7 +215,7 @@ impl Work {
     }
 
     /// Accounts for copied bytes.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Why> {
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         let left = self.left.checked_sub(bytes);
         self.left =
             left.ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
@@ -223,12 +223,12 @@ impl Work {
     }
 
     /// Accounts for a visit to an element and its descendants.
-    pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), Why> {
+    pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), ReadError> {
         self.take(BYTES_AN_ELEMENT * element.descendants().count())
     }
 
     /// Accounts for a visit to all elements of the page.
-    pub(super) fn search(&mut self, looks: Looks) -> Result<(), Why> {
+    pub(super) fn search(&mut self, looks: ExtraVisits) -> Result<(), ReadError> {
         let below = if looks.below { self.deepest } else { 0 };
         let beside = if looks.beside { self.widest } else { 0 };
         self.take(BYTES_AN_ELEMENT * self.nodes * (1 + below + beside))
@@ -240,7 +240,7 @@ impl Work {
 pub struct CssSelector {
     source: String,
     selector: Selector,
-    looks: Looks,
+    looks: ExtraVisits,
 }
 
 /// Error for an invalid CSS selector.
@@ -270,7 +270,7 @@ impl CssSelector {
         let looks = looks(&bare)?;
         match Selector::parse(source) {
             Ok(selector) => Ok(Self { source: source.to_owned(), selector, looks }),
-            Err(error) => Err(refusal(source, &error)),
+            Err(error) => Err(selector_error(source, &error)),
         }
     }
 
@@ -280,12 +280,16 @@ impl CssSelector {
     }
 
     /// The first matching element of a page.
-    pub(super) fn first<'p>(&self, page: &'p Html, work: &mut Work) -> Result<Option<ElementRef<'p>>, Why> {
+    pub(super) fn first<'p>(
+        &self,
+        page: &'p Html,
+        work: &mut PageBudget,
+    ) -> Result<Option<ElementRef<'p>>, ReadError> {
         Ok(self.all(page, work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?)))
     }
 
     /// All matching elements of a page, in document order.
-    pub(super) fn all(&self, page: &Html, work: &mut Work) -> Result<Vec<NodeId>, Why> {
+    pub(super) fn all(&self, page: &Html, work: &mut PageBudget) -> Result<Vec<NodeId>, ReadError> {
         work.search(self.looks)?;
         let root = page.root_element();
         let itself = self.selector.matches(&root).then_some(root);
@@ -322,7 +326,7 @@ fn is_before_formula(bare: &str) -> bool {
 }
 
 /// The additional elements that a selector without literals visits; an error if there could be too many.
-fn looks(bare: &str) -> Result<Looks, CssError> {
+fn looks(bare: &str) -> Result<ExtraVisits, CssError> {
     let refuse = |at, message: &str| Err(CssError { message: message.to_owned(), at });
     if let Some(at) = bare.find('~') {
         return refuse(at, "expected `+`, `>` or a space between elements, found `~`");
@@ -346,14 +350,17 @@ fn looks(bare: &str) -> Result<Looks, CssError> {
         }
     }
     let from_the_last = [":nth-last-", ":last-of-type", ":only-of-type"];
-    Ok(Looks { below: bare.contains(":has("), beside: from_the_last.iter().any(|name| bare.contains(name)) })
+    Ok(ExtraVisits {
+        below: bare.contains(":has("),
+        beside: from_the_last.iter().any(|name| bare.contains(name)),
+    })
 }
 
 /// The error for an invalid selector. The library does not report where it stopped, so that is behind the
 /// longest valid beginning.
-fn refusal(source: &str, error: &SelectorErrorKind) -> CssError {
-    const LONGEST: usize = 500;
-    let ends = source.char_indices().map(|(offset, _)| offset).take(LONGEST).enumerate();
+fn selector_error(source: &str, error: &SelectorErrorKind) -> CssError {
+    const MAX_LENGTH: usize = 500;
+    let ends = source.char_indices().map(|(offset, _)| offset).take(MAX_LENGTH).enumerate();
     let good = ends.filter(|(_, end)| *end > 0 && Selector::parse(source[..*end].trim_end()).is_ok());
     let (at, offset) = good.last().unwrap_or_default();
     let found = match &source[offset..] {

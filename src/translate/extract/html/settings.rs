@@ -2,7 +2,7 @@
 
 use settings_derive::{Section, Word};
 
-use super::{Count, CssSelector, EachElement, Html, Selected, Table, TableShape, Take};
+use super::{CssSelector, EachElement, Html, MatchCount, PagePart, Selected, Table, TableShape};
 use crate::{
     settings::{
         code::Code,
@@ -71,19 +71,19 @@ impl From<HtmlSettings> for Html {
     fn from(settings: HtmlSettings) -> Self {
         let HtmlSettings { select, items, allow_empty, table, form, columns, text, without } = settings;
         let take = match (text, table, select, items) {
-            (Some(css), ..) => Take::TextOf(css),
+            (Some(css), ..) => PagePart::TextOf(css),
             (None, Some(TableSelector(css)), ..) => {
                 let shape = match form {
                     TableForm::Rows => TableShape::Rows(columns.map_or_else(Vec::new, |columns| columns.0)),
                     TableForm::Pairs => TableShape::Pairs,
                 };
-                Take::Table(Table { css, shape })
+                PagePart::Table(Table { css, shape })
             }
             (None, None, Some(select), Some(css)) => {
-                Take::Each(EachElement { css, select: select.0, allow_empty })
+                PagePart::Each(EachElement { css, select: select.0, allow_empty })
             }
-            (None, None, Some(select), None) => Take::Select(select.0),
-            (None, None, None, _) => Take::Text,
+            (None, None, Some(select), None) => PagePart::Select(select.0),
+            (None, None, None, _) => PagePart::Text,
         };
         Self { without, take }
     }
@@ -148,13 +148,13 @@ fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<Selected> {
     let value = select.member(entry, &shown, SelectedSettings::KIND);
     if value.node.as_text().is_some() {
         let css = Some(CssSelector::read(&value)?);
-        return Ok(Selected { name, css, attribute: None, count: Count::First });
+        return Ok(Selected { name, css, attribute: None, count: MatchCount::First });
     }
     let SelectedSettings { css, attribute, all, optional } = SelectedSettings::read(&value)?;
     let count = match (all, optional) {
-        (true, _) => Count::All,
-        (false, true) => Count::FirstOrNone,
-        (false, false) => Count::First,
+        (true, _) => MatchCount::All,
+        (false, true) => MatchCount::FirstOrNone,
+        (false, false) => MatchCount::First,
     };
     Ok(Selected { name, css, attribute: attribute.map(|name| name.to_ascii_lowercase()), count })
 }

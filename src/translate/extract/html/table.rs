@@ -7,13 +7,17 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{RECORD_LIMIT, records::add},
-    page::Work,
+    page::PageBudget,
     text,
 };
-use crate::translate::read_error::{Why, at_most};
+use crate::translate::read_error::{ReadError, at_most};
 
 /// The rows below the headings, as objects by column name.
-pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> Result<Value, Why> {
+pub(super) fn rows(
+    table: ElementRef<'_>,
+    given: &[String],
+    work: &mut PageBudget,
+) -> Result<Value, ReadError> {
     let rows = read(table, work)?;
     let first = rows.iter().take_while(|row| row.kind == RowKind::Heading || row.is_blank()).count();
     // Without headings, the first row is the header.
@@ -59,7 +63,7 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
 
 /// An object of names and values, from rows `<th>name</th><td>value</td>` or of two cells of the same kind.
 /// Repeated values become a list.
-pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Why> {
+pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
     let mut found = Map::new();
     for row in row_elements(table) {
         work.take(1)?;
@@ -73,13 +77,13 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Why
         };
         for pair in cells.chunks(length) {
             let [name, values @ ..] = pair else { continue };
-            let name = text::shown(*name, work)?;
+            let name = text::rendered_text(*name, work)?;
             let name = name.trim().trim_end_matches(':').trim_end();
             if name.is_empty() {
                 continue;
             }
             for value in values {
-                add(&mut found, name, text::shown(*value, work)?.into());
+                add(&mut found, name, text::rendered_text(*value, work)?.into());
             }
         }
     }
@@ -135,15 +139,15 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
 
 /// Cell that spans further rows.
 #[derive(Clone)]
-struct Hanging {
+struct SpanningCell {
     text: Rc<str>,
     rows_left: usize,
 }
 
 /// All rows with one text per column; a spanning cell is repeated in each row and column.
-fn read(table: ElementRef<'_>, work: &mut Work) -> Result<Vec<Row>, Why> {
+fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadError> {
     let mut found = Vec::new();
-    let mut hanging: Vec<Option<Hanging>> = Vec::new();
+    let mut hanging: Vec<Option<SpanningCell>> = Vec::new();
     let mut cell_count = 0;
     for element in row_elements(table) {
         work.take(1)?;
@@ -162,9 +166,9 @@ fn read(table: ElementRef<'_>, work: &mut Work) -> Result<Vec<Row>, Why> {
 
 fn read_row(
     element: ElementRef<'_>,
-    hanging: &mut Vec<Option<Hanging>>,
-    work: &mut Work,
-) -> Result<Vec<Option<Rc<str>>>, Why> {
+    hanging: &mut Vec<Option<SpanningCell>>,
+    work: &mut PageBudget,
+) -> Result<Vec<Option<Rc<str>>>, ReadError> {
     let mut row = Vec::new();
     let mut cells = cell_elements(element);
     loop {
@@ -172,7 +176,7 @@ fn read_row(
             work.take(from_above.len())?;
             row.push(Some(from_above));
         } else if let Some(cell) = cells.next() {
-            let text: Rc<str> = text::shown(cell, work)?.into();
+            let text: Rc<str> = text::rendered_text(cell, work)?.into();
             let columns = span(cell, "colspan").clamp(1, COLUMN_LIMIT);
             // `rowspan="0"` spans to the end of the table.
             let rows = match span(cell, "rowspan") {
@@ -183,7 +187,7 @@ fn read_row(
             if rows > 1 {
                 hanging.resize(hanging.len().max(row.len() + columns), None);
                 hanging[row.len()..row.len() + columns]
-                    .fill(Some(Hanging { text: Rc::clone(&text), rows_left: rows - 1 }));
+                    .fill(Some(SpanningCell { text: Rc::clone(&text), rows_left: rows - 1 }));
             }
             work.take(columns * text.len())?;
             row.extend(iter::repeat_n(Some(text), columns));
@@ -196,9 +200,9 @@ fn read_row(
 }
 
 /// The text of a cell above that spans into this column of the next row.
-fn take_hanging(hanging: &mut Vec<Option<Hanging>>, column: usize) -> Option<Rc<str>> {
+fn take_hanging(hanging: &mut Vec<Option<SpanningCell>>, column: usize) -> Option<Rc<str>> {
     let cell = hanging.get_mut(column)?;
-    let Hanging { text, rows_left } = cell.as_mut()?;
+    let SpanningCell { text, rows_left } = cell.as_mut()?;
     let text = Rc::clone(text);
     *rows_left -= 1;
     if *rows_left == 0 {

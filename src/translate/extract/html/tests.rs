@@ -7,27 +7,27 @@ fn css(source: &str) -> CssSelector {
 }
 
 fn first(name: &str, source: &str) -> Selected {
-    Selected { name: name.to_owned(), css: Some(css(source)), attribute: None, count: Count::First }
+    Selected { name: name.to_owned(), css: Some(css(source)), attribute: None, count: MatchCount::First }
 }
 
 fn itself(name: &str) -> Selected {
     Selected { css: None, ..first(name, "x") }
 }
 
-fn table(shape: TableShape) -> Take {
-    Take::Table(Table { css: None, shape })
+fn table(shape: TableShape) -> PagePart {
+    PagePart::Table(Table { css: None, shape })
 }
 
-fn each(source: &str, select: Vec<Selected>) -> Take {
-    Take::Each(EachElement { css: css(source), select, allow_empty: false })
+fn each(source: &str, select: Vec<Selected>) -> PagePart {
+    PagePart::Each(EachElement { css: css(source), select, allow_empty: false })
 }
 
-fn read(take: &Take, text: &str) -> Result<Value, Why> {
+fn read(take: &PagePart, text: &str) -> Result<Value, ReadError> {
     Html { without: None, take: take.clone() }.extract(text)
 }
 
 #[track_caller]
-fn check(take: &Take, text: &str, expected: Result<&str, &str>) {
+fn check(take: &PagePart, text: &str, expected: Result<&str, &str>) {
     match (read(take, text), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
@@ -46,19 +46,19 @@ fn rows_without_a_table_are_one() {
         check(&rows, &page, Ok(r#"[{"city":"Oslo","celsius":"5"},{"city":"Bergen","celsius":"6"}]"#));
         check(&each("tr", vec![first("city", "td")]), &page, Ok(r#"[{"city":"Oslo"},{"city":"Bergen"}]"#));
     }
-    check(&Take::Text, "<td>Oslo</td><td>5", Ok("\"Oslo\\t5\""));
-    check(&Take::Text, "<track><tr><td>no", Ok("\"no\""));
+    check(&PagePart::Text, "<td>Oslo</td><td>5", Ok("\"Oslo\\t5\""));
+    check(&PagePart::Text, "<track><tr><td>no", Ok("\"no\""));
 }
 
 #[test]
-fn the_white_space_that_a_kept_text_begins_with_is_kept() {
-    let of = |css: &str| Take::TextOf(CssSelector::parse(css).unwrap());
+fn leading_white_space_of_preformatted_text_is_preserved() {
+    let of = |css: &str| PagePart::TextOf(CssSelector::parse(css).unwrap());
     let page = "<h1> A </h1>\n<pre>\n\n   total  free\nmem:   1     2\n \n</pre><xmp> a <b>\n  c</xmp>";
     let text = |take| Html { take, without: None }.extract(page).unwrap();
     assert_eq!(text(of("pre")), "   total  free\nmem:   1     2");
     assert_eq!(text(of("xmp")), " a <b>\n  c");
     assert_eq!(text(of("h1")), "A");
-    assert_eq!(text(Take::Text), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
+    assert_eq!(text(PagePart::Text), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
     let error = Html { take: of("h2"), without: None }.extract(page).unwrap_err();
     assert_eq!(error.to_string(), "expected an element `h2`, found none");
 }
@@ -69,11 +69,11 @@ fn the_text_is_what_a_browser_shows() {
                 <script>no()</script> <b>noon</b><p>One&nbsp;&nbsp; two</p>three<table><tr><td>a<td>b<tr><td>c</table>\
                 <pre> x\n  y</pre>";
     check(
-        &Take::Text,
+        &PagePart::Text,
         page,
         Ok(r#""State & more\n\nUp\nsince noon\n\nOne   two\n\nthree\na\tb\nc\n x\n  y""#),
     );
-    check(&Take::Text, " \n", Err("found an empty reply"));
+    check(&PagePart::Text, " \n", Err("found an empty reply"));
 }
 
 #[test]
@@ -85,26 +85,30 @@ fn selectors_find_texts_attributes_and_lists() {
         attribute: Some("href".to_owned()),
         count,
     };
-    let select = Take::Select(vec![first("title", "h1"), link(Count::All)]);
+    let select = PagePart::Select(vec![first("title", "h1"), link(MatchCount::All)]);
     check(&select, page, Ok(r#"{"title":"A b","link":["1","2"]}"#));
     let records = |count| each("li", vec![itself("t"), link(count)]);
     check(
-        &records(Count::First),
+        &records(MatchCount::First),
         page,
         Err("record 2: `link`: expected an element `a` with `href`, found none"),
     );
-    check(&records(Count::FirstOrNone), page, Ok(r#"[{"t":"x","link":"1"},{"t":"y"},{"t":"z","link":"2"}]"#));
-    check(&Take::Select(vec![first("a", "h2")]), page, Err("expected an element `h2`, found none"));
+    check(
+        &records(MatchCount::FirstOrNone),
+        page,
+        Ok(r#"[{"t":"x","link":"1"},{"t":"y"},{"t":"z","link":"2"}]"#),
+    );
+    check(&PagePart::Select(vec![first("a", "h2")]), page, Err("expected an element `h2`, found none"));
 }
 
 #[test]
-fn what_is_taken_out_is_not_found() {
+fn removed_elements_are_not_found() {
     let page = "<html lang=no><ul><li>a<b>x</b><li class=old>b</ul>";
     let without = |source, take| Html { without: Some(css(source)), take }.extract(page);
     assert_eq!(without(".old, b", each("li", vec![itself("t")])).unwrap().to_string(), r#"[{"t":"a"}]"#);
-    assert_eq!(without("*", Take::Text).unwrap(), "");
+    assert_eq!(without("*", PagePart::Text).unwrap(), "");
     let lang = Selected { attribute: Some("lang".to_owned()), ..first("lang", "html") };
-    check(&Take::Select(vec![lang]), page, Ok(r#"{"lang":"no"}"#));
+    check(&PagePart::Select(vec![lang]), page, Ok(r#"{"lang":"no"}"#));
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn a_table_is_pairs_of_name_and_value() {
 }
 
 #[test]
-fn a_selector_that_is_none_says_where() {
+fn an_invalid_selector_is_an_error_with_its_position() {
     for (source, at, part) in [
         ("a > > b", 2, "expected"),
         ("a[href", 6, "expected `]`, found the end"),
@@ -169,7 +173,7 @@ fn a_selector_that_is_none_says_where() {
 }
 
 #[track_caller]
-fn is_quick(take: &Take, page: &str) {
+fn is_quick(take: &PagePart, page: &str) {
     let begun = Instant::now();
     let found = read(take, page).map(|value| value.to_string().len());
     let took = begun.elapsed();
@@ -181,14 +185,14 @@ const LARGE: usize = 1 << 16;
 
 #[test]
 fn hostile_pages_end_soon() {
-    check(&Take::Text, &"<div>".repeat(LARGE / 5), Err("nested at most 512 deep"));
+    check(&PagePart::Text, &"<div>".repeat(LARGE / 5), Err("nested at most 512 deep"));
     let bold: String = (0..LARGE / 16).map(|index| format!("<p><b a={index}>x</p>")).collect();
-    check(&Take::Text, &bold, Err("nested at most 512 deep"));
+    check(&PagePart::Text, &bold, Err("nested at most 512 deep"));
     let attributes: String = (0..LARGE / 8).map(|index| format!(" a{index}")).collect();
-    check(&Take::Text, &format!("<p{attributes}>"), Err("at most 1000 attributes"));
-    check(&Take::Text, &format!("<!-- <a x=\" --><p{attributes}>"), Err("at most 1000 attributes"));
+    check(&PagePart::Text, &format!("<p{attributes}>"), Err("at most 1000 attributes"));
+    check(&PagePart::Text, &format!("<!-- <a x=\" --><p{attributes}>"), Err("at most 1000 attributes"));
     let bodies: String = (0..LARGE / 16).map(|index| format!("<body a{index}>")).collect();
-    check(&Take::Text, &bodies, Err("at most 1000 attributes"));
+    check(&PagePart::Text, &bodies, Err("at most 1000 attributes"));
     let rows = table(TableShape::Rows(Vec::new()));
     check(&rows, &format!("<table>{}", "<tr><td colspan=1000>x".repeat(2000)), Err("at most 1000000 cells"));
     check(
@@ -208,15 +212,15 @@ fn hostile_pages_end_soon() {
 
 #[test]
 fn large_pages_are_read_soon() {
-    is_quick(&Take::Text, &"<p>word ".repeat(LARGE / 8));
-    is_quick(&Take::Text, &"<a ".repeat(LARGE / 3));
-    is_quick(&Take::Text, &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
-    is_quick(&Take::Text, &"<table><tr><td>x".repeat(100));
-    is_quick(&Take::Text, &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
-    is_quick(&Take::Text, &"word & ".repeat(LARGE / 7));
-    is_quick(&Take::Text, &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
-    is_quick(&Take::Text, &"<a href=x>y".repeat(LARGE / 11));
-    is_quick(&Take::Text, &"</p>".repeat(LARGE / 4));
+    is_quick(&PagePart::Text, &"<p>word ".repeat(LARGE / 8));
+    is_quick(&PagePart::Text, &"<a ".repeat(LARGE / 3));
+    is_quick(&PagePart::Text, &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
+    is_quick(&PagePart::Text, &"<table><tr><td>x".repeat(100));
+    is_quick(&PagePart::Text, &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
+    is_quick(&PagePart::Text, &"word & ".repeat(LARGE / 7));
+    is_quick(&PagePart::Text, &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
+    is_quick(&PagePart::Text, &"<a href=x>y".repeat(LARGE / 11));
+    is_quick(&PagePart::Text, &"</p>".repeat(LARGE / 4));
     is_quick(
         &table(TableShape::Rows(Vec::new())),
         &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)),
@@ -232,7 +236,7 @@ fn large_pages_are_read_soon() {
         "div:has(b) div:has(i) i",
     ] {
         let page = format!("{}{}", "<div>".repeat(200), "<i></i>".repeat(LARGE / 28));
-        is_quick(&Take::Select(vec![Selected { count: Count::All, ..first("a", source) }]), &page);
+        is_quick(&PagePart::Select(vec![Selected { count: MatchCount::All, ..first("a", source) }]), &page);
     }
     let nested = "<div>".repeat(500);
     is_quick(&each("div", vec![first("a", "div, i")]), &format!("{nested}<i>{}", "x<br>".repeat(LARGE / 40)));

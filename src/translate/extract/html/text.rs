@@ -3,8 +3,8 @@
 use http::StatusCode;
 use scraper::{ElementRef, Html as Page, Node};
 
-use super::page::{self, Work};
-use crate::translate::read_error::Why;
+use super::page::{self, PageBudget};
+use crate::translate::read_error::ReadError;
 
 /// Elements without visible text, unless one of them is the selected element.
 const HIDDEN: [&str; 9] =
@@ -20,7 +20,7 @@ const BLOCKS: [&str; 39] = [
 ];
 
 /// Elements whose white space is preserved.
-const KEPT: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
+const PRESERVED: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 
 /// Elements with a blank line before and after.
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
@@ -29,7 +29,7 @@ const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 /// paragraphs and headings have a blank line around them, and cells of a row are separated by a tab. No-break
 /// spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the first line, which
 /// may be the header of a table.
-pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, Why> {
+pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Result<String, ReadError> {
     let mut writer = Writer::default();
     let mut node = *root;
     loop {
@@ -135,7 +135,7 @@ impl Writer {
             _ if BLOCKS.contains(&name) => self.breaks = self.breaks.max(1),
             _ => {}
         }
-        if KEPT.contains(&name) {
+        if PRESERVED.contains(&name) {
             self.kept = if is_begin { self.kept + 1 } else { self.kept.saturating_sub(1) };
         }
     }
@@ -150,18 +150,18 @@ const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 /// The message of an error page: a line that begins with the status (`404 - No such project`), else the first
 /// heading and the first paragraph, else the title. Lines that only repeat the status are skipped, and so is
 /// the name of the server software.
-pub(in crate::translate) fn message_of(page: &str, status: StatusCode) -> Option<String> {
+pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
-    let mut work = Work::for_page(&page, "");
-    let mut line = |element| shown(element, &mut work).map(|text| words_of(&text)).ok();
+    let mut work = PageBudget::for_page(&page, "");
+    let mut line = |element| rendered_text(element, &mut work).map(|text| collapsed(&text)).ok();
     let body = element(&page, &["body"])?;
     let heading = element(&page, &HEADINGS).and_then(&mut line).unwrap_or_default();
     let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
     let title = element(&page, &["title"]).and_then(&mut line).unwrap_or_default();
-    let body = shown(body, &mut work).ok()?;
-    let lines: Vec<String> = body.lines().map(words_of).filter(|line| !line.is_empty()).collect();
+    let body = rendered_text(body, &mut work).ok()?;
+    let lines: Vec<String> = body.lines().map(collapsed).filter(|line| !line.is_empty()).collect();
 
-    let says = |text: &&String| says_more(text, status);
+    let says = |text: &&String| has_information(text, status);
     let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && says(line);
     if let Some(line) = lines.iter().find(begins_with_status) {
         return Some(line.clone());
@@ -175,7 +175,7 @@ pub(in crate::translate) fn message_of(page: &str, status: StatusCode) -> Option
     let said: Vec<&str> =
         [Some(&heading).filter(says), paragraph].into_iter().flatten().map(String::as_str).collect();
     match said.as_slice() {
-        [] => Some(title).filter(|title| says_more(title, status)),
+        [] => Some(title).filter(|title| has_information(title, status)),
         said => Some(said.join(": ")),
     }
 }
@@ -189,7 +189,7 @@ fn element<'p>(page: &'p Page, names: &'static [&str]) -> Option<ElementRef<'p>>
 }
 
 /// Collapses a text to one line.
-fn words_of(text: &str) -> String {
+fn collapsed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -201,7 +201,7 @@ fn is_program(line: &str) -> bool {
 }
 
 /// Whether a text has a word other than the status and its reason.
-fn says_more(text: &str, status: StatusCode) -> bool {
+fn has_information(text: &str, status: StatusCode) -> bool {
     let reason = status.canonical_reason().unwrap_or_default();
     text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).any(|word| {
         let is_reason = reason.split(['-', ' ']).any(|part| part.eq_ignore_ascii_case(word));
@@ -216,12 +216,12 @@ mod tests {
 
     #[track_caller]
     fn check(status: u16, page: &str, expected: Option<&str>) {
-        let found = message_of(page, StatusCode::from_u16(status).unwrap());
+        let found = error_page_message(page, StatusCode::from_u16(status).unwrap());
         assert_eq!(found.as_deref(), expected, "{page}");
     }
 
     #[test]
-    fn pages_of_known_servers_say_why() {
+    fn error_pages_of_known_servers_have_a_message() {
         // Apache
         check(
             404,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_only_repeat_the_status_say_nothing() {
+    fn pages_that_only_repeat_the_status_have_no_message() {
         // nginx
         check(
             404,

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::HashMap};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::{
     settings::{
         code::Code,
@@ -18,7 +18,7 @@ use crate::{
     },
     translate::{
         convert::to_number,
-        read_error::{Why, at_most},
+        read_error::{ReadError, at_most},
         response_view::ResponseView,
     },
 };
@@ -98,7 +98,7 @@ impl NamePattern {
     }
 
     /// Whether it matches a name.
-    pub fn holds(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let Some(mut left) = name.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -129,25 +129,25 @@ struct Sample<'t> {
 }
 
 impl Extraction for Metrics {
-    fn gives(&self) -> Gives {
+    fn gives(&self) -> ValueCount {
         match self.shape {
-            MetricsShape::Object => Gives::One,
-            MetricsShape::Samples | MetricsShape::Rows => Gives::Many,
+            MetricsShape::Object => ValueCount::One,
+            MetricsShape::Samples | MetricsShape::Rows => ValueCount::Many,
         }
     }
 
-    fn finds(&self) -> Finds<'_> {
+    fn finds(&self) -> MemberNames<'_> {
         match self.shape {
-            MetricsShape::Samples => Finds::Names(Self::MEMBERS.to_vec()),
-            MetricsShape::Rows => Finds::AnyNames,
+            MetricsShape::Samples => MemberNames::Names(Self::MEMBERS.to_vec()),
+            MetricsShape::Rows => MemberNames::AnyNames,
             MetricsShape::Object => {
                 let exact = self.names.iter().map(NamePattern::exact).collect::<Option<Vec<_>>>();
-                exact.filter(|names| !names.is_empty()).map_or(Finds::AnyNames, Finds::Names)
+                exact.filter(|names| !names.is_empty()).map_or(MemberNames::AnyNames, MemberNames::Names)
             }
         }
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.extract(view.text()?).map(Extracted::Value)
     }
 }
@@ -177,21 +177,21 @@ impl Metrics {
     /// Type of a metric without `# TYPE`.
     const UNTYPED: &str = "untyped";
 
-    fn extract(&self, text: &str) -> Result<Value, Why> {
-        let mut gathered = Gathered::default();
+    fn extract(&self, text: &str) -> Result<Value, ReadError> {
+        let mut gathered = ResultBuilder::default();
         for (index, line) in text.lines().enumerate() {
             let added = gathered.add_line(self, line.trim_matches([' ', '\t']));
-            added.map_err(|why| why.under(&format!("line {}", index + 1)))?;
+            added.map_err(|why| why.in_part(&format!("line {}", index + 1)))?;
         }
         gathered.finish(self)
     }
 
     /// Parses the sample of a line; `None` if the rule does not select it.
-    fn sample<'t>(&self, line: &'t str) -> Result<Option<Sample<'t>>, Why> {
+    fn sample<'t>(&self, line: &'t str) -> Result<Option<Sample<'t>>, ReadError> {
         let mut rest = Scanner(line);
         let mut name = Cow::Borrowed(rest.take_name());
         if name.is_empty() && !line.starts_with('{') {
-            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                 format!("expected the name of a metric, found {}", quoted(line))
             }));
         }
@@ -205,7 +205,7 @@ impl Metrics {
             match (inner, name.is_empty()) {
                 (Some(inner), true) => name = Cow::Owned(inner),
                 (Some(inner), false) => {
-                    return Err(Why::quoting(usize::MAX, |quoted| {
+                    return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                         format!("expected one name, found {} and {}", quoted(&name), quoted(&inner))
                     }));
                 }
@@ -220,7 +220,7 @@ impl Metrics {
         let time = rest.time()?;
         let exemplar = rest.exemplar()?;
         if !rest.0.is_empty() {
-            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                 format!("expected the end of the line, found {}", quoted(rest.0))
             }));
         }
@@ -228,13 +228,13 @@ impl Metrics {
     }
 
     fn wants(&self, name: &str) -> bool {
-        self.names.is_empty() || self.names.iter().any(|pattern| pattern.holds(name))
+        self.names.is_empty() || self.names.iter().any(|pattern| pattern.matches(name))
     }
 }
 
 /// Result while the lines are read.
 #[derive(Default)]
-struct Gathered<'t> {
+struct ResultBuilder<'t> {
     families: HashMap<&'t str, Family<'t>>,
     rows: Vec<Value>,
     object: Map<String, Value>,
@@ -247,13 +247,13 @@ struct Gathered<'t> {
     ended: bool,
 }
 
-impl<'t> Gathered<'t> {
-    fn add_line(&mut self, metrics: &Metrics, line: &'t str) -> Result<(), Why> {
+impl<'t> ResultBuilder<'t> {
+    fn add_line(&mut self, metrics: &Metrics, line: &'t str) -> Result<(), ReadError> {
         if line.is_empty() {
             return Ok(());
         }
         if self.ended {
-            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                 format!("expected nothing after `# EOF`, found {}", quoted(line))
             }));
         }
@@ -271,7 +271,7 @@ impl<'t> Gathered<'t> {
         self.add(metrics, sample)
     }
 
-    fn add(&mut self, metrics: &Metrics, sample: Sample<'_>) -> Result<(), Why> {
+    fn add(&mut self, metrics: &Metrics, sample: Sample<'_>) -> Result<(), ReadError> {
         match metrics.shape {
             MetricsShape::Samples => {
                 let family = family_of(&sample.name, &self.families);
@@ -296,7 +296,7 @@ impl<'t> Gathered<'t> {
                 if let Some(label) =
                     ["metric", "value"].iter().find(|name| sample.labels.contains_key(**name))
                 {
-                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                         let name = quoted(&sample.name);
                         format!(
                             "expected no label `{label}` beside a row's own, found one of {name}; `as: samples` keeps them \
@@ -312,7 +312,7 @@ impl<'t> Gathered<'t> {
             }
             MetricsShape::Object if sample.labels.is_empty() => {
                 if self.object.contains_key(sample.name.as_ref()) {
-                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                         format!("expected {} once, found it again", quoted(&sample.name))
                     }));
                 }
@@ -323,13 +323,13 @@ impl<'t> Gathered<'t> {
         Ok(())
     }
 
-    fn finish(self, metrics: &Metrics) -> Result<Value, Why> {
+    fn finish(self, metrics: &Metrics) -> Result<Value, ReadError> {
         let is_object = metrics.shape == MetricsShape::Object;
         if self.rows.is_empty() && self.object.is_empty() && !metrics.allow_empty {
             let names: Vec<_> = metrics.names.iter().map(|name| format!("`{}`", name.0)).collect();
             let named = if names.is_empty() { String::new() } else { format!(" of {}", names.join(" or ")) };
             let plain = if is_object { " without labels" } else { "" };
-            return Err(why!("expected samples{named}{plain}, found none among {}", self.seen));
+            return Err(read_error!("expected samples{named}{plain}, found none among {}", self.seen));
         }
         Ok(if is_object { Value::Object(self.object) } else { Value::Array(self.rows) })
     }
@@ -359,7 +359,7 @@ fn family_of<'t>(name: &str, families: &HashMap<&str, Family<'t>>) -> Family<'t>
 }
 
 /// Limit of the quoted part of a line in an error, in characters.
-const LONGEST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 
 /// The rest of a line.
 struct Scanner<'t>(&'t str);
@@ -398,7 +398,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the labels up to `}`, and the quoted name of the metric if it is among them.
-    fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, Why> {
+    fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, ReadError> {
         let mut metric = None;
         loop {
             self.skip_blanks();
@@ -408,21 +408,21 @@ impl<'t> Scanner<'t> {
             let quoted = self.0.starts_with('"');
             let name = if quoted { self.quoted()? } else { self.take_name().to_owned() };
             if name.is_empty() {
-                return Err(self.refuse("a label or `}`"));
+                return Err(self.error("a label or `}`"));
             }
             self.skip_blanks();
             if quoted && metric.is_none() && labels.is_empty() && !self.0.starts_with('=') {
                 metric = Some(name);
             } else {
                 if !self.take('=') {
-                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                         format!("expected `=` after label {}, found {}", quoted(&name), quoted(self.0))
                     }));
                 }
                 self.skip_blanks();
                 let value = self.quoted()?;
                 if labels.contains_key(&name) {
-                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                         format!("expected label {} once, found it again", quoted(&name))
                     }));
                 }
@@ -431,15 +431,15 @@ impl<'t> Scanner<'t> {
             }
             self.skip_blanks();
             if !self.take(',') && !self.0.starts_with('}') {
-                return Err(self.refuse("`,` or `}` after a label"));
+                return Err(self.error("`,` or `}` after a label"));
             }
         }
     }
 
     /// Takes a quoted text and resolves its escapes.
-    fn quoted(&mut self) -> Result<String, Why> {
+    fn quoted(&mut self) -> Result<String, ReadError> {
         if !self.take('"') {
-            return Err(self.refuse("a text in quotes"));
+            return Err(self.error("a text in quotes"));
         }
         let mut escaped = false;
         let end = self.0.bytes().position(|byte| {
@@ -448,7 +448,7 @@ impl<'t> Scanner<'t> {
             ends
         });
         let Some(end) = end else {
-            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                 format!("expected `\"` at the end of {}, found none", quoted(self.0))
             }));
         };
@@ -458,7 +458,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the value of this metric, or of an exemplar.
-    fn number(&mut self, metric: Option<&str>) -> Result<Number, Why> {
+    fn number(&mut self, metric: Option<&str>) -> Result<Number, ReadError> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
             return Ok(Number { value, word: None });
@@ -468,7 +468,7 @@ impl<'t> Scanner<'t> {
             "inf" | "+inf" | "infinity" | "+infinity" => "+Inf",
             "-inf" | "-infinity" => "-Inf",
             lower => {
-                return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                     let found = if lower.is_empty() { "none".to_owned() } else { quoted(word) };
                     match metric {
                         Some(name) => format!("expected a value of {}, found {found}", quoted(name)),
@@ -481,28 +481,28 @@ impl<'t> Scanner<'t> {
     }
 
     /// Error for an unexpected rest of the line.
-    fn refuse(&self, expected: &str) -> Why {
-        Why::quoting(LONGEST_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
+    fn error(&self, expected: &str) -> ReadError {
+        ReadError::with_quotes(MAX_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
     }
 
     /// Takes the timestamp of a sample, in the unit of the server.
-    fn time(&mut self) -> Result<Option<Value>, Why> {
+    fn time(&mut self) -> Result<Option<Value>, ReadError> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);
         }
         let word = self.take_word();
         let time = to_number(word);
-        time.map(Some).ok_or_else(|| Scanner(word).refuse("a time after the value"))
+        time.map(Some).ok_or_else(|| Scanner(word).error("a time after the value"))
     }
 
     /// Takes the OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
-    fn exemplar(&mut self) -> Result<Option<Value>, Why> {
+    fn exemplar(&mut self) -> Result<Option<Value>, ReadError> {
         if !self.take('#') {
             return Ok(None);
         }
         self.skip_blanks();
         if !self.take('{') {
-            return Err(self.refuse("the labels of an exemplar"));
+            return Err(self.error("the labels of an exemplar"));
         }
         let mut labels = Map::new();
         if self.labels(&mut labels)?.is_some() {

@@ -43,14 +43,14 @@ fn a_sample_has_name_type_labels_and_value() {
 }
 
 #[test]
-fn help_is_there_where_it_is_asked_for() {
+fn help_is_included_if_configured() {
     let metrics = Metrics { help: true, ..metrics(&[], MetricsShape::Samples) };
     let expected = r#"[{"name":"a","type":"untyped","help":"x\ny","labels":{},"value":1}]"#;
     check(&metrics, "# HELP a x\\ny\na 1\n", Ok(expected));
 }
 
 #[test]
-fn what_is_no_number_in_json_is_null_and_says_what_it_is() {
+fn values_without_a_json_number_are_null_with_their_text() {
     for (written, word) in [("NaN", "NaN"), ("+Inf", "+Inf"), ("Inf", "+Inf"), ("-Inf", "-Inf")] {
         let expected =
             format!(r#"{{"name":"a","type":"untyped","labels":{{}},"value":null,"not_a_number":"{word}"}}"#);
@@ -75,7 +75,7 @@ fn openmetrics_has_exemplars_and_an_end() {
 }
 
 #[test]
-fn names_choose_and_the_lines_of_others_are_not_looked_into() {
+fn names_select_samples_and_other_lines_are_not_parsed() {
     let text = "node_load1 0.5\nnode_load15 0.2\nbroken {{{\nother 1\nother{x=\"y\"} 2\n";
     let object = |names: &[&str]| metrics(names, MetricsShape::Object);
     check(&object(&["node_load1", "other"]), text, Ok(r#"{"node_load1":0.5,"other":1}"#));
@@ -90,8 +90,8 @@ fn names_choose_and_the_lines_of_others_are_not_looked_into() {
 }
 
 #[test]
-fn a_star_stands_for_any_characters() {
-    let holds = |pattern: &str, name| NamePattern::new(pattern).holds(name);
+fn a_star_matches_any_characters() {
+    let holds = |pattern: &str, name| NamePattern::new(pattern).matches(name);
     for pattern in ["*", "abc", "a*", "*c", "a*c", "*b*", "a**c", "*a*b*c*", "abc*"] {
         assert!(holds(pattern, "abc"), "{pattern}");
     }
@@ -101,7 +101,7 @@ fn a_star_stands_for_any_characters() {
 }
 
 #[test]
-fn what_is_no_metric_is_an_error_with_its_line() {
+fn an_invalid_metric_is_an_error_with_its_line() {
     sample("up 1\n<html>", Err("line 2: expected the name of a metric, found `<html>`"));
     sample("Service restarting", Err("line 1: expected a value of `Service`, found `restarting`"));
     sample("up", Err("expected a value of `up`, found none"));
@@ -119,14 +119,14 @@ fn what_is_no_metric_is_an_error_with_its_line() {
 }
 
 #[test]
-fn an_empty_result_is_right_where_the_rule_says_so() {
+fn an_empty_result_is_valid_if_configured() {
     let empty = |shape| Metrics { allow_empty: true, ..metrics(&["x"], shape) };
     check(&empty(MetricsShape::Samples), "a 1", Ok("[]"));
     check(&empty(MetricsShape::Object), "", Ok("{}"));
 }
 
 #[test]
-fn hostile_replies_take_linear_time_and_bounded_memory() {
+fn hostile_responses_take_linear_time_and_bounded_memory() {
     let all = || metrics(&[], MetricsShape::Samples);
     check(&all(), &"a 1\n".repeat(110_000), Err("line 100001: expected at most 100000 samples"));
     check(&metrics(&["b"], MetricsShape::Samples), &"a 1\n".repeat(110_000), Err("none among 110000"));

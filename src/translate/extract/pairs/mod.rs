@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::{
-    Extracted, Extraction, Gives, RECORD_LIMIT, Typing,
+    Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount,
     records::{Records, add, gather, texts},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     translate::{
         fields::Fields,
         pattern::Pattern,
-        read_error::{Why, at_most},
+        read_error::{ReadError, at_most},
         response_view::ResponseView,
         work_budget::WorkBudget,
     },
@@ -153,14 +153,14 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
 }
 
 impl Extraction for Pairs {
-    fn gives(&self) -> Gives {
+    fn gives(&self) -> ValueCount {
         match self.each {
-            EachPairs::Text => Gives::One,
-            EachPairs::Block => Gives::Many,
+            EachPairs::Text => ValueCount::One,
+            EachPairs::Block => ValueCount::Many,
         }
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.extract(view.text()?, None, view.facts.stop).map(Extracted::Value)
     }
 }
@@ -192,7 +192,7 @@ impl Pairs {
         text: &str,
         wanted: Option<&Fields>,
         stop: Option<&WorkBudget>,
-    ) -> Result<Value, Why> {
+    ) -> Result<Value, ReadError> {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
@@ -203,7 +203,7 @@ impl Pairs {
         if self.each == EachPairs::Text {
             let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
-                return Err(why!("expected {}", expected()));
+                return Err(read_error!("expected {}", expected()));
             }
             return Ok(Value::Object(object));
         }
@@ -219,7 +219,7 @@ impl Pairs {
         });
         let objects = gather(objects, "blocks of pairs")?;
         if objects.is_empty() && !self.records.allow_empty {
-            return Err(why!("expected blocks of {}", expected()));
+            return Err(read_error!("expected blocks of {}", expected()));
         }
         Ok(Value::Array(objects))
     }
@@ -232,7 +232,7 @@ impl Pairs {
         first_line: usize,
         limit: usize,
         stop: Option<&WorkBudget>,
-    ) -> Result<(Map<String, Value>, usize), Why> {
+    ) -> Result<(Map<String, Value>, usize), ReadError> {
         let (found, sections, open) = Default::default();
         let mut builder =
             Builder { pairs: self, wanted, stop, limit, line: first_line, count: 0, found, sections, open };
@@ -349,7 +349,7 @@ impl<'t> Open<'t> {
 }
 
 impl<'t> Builder<'_, 't> {
-    fn add_line(&mut self, line: &'t str) -> Result<(), Why> {
+    fn add_line(&mut self, line: &'t str) -> Result<(), ReadError> {
         let (pairs, bare) = (self.pairs, line.trim_start());
         let is_nested = pairs.indented == Indented::Nested;
         if bare.is_empty() {
@@ -404,7 +404,7 @@ impl<'t> Builder<'_, 't> {
         Ok(())
     }
 
-    fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), Why> {
+    fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), ReadError> {
         // A pair of the line above may continue up to here.
         self.close(0);
         for found in pattern.regex().captures_iter(bare) {
@@ -421,17 +421,17 @@ impl<'t> Builder<'_, 't> {
         Ok(())
     }
 
-    fn count_pair(&mut self) -> Result<(), Why> {
+    fn count_pair(&mut self) -> Result<(), ReadError> {
         self.count += 1;
         match self.count > self.limit {
-            true => Err(why!("line {}: expected at most {RECORD_LIMIT} pairs, found more", self.line)),
+            true => Err(read_error!("line {}: expected at most {RECORD_LIMIT} pairs, found more", self.line)),
             false => Ok(()),
         }
     }
 
-    fn check_nesting(&self, depth: usize, what: &str) -> Result<(), Why> {
+    fn check_nesting(&self, depth: usize, what: &str) -> Result<(), ReadError> {
         let checked = at_most(Pairs::NESTING_LIMIT, depth + 1, what);
-        checked.map_err(|why| why.under(&format!("line {}", self.line)))
+        checked.map_err(|why| why.in_part(&format!("line {}", self.line)))
     }
 
     /// Appends an indented line to the value above, if there is one.

@@ -37,13 +37,13 @@ fn the_first_separator_counts_and_white_space_does_not() {
 }
 
 #[test]
-fn headings_are_passed_over_and_repeated_keys_gather() {
+fn headings_are_skipped_and_repeated_keys_gather() {
     let text = "Report\n======\n\nnode: a\nnode: b\nnode: c\n: d\n";
     check(&Pairs::default(), text, Ok(r#"{"node":["a","b","c"]}"#));
 }
 
 #[test]
-fn what_begins_right_below_a_value_is_one_more() {
+fn a_line_aligned_with_a_value_is_a_further_value() {
     let text = "   DNS Servers . . . : 192.0.2.1\r\n                       fe80::1%3\r\n                       192.0.2.2\r\n\r\n   \
                 Next. . . . . . . : x\r\n";
     let expected = r#"{"DNS Servers":["192.0.2.1","fe80::1%3","192.0.2.2"],"Next":"x"}"#;
@@ -57,7 +57,7 @@ fn what_begins_right_below_a_value_is_one_more() {
 }
 
 #[test]
-fn sections_that_end_may_stand_in_others() {
+fn sections_with_an_end_may_be_nested() {
     let pattern = |source| Some(Pattern::compile(source).unwrap());
     let pairs = || Pairs {
         sections: pattern("^BEGIN:(?<name>.+)"),
@@ -103,7 +103,7 @@ fn values_of_many_lines_have_a_limit() {
 }
 
 #[test]
-fn a_reply_without_pairs_is_an_error() {
+fn a_response_without_pairs_is_an_error() {
     check(&Pairs::default(), "", Err("found none"));
     check(&Pairs::default(), "Service restarting", Err("expected lines of `key: value`"));
     let blocks = || Pairs { each: EachPairs::Block, ..Pairs::default() };
@@ -116,7 +116,7 @@ fn a_reply_without_pairs_is_an_error() {
 }
 
 #[test]
-fn comments_are_passed_over_and_quotes_left_out() {
+fn comments_are_skipped_and_quotes_removed() {
     let pairs = Pairs { comments: vec!["#".into(), "//".into()], unquote: true, ..separated(&["="]) };
     let text =
         "# a=1\n // b=2\nNAME=\"Debian \\\"GNU\\\" \\n\"\nID='x y'\nc = \"a\" \"b\"\nd=\"\ne='\nf=\"\"\n";
@@ -125,7 +125,7 @@ fn comments_are_passed_over_and_quotes_left_out() {
 }
 
 #[test]
-fn deeper_lines_belong_to_the_line_above_where_the_rule_says_so() {
+fn indented_lines_are_members_if_configured() {
     let text = "Client:\n Version: 24\nServer:\n Containers: 3\n  Running: 1\n Name:\nEnd: x\n";
     check(
         &indented(Indented::Nested),
@@ -197,7 +197,7 @@ fn blocks_of_pairs_are_a_list() {
 }
 
 #[test]
-fn hostile_replies_take_linear_time_and_bounded_memory() {
+fn hostile_responses_take_linear_time_and_bounded_memory() {
     let nested = || indented(Indented::Nested);
     check(&nested(), &"a:\n".repeat(150_000), Err("line 100001: expected at most 100000 pairs"));
     check(&nested(), &"a\n".repeat(150_000), Err("line 100001: expected at most 100000 pairs"));
@@ -227,7 +227,7 @@ fn matching(pattern: &str) -> Pairs {
 }
 
 #[test]
-fn a_pattern_says_what_is_a_pair() {
+fn a_pattern_defines_pairs() {
     let stat = matching(r"^STAT (?<key>\S+) (?<value>.*)$");
     check(&stat, "STAT pid 7\r\nSTAT version 1.6 a\r\nEND\r\n", Ok(r#"{"pid":"7","version":"1.6 a"}"#));
     check(&stat, "ERROR\r\n", Err("expected lines that match `^STAT (?<key>"));
@@ -270,7 +270,7 @@ fn lines_go_on_with_the_last_pair_of_a_pattern() {
 }
 
 #[test]
-fn nobody_waits_for_pairs_after_the_call_has_ended() {
+fn pairs_stop_when_the_call_is_cancelled() {
     let stop = WorkBudget::default();
     let pairs = matching("(?<key>a)(?<value>b)");
     assert!(pairs.extract("abab", None, Some(&stop)).is_ok());
@@ -279,7 +279,7 @@ fn nobody_waits_for_pairs_after_the_call_has_ended() {
 }
 
 #[test]
-fn outermost_keys_that_are_not_wanted_are_left_out() {
+fn unused_outermost_keys_are_not_extracted() {
     let wanted = Fields::new(vec![Field::new("b", FieldKind::Any.into())]);
     let text = "a: 1\nb: 2\n  b1: 3\nc:\n  b: 4\n";
     let found = indented(Indented::Nested).extract(text, Some(&wanted), None).unwrap();

@@ -10,9 +10,9 @@ use roxmltree::{Document, Error, Node, ParsingOptions};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use self::path::{Found, Least};
-pub use self::path::{Path, PathError, Prefixes};
-use super::{Extracted, Extraction, Gives, RECORD_LIMIT, Typing, records};
+pub use self::path::{ElementPath, ElementPathError, Prefixes};
+use self::path::{MinMatches, PathMatches};
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::{
     model::cut_characters,
     settings::{
@@ -22,7 +22,7 @@ use crate::{
         tree::Entry,
         value::text_of,
     },
-    translate::{fields::TEXT_KEY, read_error::Why, response_view::ResponseView},
+    translate::{fields::TEXT_KEY, read_error::ReadError, response_view::ResponseView},
 };
 
 /// Converts a document into objects, by the local names of its elements.
@@ -33,7 +33,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Xml {
     /// Part of the document to convert.
-    pub pick: Pick,
+    pub pick: XmlPart,
     /// Handling of attributes.
     pub attributes: Attributes,
     /// Names of elements that are always lists.
@@ -52,7 +52,7 @@ pub struct XmlSettings {
     /// Path to a repeated element. The result is a list, which may have one item or none.
     items: Option<String>,
     #[key(skip)]
-    wanted: Pick,
+    wanted: XmlPart,
     /// Namespaces of the prefixes in `path` and `items`.
     #[key(kind = ValueKind::Map(&ValueKind::Text))]
     namespaces: Namespaces,
@@ -111,7 +111,7 @@ impl XmlSettings {
         let path = |name| {
             let Some(Entry { value: node, .. }) = section.entry(name) else { return Ok(None) };
             let text = node.as_text().unwrap_or_default();
-            Path::parse(text, &self.namespaces.0).map(Some).map_err(|error| {
+            ElementPath::parse(text, &self.namespaces.0).map(Some).map_err(|error| {
                 let place = section.value.context.report.character_in(node, text, error.at);
                 let help =
                     "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
@@ -120,9 +120,9 @@ impl XmlSettings {
         };
         let (one, each) = (path("path"), path("items"));
         let wanted = match (one?, each?) {
-            (_, Some(path)) => Pick::Each(path),
-            (Some(path), None) => Pick::One(path),
-            (None, None) => Pick::Root,
+            (_, Some(path)) => XmlPart::Each(path),
+            (Some(path), None) => XmlPart::One(path),
+            (None, None) => XmlPart::Root,
         };
         Ok(Self { wanted, ..self })
     }
@@ -142,14 +142,14 @@ impl Default for Xml {
 
 /// Part of a document to convert.
 #[derive(Debug, Clone, Default)]
-pub enum Pick {
+pub enum XmlPart {
     /// The contents of the root element.
     #[default]
     Root,
     /// The one element or attribute at a path.
-    One(Path),
+    One(ElementPath),
     /// A list of all elements or attributes at a path, even if there is one or none.
-    Each(Path),
+    Each(ElementPath),
 }
 
 /// Handling of attributes.
@@ -176,38 +176,38 @@ const MACHINERY: [&str; 5] = [
 ];
 
 impl Extraction for Xml {
-    fn gives(&self) -> Gives {
+    fn gives(&self) -> ValueCount {
         match self.pick {
-            Pick::Each(_) => Gives::Many,
-            Pick::Root | Pick::One(_) => Gives::One,
+            XmlPart::Each(_) => ValueCount::Many,
+            XmlPart::Root | XmlPart::One(_) => ValueCount::One,
         }
     }
 
-    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.extract(view.text()?).map(Extracted::Value)
     }
 }
 
 impl Xml {
-    fn extract(&self, text: &str) -> Result<Value, Why> {
+    fn extract(&self, text: &str) -> Result<Value, ReadError> {
         // Scripts print blank lines before the declaration, which must come first.
         let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let lines_before = text[..text.len() - document.len()].matches('\n').count();
         if document.is_empty() {
             return Err("expected an XML document, found an empty reply".into());
         }
-        let place = |offset: usize| place(document, offset, lines_before);
+        let place = |offset: usize| position(document, offset, lines_before);
         if !document.starts_with('<') {
             let start: String = document.chars().take(20).collect();
             let more = if start.len() < document.len() { "…" } else { "" };
             let expected = format!("{}: expected an XML document", place(0));
             let found = format!("text of {} bytes that does not begin with `<`", document.len());
-            return Err(Why::new(
+            return Err(ReadError::new(
                 format!("{expected}, found {:?}", start + more),
                 format!("{expected}, found {found}"),
             ));
         }
-        check(document).map_err(|(offset, message)| Why::plainly(message).under(&place(offset)))?;
+        check(document).map_err(|(offset, message)| ReadError::unquoted(message).in_part(&place(offset)))?;
         let options = ParsingOptions {
             // An empty one, as checked before.
             allow_dtd: true,
@@ -217,34 +217,41 @@ impl Xml {
         let parsed = Document::parse_with_options(document, options)
             .map_err(|error| explained(&error, document, lines_before))?;
         match &self.pick {
-            Pick::Root => Ok(self.value(parsed.root_element())),
-            Pick::One(path) => {
-                let mut found = self.values(path, &parsed, Least::One)?;
+            XmlPart::Root => Ok(self.value(parsed.root_element())),
+            XmlPart::One(path) => {
+                let mut found = self.values(path, &parsed, MinMatches::One)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
-                    0 => Err(why!("expected the attribute of `{}`, found none", path.source())),
-                    count => Err(why!(
+                    0 => Err(read_error!("expected the attribute of `{}`, found none", path.source())),
+                    count => Err(read_error!(
                         "expected one `{}`, found {count}; `items` gives a list, and `[1]` behind a name the first",
                         path.source()
                     )),
                 }
             }
-            Pick::Each(path) => self.values(path, &parsed, Least::Nothing).map(Value::Array),
+            XmlPart::Each(path) => self.values(path, &parsed, MinMatches::Nothing).map(Value::Array),
         }
     }
 
-    fn values(&self, path: &Path, document: &Document<'_>, least: Least) -> Result<Vec<Value>, Why> {
+    fn values(
+        &self,
+        path: &ElementPath,
+        document: &Document<'_>,
+        least: MinMatches,
+    ) -> Result<Vec<Value>, ReadError> {
         let found = path.find(document, least)?;
         let count = match &found {
-            Found::Elements(elements) => elements.len(),
-            Found::Attributes(values) => values.len(),
+            PathMatches::Elements(elements) => elements.len(),
+            PathMatches::Attributes(values) => values.len(),
         };
         if count > RECORD_LIMIT {
-            return Err(why!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
+            return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
         }
         Ok(match found {
-            Found::Elements(elements) => elements.into_iter().map(|element| self.value(element)).collect(),
-            Found::Attributes(values) => values.into_iter().map(Value::from).collect(),
+            PathMatches::Elements(elements) => {
+                elements.into_iter().map(|element| self.value(element)).collect()
+            }
+            PathMatches::Attributes(values) => values.into_iter().map(Value::from).collect(),
         })
     }
 
@@ -306,7 +313,7 @@ impl Xml {
 }
 
 /// Position of a byte, as `line 3, column 5`.
-fn place(document: &str, offset: usize, lines_before: usize) -> String {
+fn position(document: &str, offset: usize, lines_before: usize) -> String {
     let before = &document[..offset];
     let line = before.matches('\n').count() + 1 + lines_before;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -319,55 +326,55 @@ fn shown(name: &str) -> String {
 }
 
 /// Error message for an error of the parser.
-fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
-    let end = || place(document, document.trim_end().len(), lines_before);
+fn explained(error: &Error, document: &str, lines_before: usize) -> ReadError {
+    let end = || position(document, document.trim_end().len(), lines_before);
     let why = match error {
-        Error::UnexpectedCloseTag(expected, found, _) => Why::new(
+        Error::UnexpectedCloseTag(expected, found, _) => ReadError::new(
             format!("expected `</{}>`, found `</{}>`", shown(expected), shown(found)),
             "expected the end tag of the element that is open, found another",
         ),
-        Error::UnknownNamespace(prefix, _) => Why::new(
+        Error::UnknownNamespace(prefix, _) => ReadError::new(
             format!("expected a prefix that is declared, found `{}:`", shown(prefix)),
             format!("expected a prefix that is declared, found one of {} bytes", prefix.len()),
         ),
         Error::UnknownEntityReference(name, _) => {
             let expected = "expected one of the entities `amp`, `lt`, `gt`, `apos`, `quot`";
-            Why::new(
+            ReadError::new(
                 format!("{expected}, found `&{};`", shown(name)),
                 format!("{expected}, found one with a name of {} bytes", name.len()),
             )
         }
         Error::MalformedEntityReference(_) => "expected an entity such as `&amp;`, found `&` alone".into(),
-        Error::DuplicatedAttribute(name, _) => Why::new(
+        Error::DuplicatedAttribute(name, _) => ReadError::new(
             format!("expected an attribute once, found `{}` again", shown(name)),
             format!("expected an attribute once, found one with a name of {} bytes again", name.len()),
         ),
-        Error::NonXmlChar(character, _) => Why::new(
+        Error::NonXmlChar(character, _) => ReadError::new(
             format!("expected characters that XML may have, found {character:?}"),
             "expected characters that XML may have, found another",
         ),
         Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
-            let why = Why::from("expected the end tag of every element, found the end of the reply");
-            return why.under(&end());
+            let why = ReadError::from("expected the end tag of every element, found the end of the reply");
+            return why.in_part(&end());
         }
         Error::NoRootNode => {
-            return Why::from("expected an element, found the end of the reply").under(&end());
+            return ReadError::from("expected an element, found the end of the reply").in_part(&end());
         }
         Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
-            return why!("expected a smaller document, found one in which {error}");
+            return read_error!("expected a smaller document, found one in which {error}");
         }
         other => {
             let text = other.to_string();
             let place = format!(" at {}", other.pos());
             let words = text.replacen(&place, "", 1).replace('\'', "`");
-            Why::new(
+            ReadError::new(
                 format!("expected well-formed XML, found: {words}"),
                 "expected well-formed XML, found what is not",
             )
         }
     };
     let position = error.pos();
-    why.under(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
+    why.in_part(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
 }
 
 /// Limit of nested elements. Objects, and lists between them, then stay within
@@ -389,10 +396,10 @@ const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
 /// Byte offset and message of an error.
-pub(super) type Refusal = (usize, String);
+pub(super) type XmlError = (usize, String);
 
 /// Checks the limits of every tag. At malformed XML it stops; the parser then reports the error.
-pub(super) fn check(text: &str) -> Result<(), Refusal> {
+pub(super) fn check(text: &str) -> Result<(), XmlError> {
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
     if marks > MARK_LIMIT {
         return Err((0, format!("expected at most {MARK_LIMIT} marks `<` and `=`, found {marks}")));

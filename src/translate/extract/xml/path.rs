@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
-use crate::translate::read_error::Why;
+use crate::translate::read_error::ReadError;
 
 /// Path from the root of a document: element names separated by `/`, the root's own name first.
 ///
@@ -12,7 +12,7 @@ use crate::translate::read_error::Why;
 /// a name without a prefix matches in any. Conditions follow a name: `[2]` (position within its parent),
 /// `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
 #[derive(Debug, Clone)]
-pub struct Path {
+pub struct ElementPath {
     source: String,
     steps: Vec<Step>,
     attribute: Option<Name>,
@@ -21,7 +21,7 @@ pub struct Path {
 /// Error for an invalid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct PathError {
+pub struct ElementPathError {
     /// The expected and the found syntax.
     pub message: String,
     /// Position in characters, from 0.
@@ -56,14 +56,14 @@ enum Condition {
 }
 
 /// Result of a path.
-pub(super) enum Found<'a, 'input> {
+pub(super) enum PathMatches<'a, 'input> {
     Elements(Vec<Node<'a, 'input>>),
     Attributes(Vec<&'a str>),
 }
 
 /// Minimum number of matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Least {
+pub(super) enum MinMatches {
     /// None is valid, if all steps but the last one match.
     Nothing,
     /// At least one.
@@ -73,13 +73,13 @@ pub(super) enum Least {
 /// Limit of the steps of a path.
 const STEP_LIMIT: usize = 32;
 
-impl Path {
+impl ElementPath {
     /// Parses a path.
     ///
     /// # Errors
     ///
-    /// [`PathError`], with the position.
-    pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, PathError> {
+    /// [`ElementPathError`], with the position.
+    pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, ElementPathError> {
         let mut reader = Reader { source, position: 0, prefixes };
         let (mut steps, mut attribute) = (Vec::new(), None);
         loop {
@@ -127,22 +127,22 @@ impl Path {
     pub(super) fn find<'a, 'input>(
         &self,
         document: &'a Document<'input>,
-        least: Least,
-    ) -> Result<Found<'a, 'input>, Why> {
+        least: MinMatches,
+    ) -> Result<PathMatches<'a, 'input>, ReadError> {
         let mut contexts = vec![document.root()];
         for (index, step) in self.steps.iter().enumerate() {
             let found = step.find(&contexts);
-            let may_be_empty = least == Least::Nothing && index > 0 && index + 1 == self.steps.len();
+            let may_be_empty = least == MinMatches::Nothing && index > 0 && index + 1 == self.steps.len();
             if found.is_empty() && (!may_be_empty || self.attribute.is_some()) {
                 return Err(step.missing(&contexts, document));
             }
             contexts = found;
         }
         Ok(match &self.attribute {
-            None => Found::Elements(contexts),
+            None => PathMatches::Elements(contexts),
             Some(name) => {
                 let values = contexts.iter().filter_map(|element| name.attribute(element)).collect();
-                Found::Attributes(values)
+                PathMatches::Attributes(values)
             }
         })
     }
@@ -178,7 +178,7 @@ impl Step {
     ) {
         let mut counts = [0_usize; CONDITION_LIMIT];
         let named = children
-            .filter(|child| child.is_element() && self.name.as_ref().is_none_or(|name| name.is_of(child)));
+            .filter(|child| child.is_element() && self.name.as_ref().is_none_or(|name| name.matches(child)));
         found.extend(named.filter(|element| {
             self.conditions.iter().zip(&mut counts).all(|(condition, count)| match condition {
                 Condition::Position(position) => {
@@ -191,7 +191,7 @@ impl Step {
                 }
                 Condition::Child(name, value) => element.children().any(|child| {
                     child.is_element()
-                        && name.is_of(&child)
+                        && name.matches(&child)
                         && child.text().unwrap_or_default().trim() == value
                 }),
             })
@@ -199,8 +199,8 @@ impl Step {
     }
 
     /// Error for a step without a match: the expected and the found elements.
-    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> Why {
-        const MOST_NAMED: usize = 8;
+    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> ReadError {
+        const MAX_NAMED: usize = 8;
         let mut names: Vec<String> = Vec::new();
         let children = contexts.iter().flat_map(Node::children).filter(Node::is_element);
         for child in children.take(1000) {
@@ -209,8 +209,8 @@ impl Step {
                 names.push(name);
             }
         }
-        if names.len() > MOST_NAMED {
-            names.truncate(MOST_NAMED);
+        if names.len() > MAX_NAMED {
+            names.truncate(MAX_NAMED);
             names.push("…".to_owned());
         }
         let (found, kind) = match names.len() {
@@ -220,18 +220,18 @@ impl Step {
         let wanted = &self.source;
         match contexts.first().filter(|context| context.is_element()) {
             None if self.anywhere => {
-                why!("expected an element `{wanted}` anywhere, found none")
+                read_error!("expected an element `{wanted}` anywhere, found none")
             }
             None => {
                 let expected = format!("expected `{wanted}` as the root element");
-                Why::new(format!("{expected}, found {found}"), format!("{expected}, found {kind}"))
+                ReadError::new(format!("{expected}, found {found}"), format!("{expected}, found {kind}"))
             }
             Some(context) => {
                 let line = document.text_pos_at(context.range().start).row;
                 let expected = format!("line {line}: expected `{wanted}`");
                 let within = if self.anywhere { "anywhere in" } else { "in" };
                 let name = super::shown(context.tag_name().name());
-                Why::new(
+                ReadError::new(
                     format!("{expected} {within} `{name}`, found {found}"),
                     format!("{expected} {within} the element there, found {kind}"),
                 )
@@ -241,7 +241,7 @@ impl Step {
 }
 
 impl Name {
-    fn is_of(&self, element: &Node<'_, '_>) -> bool {
+    fn matches(&self, element: &Node<'_, '_>) -> bool {
         let name = element.tag_name();
         name.name() == self.local && self.namespace.as_deref().is_none_or(|uri| name.namespace() == Some(uri))
     }
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         (end > 0).then_some(&rest[..end])
     }
 
-    fn name(&mut self) -> Result<Name, PathError> {
+    fn name(&mut self) -> Result<Name, ElementPathError> {
         let start = self.position;
         let first = self.word().ok_or_else(|| self.error("the name of an element or attribute"))?;
         if !self.take(":") {
@@ -294,13 +294,13 @@ impl<'a> Reader<'a> {
         }
         let Some(uri) = self.prefixes.get(first) else {
             let message = format!("`namespaces` has no prefix `{first}`");
-            return Err(PathError { message, at: self.source[..start].chars().count() });
+            return Err(ElementPathError { message, at: self.source[..start].chars().count() });
         };
         let local = self.word().ok_or_else(|| self.error("a name behind the prefix"))?;
         Ok(Name { namespace: Some(uri.clone()), local: local.to_owned() })
     }
 
-    fn condition(&mut self) -> Result<Condition, PathError> {
+    fn condition(&mut self) -> Result<Condition, ElementPathError> {
         let condition = if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
             let start = self.position;
             match self.word().and_then(|word| word.parse::<usize>().ok()).filter(|position| *position > 0) {
@@ -330,7 +330,7 @@ impl<'a> Reader<'a> {
         Ok(condition)
     }
 
-    fn quoted(&mut self) -> Result<String, PathError> {
+    fn quoted(&mut self) -> Result<String, ElementPathError> {
         for quote in ["'", "\""] {
             if self.take(quote) {
                 let Some(end) = self.rest().find(quote) else { return Err(self.error("a closing quote")) };
@@ -342,12 +342,12 @@ impl<'a> Reader<'a> {
         Err(self.error("a value in quotes"))
     }
 
-    fn error(&self, expected: &str) -> PathError {
+    fn error(&self, expected: &str) -> ElementPathError {
         let found = match self.rest().chars().next() {
             Some(character) => format!("`{character}`"),
             None => "the end".to_owned(),
         };
         let at = self.source[..self.position].chars().count();
-        PathError { message: format!("expected {expected}, found {found}"), at }
+        ElementPathError { message: format!("expected {expected}, found {found}"), at }
     }
 }

@@ -2,9 +2,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-fn path(source: &str) -> Path {
+fn path(source: &str) -> ElementPath {
     let prefixes = Prefixes::from([("s".to_owned(), "urn:soap".to_owned())]);
-    Path::parse(source, &prefixes).unwrap_or_else(|error| panic!("{source}: {error}"))
+    ElementPath::parse(source, &prefixes).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
 #[track_caller]
@@ -23,12 +23,12 @@ fn check(text: &str, expected: Result<&str, &str>) {
 
 #[track_caller]
 fn check_pick(source: &str, text: &str, expected: Result<&str, &str>) {
-    check_with(&Xml { pick: Pick::One(path(source)), ..Xml::default() }, text, expected);
+    check_with(&Xml { pick: XmlPart::One(path(source)), ..Xml::default() }, text, expected);
 }
 
 #[track_caller]
 fn check_each(source: &str, text: &str, expected: Result<&str, &str>) {
-    check_with(&Xml { pick: Pick::Each(path(source)), ..Xml::default() }, text, expected);
+    check_with(&Xml { pick: XmlPart::Each(path(source)), ..Xml::default() }, text, expected);
 }
 
 #[test]
@@ -59,14 +59,14 @@ fn nothing_is_empty_and_nil_is_null() {
 }
 
 #[test]
-fn what_comes_before_the_root_is_passed_over() {
+fn text_before_the_root_is_skipped() {
     check("\r\n\n<?xml version='1.0' encoding='ISO-8859-1'?>\n<a>é</a>\n\n", Ok(r#""é""#));
     check("\u{feff}<?xml version=\"1.1\"?><?xml-stylesheet href='x'?><!-- <x> --><a/>", Ok(r#""""#));
     check("<!DOCTYPE a PUBLIC '-//x//[' \"http://x/a>dtd\"><a/>", Ok(r#""""#));
 }
 
 #[test]
-fn attributes_and_lists_and_white_space_as_the_rule_says() {
+fn attributes_lists_and_white_space_as_configured() {
     let text = "<a n='1'><b> x </b></a>";
     check_with(&Xml { attributes: Attributes::Plain, ..Xml::default() }, text, Ok(r#"{"n":"1","b":"x"}"#));
     check_with(&Xml { attributes: Attributes::Dropped, ..Xml::default() }, text, Ok(r#"{"b":"x"}"#));
@@ -104,7 +104,7 @@ fn one_row_and_none_are_a_list_too() {
 }
 
 #[test]
-fn names_match_in_any_namespace_unless_a_prefix_asks() {
+fn names_match_in_any_namespace_without_a_prefix() {
     let text = "<e:E xmlns:e='urn:soap'><e:B>1</e:B><B>2</B></e:E>";
     check_pick("s:E/s:B", text, Ok(r#""1""#));
     check_each("E/B", text, Ok(r#"["1","2"]"#));
@@ -112,7 +112,7 @@ fn names_match_in_any_namespace_unless_a_prefix_asks() {
 }
 
 #[test]
-fn a_path_that_is_none_says_where() {
+fn an_invalid_path_is_an_error_with_its_position() {
     for (source, at, part) in [
         ("", 0, "the name of an element"),
         ("a/", 2, "the name of an element"),
@@ -124,7 +124,7 @@ fn a_path_that_is_none_says_where() {
         ("a/@b/c", 4, "nothing behind the attribute"),
         ("@b", 1, "found"),
     ] {
-        match Path::parse(source, &Prefixes::new()) {
+        match ElementPath::parse(source, &Prefixes::new()) {
             Err(error) => {
                 assert!(error.at == at && error.message.contains(part), "{source}: {error:?}");
             }
@@ -134,7 +134,7 @@ fn a_path_that_is_none_says_where() {
 }
 
 #[test]
-fn what_is_not_well_formed_is_told_with_its_place() {
+fn malformed_xml_is_an_error_with_its_position() {
     check("", Err("found an empty reply"));
     check("Not found", Err("line 1, column 1: expected an XML document, found \"Not found\""));
     check("\n<a>\n <b>1</c></a>", Err("line 3, column 6: expected `</b>`, found `</c>`"));
@@ -147,7 +147,7 @@ fn what_is_not_well_formed_is_told_with_its_place() {
 }
 
 #[test]
-fn entities_are_never_expanded() {
+fn entities_are_never_resolved() {
     let bomb = "<?xml version='1.0'?>\n<!DOCTYPE l [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;'>]>\n<l>&b;</l>";
     check(bomb, Err("line 2, column 1: expected a document without declarations of its own"));
     check("<!DOCTYPE l SYSTEM 'file:///etc/passwd' [<!ENTITY x SYSTEM 'y'>]><l>&x;</l>", Err("declarations"));
@@ -180,7 +180,7 @@ fn deep_wide_and_long_documents_end_soon() {
 }
 
 #[test]
-fn what_is_just_within_the_limits_is_read_soon() {
+fn documents_at_the_limits_are_parsed_in_time() {
     let attributes: String = (0..250).map(|index| format!(" a{index}=''")).collect();
     is_quick(&format!("<a>{}</a>", format!("<b{attributes}/>").repeat(LARGE / attributes.len())));
     is_quick(&format!("<a xmlns='urn:a' xmlns:x='urn:x'>{}</a>", "<b xmlns=''/>".repeat(LARGE / 13)));

@@ -31,7 +31,7 @@ pub enum AuthSettings {
         /// User.
         user: String,
         /// Password.
-        password: Hidden,
+        password: HiddenText,
     },
     /// Fixed bearer token (RFC 6750).
     Bearer(BearerToken),
@@ -43,13 +43,13 @@ pub enum AuthSettings {
 
 /// Secret text. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(Arc<str>);
+pub struct HiddenText(Arc<str>);
 
 /// Token that is valid in a header. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BearerToken(HeaderValue);
 
-impl Hidden {
+impl HiddenText {
     /// Wraps a secret.
     pub fn new(text: &str) -> Self {
         Self(text.into())
@@ -60,7 +60,7 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for HiddenText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Hidden(…)")
     }
@@ -80,7 +80,7 @@ impl BearerToken {
     }
 
     fn credential(&self) -> Credential {
-        Credential { value: self.0.clone(), scrubber: SecretScrubber::of(self.text()), number: 0 }
+        Credential { value: self.0.clone(), scrubber: SecretScrubber::new(self.text()), number: 0 }
     }
 
     fn text(&self) -> Option<&str> {
@@ -124,7 +124,7 @@ impl CredentialSource {
                 let pair = STANDARD.encode(format!("{user}:{}", password.as_str()));
                 let value =
                     secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
-                let scrubber = SecretScrubber::of([pair.as_str(), password.as_str()]);
+                let scrubber = SecretScrubber::new([pair.as_str(), password.as_str()]);
                 Self::Fixed(Credential { value, scrubber, number: 0 })
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
@@ -225,7 +225,7 @@ pub enum CredentialError {
 
 impl CredentialError {
     /// Time until the next token request, if it is delayed.
-    pub fn rest(&self) -> Option<Duration> {
+    pub fn backoff(&self) -> Option<Duration> {
         match self {
             Self::CircuitOpen { rest, .. } => Some(*rest),
             Self::File { .. }

@@ -9,9 +9,9 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 
 use super::{
-    Address, AddressError, BearerToken, CredentialError, Hidden, HttpSettings, HttpUpstream, UpstreamCall,
-    secret_header,
-    token_cache::{Granted, Granting, TokenCache},
+    Address, AddressError, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream,
+    UpstreamCall, secret_header,
+    token_cache::{IssuedToken, TokenCache, TokenRequest},
 };
 use crate::{
     model::UpstreamResponse,
@@ -35,7 +35,7 @@ pub struct OAuthSettings {
     /// Client id.
     pub client_id: String,
     /// Client secret.
-    pub client_secret: Hidden,
+    pub client_secret: HiddenText,
     /// Client authentication method.
     pub style: AuthStyle,
     /// Scopes of the token.
@@ -123,7 +123,7 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
         let upstream_call =
             UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
         let server = server.clone();
-        let granting: Granting = Box::pin(async move {
+        let granting: TokenRequest = Box::pin(async move {
             let response = server.answer(&upstream_call).await.map_err(CredentialError::Unreached)?;
             granted(&response)
         });
@@ -133,7 +133,7 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
 
 /// Parses the server's response. No error quotes it except for registered codes, because it may contain the
 /// token or the secret.
-fn granted(response: &UpstreamResponse) -> Result<Granted, CredentialError> {
+fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
     let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     if !response.status.is_success() {
         return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
@@ -164,7 +164,7 @@ fn granted(response: &UpstreamResponse) -> Result<Granted, CredentialError> {
             _ => return none("with a token that has ended already, or of which the end can't be read"),
         },
     };
-    Ok(Granted { token, life })
+    Ok(IssuedToken { token, life })
 }
 
 /// Number of seconds, which some servers send as a string.
@@ -210,7 +210,7 @@ mod tests {
             server: HttpSettings::new("old".parse().unwrap(), url.address),
             path_and_query: url.path_and_query,
             client_id: "my client".into(),
-            client_secret: Hidden::new("p:ss&w%rd"),
+            client_secret: HiddenText::new("p:ss&w%rd"),
             style: AuthStyle::Basic,
             scopes: vec!["read".into(), "write".into()],
             parameters: vec![("audience".into(), "https://api.test/".into())],
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_says_who_it_is_in_the_way_that_its_server_wants() {
+    fn the_client_authenticates_with_the_configured_method() {
         let request = settings().request();
         assert_eq!(request.path_and_query, "/oauth/token?tenant=a");
         let (scheme, pair) = request.headers["authorization"].to_str().unwrap().split_once(' ').unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_the_life_that_its_server_tells() {
+    fn a_token_has_the_lifetime_that_its_server_declares() {
         check(200, r#"{"access_token": "s3cr3t", "token_type": "bearer", "expires_in": 3600}"#, Ok(3600));
         check(200, r#"{"access_token": "s3cr3t", "expires_in": "3599"}"#, Ok(3599));
         check(200, r#"{"access_token": "s3cr3t"}"#, Ok(300));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_told_without_what_it_is() {
+    fn an_invalid_token_is_an_error_that_does_not_quote_it() {
         check(401, r#"{"error": "invalid_client", "error_description": "s3cr3t"}"#, Err("`invalid_client`"));
         check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request and an error that is not"));
         check(500, "s3cr3t", Err("no error named"));

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::{BearerToken, Credential, CredentialError};
 use crate::{
     route::UpstreamName,
-    telemetry::{CallContext, Chain},
+    telemetry::{CallContext, ErrorChain},
     upstream::SharedTask,
 };
 
@@ -37,13 +37,13 @@ const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 const OLD: Duration = Duration::from_secs(30);
 
 /// Token that a server issued.
-pub(super) struct Granted {
+pub(super) struct IssuedToken {
     pub(super) token: BearerToken,
     pub(super) life: Duration,
 }
 
 /// Token request in flight.
-pub(super) type Granting = Pin<Box<dyn Future<Output = Result<Granted, CredentialError>> + Send>>;
+pub(super) type TokenRequest = Pin<Box<dyn Future<Output = Result<IssuedToken, CredentialError>> + Send>>;
 
 type Outcome = Result<Credential, Arc<CredentialError>>;
 
@@ -55,21 +55,21 @@ pub(in crate::upstream::http) struct TokenCache {
 
 struct Shared {
     upstream: UpstreamName,
-    ask: Box<dyn Fn() -> Granting + Send + Sync>,
+    ask: Box<dyn Fn() -> TokenRequest + Send + Sync>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    held: Option<Held>,
+    held: Option<CachedToken>,
     /// Request in flight.
     coming: Option<SharedTask<Outcome>>,
-    trouble: Option<Trouble>,
+    trouble: Option<TokenFailures>,
     /// Number of tokens received.
     count: u64,
 }
 
-struct Held {
+struct CachedToken {
     credential: Credential,
     since: Instant,
     renewed_from: Instant,
@@ -79,14 +79,17 @@ struct Held {
 }
 
 /// Failures since the last token was received.
-struct Trouble {
+struct TokenFailures {
     failures: u32,
     until: Instant,
     last: Arc<CredentialError>,
 }
 
 impl TokenCache {
-    pub(super) fn new(upstream: UpstreamName, ask: impl Fn() -> Granting + Send + Sync + 'static) -> Self {
+    pub(super) fn new(
+        upstream: UpstreamName,
+        ask: impl Fn() -> TokenRequest + Send + Sync + 'static,
+    ) -> Self {
         Self { shared: Arc::new(Shared { upstream, ask: Box::new(ask), state: Mutex::default() }) }
     }
 
@@ -162,7 +165,7 @@ impl Shared {
             return Ok(coming.clone());
         }
         let now = Instant::now();
-        if let Some(Trouble { failures, until, last }) = &state.trouble
+        if let Some(TokenFailures { failures, until, last }) = &state.trouble
             && now < *until
         {
             let (failures, source) = (*failures, last.clone());
@@ -180,7 +183,7 @@ impl Shared {
 
     fn learn(
         &self,
-        answer: Result<Granted, CredentialError>,
+        answer: Result<IssuedToken, CredentialError>,
         asked_at: Instant,
         context: &CallContext,
     ) -> Outcome {
@@ -188,12 +191,12 @@ impl Shared {
         let mut state = self.state();
         state.coming = None;
         match answer {
-            Ok(Granted { token, life }) => {
+            Ok(IssuedToken { token, life }) => {
                 state.count += 1;
                 state.trouble = None;
                 let credential = Credential { number: state.count, ..token.credential() };
                 // Counted from the request, because the token may have been issued at any time since.
-                state.held = Some(Held {
+                state.held = Some(CachedToken {
                     credential: credential.clone(),
                     since: Instant::now(),
                     renewed_from: asked_at + life - RENEWED_BEFORE.min(life / 4),
@@ -206,9 +209,13 @@ impl Shared {
             Err(error) => {
                 let failures = state.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
                 let rest = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
-                warn!(%upstream, request_id, failures, ?rest, error = %Chain(&error), "access token request failed");
+                warn!(
+                    %upstream, request_id, failures, ?rest, error = %ErrorChain(&error),
+                    "access token request failed"
+                );
                 let last = Arc::new(error);
-                state.trouble = Some(Trouble { failures, until: Instant::now() + rest, last: last.clone() });
+                state.trouble =
+                    Some(TokenFailures { failures, until: Instant::now() + rest, last: last.clone() });
                 Err(last)
             }
         }
@@ -326,7 +333,7 @@ mod tests {
                     tokio::time::sleep(SECOND).await;
                     match fails {
                         true => Err(CredentialError::NoToken { found: "nothing" }),
-                        false => Ok(Granted {
+                        false => Ok(IssuedToken {
                             token: BearerToken::new(&format!("token-{number}")).unwrap(),
                             life: 100 * SECOND,
                         }),
@@ -336,7 +343,7 @@ mod tests {
             Self { tokens, asked, failing }
         }
 
-        fn asked(&self) -> usize {
+        fn token_requests(&self) -> usize {
             self.asked.load(Ordering::SeqCst)
         }
 
@@ -344,7 +351,7 @@ mod tests {
             *self.failing.lock().unwrap() = fails;
         }
 
-        async fn told(&self) -> String {
+        async fn credential_text(&self) -> String {
             shown(self.tokens.credential(&CallContext::default()).await)
         }
     }
@@ -357,46 +364,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_who_wait_ask_once() {
+    async fn many_waiting_calls_send_one_token_request() {
         let server = Server::new();
-        let (one, two, three) = tokio::join!(server.told(), server.told(), server.told());
+        let (one, two, three) =
+            tokio::join!(server.credential_text(), server.credential_text(), server.credential_text());
         assert_eq!([one, two, three], ["token-1", "token-1", "token-1"]);
-        assert_eq!((server.told().await.as_str(), server.asked()), ("token-1", 1));
+        assert_eq!((server.credential_text().await.as_str(), server.token_requests()), ("token-1", 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_who_leaves_does_not_take_the_question_along() {
+    async fn a_cancelled_call_does_not_cancel_the_token_request() {
         let server = Server::new();
-        timeout(SECOND / 2, server.told()).await.unwrap_err();
-        assert_eq!((server.told().await.as_str(), server.asked()), ("token-1", 1));
+        timeout(SECOND / 2, server.credential_text()).await.unwrap_err();
+        assert_eq!((server.credential_text().await.as_str(), server.token_requests()), ("token-1", 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_next_token_is_there_before_the_last_one_ends() {
         let server = Server::new();
-        server.told().await;
+        server.credential_text().await;
         tokio::time::advance(80 * SECOND).await;
-        assert_eq!(server.told().await, "token-1", "nobody waits while the old one is good");
+        assert_eq!(server.credential_text().await, "token-1", "nobody waits while the old one is good");
         tokio::time::sleep(2 * SECOND).await;
-        assert_eq!((server.told().await.as_str(), server.asked()), ("token-2", 2));
+        assert_eq!((server.credential_text().await.as_str(), server.token_requests()), ("token-2", 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_that_nobody_renewed_is_not_sent_at_its_end() {
         let server = Server::new();
-        server.told().await;
+        server.credential_text().await;
         tokio::time::advance(91 * SECOND).await;
-        assert_eq!((server.told().await.as_str(), server.asked()), ("token-2", 2));
+        assert_eq!((server.credential_text().await.as_str(), server.token_requests()), ("token-2", 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_good_token_is_used_while_its_server_fails() {
         let server = Server::new();
-        server.told().await;
+        server.credential_text().await;
         server.fails(true);
         tokio::time::advance(80 * SECOND).await;
         for _ in 0..3 {
-            assert_eq!(server.told().await, "token-1");
+            assert_eq!(server.credential_text().await, "token-1");
             tokio::time::sleep(SECOND).await;
         }
         tokio::time::advance(20 * SECOND).await;
@@ -404,25 +412,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_fails_is_left_alone_for_longer_and_longer() {
+    async fn the_backoff_of_a_failing_token_server_grows() {
         let server = Server::new();
         server.fails(true);
-        assert!(server.told().await.contains("answered nothing"));
-        let resting = server.told().await;
+        assert!(server.credential_text().await.contains("answered nothing"));
+        let resting = server.credential_text().await;
         assert!(resting.contains("sent in 1s, after 1 failures"), "{resting}");
         for _ in 0..1000 {
             tokio::time::sleep(SECOND).await;
-            server.told().await;
+            server.credential_text().await;
         }
         // 1, 2, 4, … 32 seconds, and then about one a minute.
-        assert!((15..25).contains(&server.asked()), "{}", server.asked());
+        assert!((15..25).contains(&server.token_requests()), "{}", server.token_requests());
         server.fails(false);
         tokio::time::sleep(MAX_BACKOFF).await;
-        assert!(server.told().await.starts_with("token-"));
+        assert!(server.credential_text().await.starts_with("token-"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_is_refused_is_replaced_once_for_all() {
+    async fn a_rejected_token_is_replaced_once_for_all_calls() {
         let server = Server::new();
         let first = server.tokens.credential(&CallContext::default()).await.unwrap();
         server.tokens.accepted(&first);
@@ -432,7 +440,7 @@ mod tests {
         for other in [one, two, server.tokens.another(&first, &CallContext::default()).await] {
             assert_eq!(shown(other.map(Option::unwrap)), "token-2");
         }
-        assert_eq!(server.asked(), 2);
+        assert_eq!(server.token_requests(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -442,7 +450,7 @@ mod tests {
         assert!(server.tokens.another(&first, &CallContext::default()).await.unwrap().is_none());
         tokio::time::advance(OLD).await;
         assert!(server.tokens.another(&first, &CallContext::default()).await.unwrap().is_some());
-        assert_eq!(server.asked(), 2);
+        assert_eq!(server.token_requests(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -452,22 +460,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_panics_is_asked_again() {
+    async fn a_token_request_that_panics_is_repeated() {
         let panics = Mutex::new(true);
         let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
             let panics = std::mem::take(&mut *panics.lock().unwrap());
             Box::pin(async move {
                 assert!(!panics, "as the test wants it");
-                Ok(Granted { token: BearerToken::new("token").unwrap(), life: SECOND })
+                Ok(IssuedToken { token: BearerToken::new("token").unwrap(), life: SECOND })
             })
         });
         assert!(shown(tokens.credential(&CallContext::default()).await).contains("ended without one"));
         assert_eq!(shown(tokens.credential(&CallContext::default()).await), "token");
     }
 
-    struct Place(PathBuf);
+    struct TokenFolder(PathBuf);
 
-    impl Place {
+    impl TokenFolder {
         fn new(name: &str) -> Self {
             let place = std::env::temp_dir().join(format!("glossator-token-{name}-{}", std::process::id()));
             Self(place)
@@ -478,7 +486,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TokenFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
         }
@@ -492,8 +500,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_was_written_anew_is_read_anew() {
-        let place = Place::new("anew");
+    async fn a_token_file_is_read_again_after_a_change() {
+        let place = TokenFolder::new("anew");
         let file = TokenFile::new(place.0.clone());
         place.write(" first\n");
         assert_eq!(token(&file).await, "Bearer first");
@@ -511,8 +519,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_was_refused_is_replaced_at_once_by_another() {
-        let place = Place::new("refused");
+    async fn a_rejected_token_is_replaced_at_once_by_another() {
+        let place = TokenFolder::new("refused");
         let file = TokenFile::new(place.0.clone());
         place.write("first");
         let first = file.credential().await.unwrap();
@@ -523,8 +531,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_token_is_not_sent() {
-        let place = Place::new("none");
+    async fn an_invalid_token_is_not_sent() {
+        let place = TokenFolder::new("none");
         for (text, words) in [
             ("", "is empty"),
             (" \n", "is empty"),

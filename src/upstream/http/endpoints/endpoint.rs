@@ -22,7 +22,7 @@ use crate::{
     },
     telemetry::CallContext,
     upstream::{
-        Stage, UpstreamError,
+        FailureStage, UpstreamError,
         http::{Address, HttpSettings, connection::Connector, pool::ConnectionPool},
     },
 };
@@ -66,7 +66,7 @@ impl Endpoint {
     }
 
     /// IP address and port.
-    pub(super) fn at(&self) -> Option<SocketAddr> {
+    pub(super) fn socket_address(&self) -> Option<SocketAddr> {
         self.at
     }
 
@@ -85,8 +85,8 @@ impl Endpoint {
     /// Whether requests may be sent to it.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         match self.condition().state(now) {
-            State::Up | State::Probing => true,
-            State::Ejected { .. } | State::Unhealthy => false,
+            EndpointState::Up | EndpointState::Probing => true,
+            EndpointState::Ejected { .. } | EndpointState::Unhealthy => false,
         }
     }
 
@@ -106,11 +106,13 @@ impl Endpoint {
 
     /// Records the outcome of a request. The only endpoint of an upstream is used in any state, so nothing is
     /// logged.
-    fn record(&self, outcome: Outcome, is_only: bool, context: &CallContext) {
+    fn record(&self, outcome: RequestOutcome, is_only: bool, context: &CallContext) {
         let change = match outcome {
-            Outcome::Success => self.condition().succeeded(),
-            Outcome::Failure => self.condition().failed(&self.settings.outlier_detection, Instant::now()),
-            Outcome::Unknown => None,
+            RequestOutcome::Success => self.condition().succeeded(),
+            RequestOutcome::Failure => {
+                self.condition().failed(&self.settings.outlier_detection, Instant::now())
+            }
+            RequestOutcome::Unknown => None,
         };
         self.log(change.filter(|_| !is_only), context);
     }
@@ -136,7 +138,7 @@ impl Endpoint {
 
 /// Outcome of a request, as evidence for the health of its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     /// The endpoint responds.
     Success,
     /// The endpoint does not respond, or responds with a gateway error (502, 503, 504).
@@ -145,16 +147,23 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Outcome of a request, by the status of the response or the error.
-    pub(super) fn of(result: Result<StatusCode, &UpstreamError>) -> Self {
+    pub(super) fn from_result(result: Result<StatusCode, &UpstreamError>) -> Self {
         match result.map_err(|error| error.facts().stage) {
             Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
-            | Err(Stage::NotReached | Stage::NoResponse | Stage::Malformed) => Self::Failure,
+            | Err(FailureStage::NotReached | FailureStage::NoResponse | FailureStage::Malformed) => {
+                Self::Failure
+            }
             Ok(_) => Self::Success,
             // A response that is too long proves that the server responds; glossator's own limits prove
             // nothing.
-            Err(Stage::TooLong | Stage::Unread | Stage::Rejected | Stage::Unsendable) => Self::Unknown,
+            Err(
+                FailureStage::TooLong
+                | FailureStage::Unread
+                | FailureStage::Rejected
+                | FailureStage::Unsendable,
+            ) => Self::Unknown,
         }
     }
 }
@@ -172,7 +181,7 @@ pub(in crate::upstream::http) struct InFlightRequest {
 impl InFlightRequest {
     pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, deadline: Instant) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
-        endpoint.condition().asked(&endpoint.settings.outlier_detection, Instant::now);
+        endpoint.condition().request_started(&endpoint.settings.outlier_detection, Instant::now);
         Self { endpoint, deadline, is_only, is_recorded: false }
     }
 
@@ -181,7 +190,7 @@ impl InFlightRequest {
     }
 
     /// Records the outcome of the request, or of its first part.
-    pub(super) fn record(&mut self, outcome: Outcome, context: &CallContext) {
+    pub(super) fn record(&mut self, outcome: RequestOutcome, context: &CallContext) {
         self.is_recorded = true;
         self.endpoint.record(outcome, self.is_only, context);
     }
@@ -191,7 +200,7 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         if !self.is_recorded && Instant::now() >= self.deadline {
             // Dropped because its deadline has passed, not because its client cancelled it.
-            self.endpoint.record(Outcome::Failure, self.is_only, &CallContext::default());
+            self.endpoint.record(RequestOutcome::Failure, self.is_only, &CallContext::default());
         }
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -232,7 +241,7 @@ impl OutlierDetectionSettings {
 
 /// State of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum EndpointState {
     /// Requests are sent to it.
     Up,
     /// Ejected after failures.
@@ -246,7 +255,7 @@ pub enum State {
     Unhealthy,
 }
 
-impl State {
+impl EndpointState {
     /// Labels of all states in metrics and the admin API.
     pub const WORDS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
 
@@ -285,18 +294,18 @@ enum Change {
 }
 
 impl Condition {
-    pub(super) fn state(&self, now: Instant) -> State {
+    pub(super) fn state(&self, now: Instant) -> EndpointState {
         match self.out_until {
-            _ if self.unhealthy => State::Unhealthy,
-            None => State::Up,
-            Some(until) if now < until => State::Ejected { rest: until - now },
-            Some(_) => State::Probing,
+            _ if self.unhealthy => EndpointState::Unhealthy,
+            None => EndpointState::Up,
+            Some(until) if now < until => EndpointState::Ejected { rest: until - now },
+            Some(_) => EndpointState::Probing,
         }
     }
 
     /// Records that a request is sent to the endpoint. Once the ejection is over, this request is the probe.
     /// If it never ends, another probe follows after `base_ejection_time`.
-    fn asked(&mut self, settings: &OutlierDetectionSettings, now: impl FnOnce() -> Instant) {
+    fn request_started(&mut self, settings: &OutlierDetectionSettings, now: impl FnOnce() -> Instant) {
         let Some(until) = self.out_until else { return };
         let now = now();
         if until <= now {
@@ -354,20 +363,20 @@ mod tests {
         assert_eq!(condition.failed(&settings, now), None);
         for rest in [1, 2, 3, 3] {
             assert_eq!(condition.failed(&settings, now), Some(Change::Ejected(rest * SECOND)));
-            assert_eq!(condition.state(now), State::Ejected { rest: rest * SECOND });
+            assert_eq!(condition.state(now), EndpointState::Ejected { rest: rest * SECOND });
             assert_eq!(condition.failed(&settings, now), None, "it is out already");
             now += rest * SECOND;
-            assert_eq!(condition.state(now), State::Probing);
-            condition.asked(&settings, || now);
-            assert_eq!(condition.state(now), State::Ejected { rest: SECOND }, "one is enough");
+            assert_eq!(condition.state(now), EndpointState::Probing);
+            condition.request_started(&settings, || now);
+            assert_eq!(condition.state(now), EndpointState::Ejected { rest: SECOND }, "one is enough");
         }
-        assert_eq!(condition.state(now + 3 * SECOND), State::Probing, "that one never came back");
+        assert_eq!(condition.state(now + 3 * SECOND), EndpointState::Probing, "that one never came back");
         assert_eq!(condition.succeeded(), Some(Change::Back));
-        assert_eq!((condition.state(now), condition.failed(&settings, now)), (State::Up, None));
+        assert_eq!((condition.state(now), condition.failed(&settings, now)), (EndpointState::Up, None));
     }
 
     #[test]
-    fn none_is_left_out_where_that_is_off() {
+    fn no_endpoint_is_ejected_if_outlier_detection_is_off() {
         let settings =
             OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() };
         let mut condition = Condition::default();
@@ -380,8 +389,8 @@ mod tests {
         assert_eq!(condition.checked(false, 2), None);
         assert_eq!(condition.checked(false, 2), Some(Change::Unhealthy));
         assert_eq!(condition.checked(false, 2), None);
-        assert_eq!(condition.state(Instant::now()), State::Unhealthy);
+        assert_eq!(condition.state(Instant::now()), EndpointState::Unhealthy);
         assert_eq!(condition.checked(true, 2), Some(Change::Healthy));
-        assert_eq!(condition.state(Instant::now()), State::Up);
+        assert_eq!(condition.state(Instant::now()), EndpointState::Up);
     }
 }

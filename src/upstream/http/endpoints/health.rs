@@ -16,14 +16,14 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{Endpoint, Endpoints, WhenHealthy};
+use super::{Endpoint, Endpoints, OnHealthy};
 use crate::{
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         value::text_of,
     },
-    telemetry::Chain,
+    telemetry::ErrorChain,
     upstream::http::{
         client::USER_AGENT,
         connection::{BoxError, whole},
@@ -94,12 +94,12 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
                 let asked = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
                 let asked = asked.unwrap_or_else(|_| Err("no answer in time".into()));
                 if let Err(error) = &asked {
-                    let error = Chain(&**error);
+                    let error = ErrorChain(&**error);
                     debug!(address = %endpoint.address(), error = %error, "health check failed");
                 }
                 endpoint.checked(asked.is_ok(), settings.unhealthy_threshold);
                 if let (Ok(()), Some(endpoints)) = (asked, endpoints.upgrade()) {
-                    endpoints.when_healthy.get().inspect(|WhenHealthy(callback)| callback());
+                    endpoints.when_healthy.get().inspect(|OnHealthy(callback)| callback());
                 }
             });
         }

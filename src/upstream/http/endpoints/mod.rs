@@ -18,15 +18,15 @@ use arc_swap::ArcSwap;
 use http::StatusCode;
 use tokio::{task::AbortHandle, time::Instant};
 
-use self::endpoint::Outcome;
+use self::endpoint::RequestOutcome;
 use super::HttpSettings;
 use crate::{
     telemetry::CallContext,
-    upstream::{AttemptedEndpoints, Stage, UpstreamError},
+    upstream::{AttemptedEndpoints, FailureStage, UpstreamError},
 };
 
 pub(super) use endpoint::{Endpoint, InFlightRequest};
-pub use endpoint::{OutlierDetectionSettings, State};
+pub use endpoint::{EndpointState, OutlierDetectionSettings};
 pub use health::HealthCheckSettings;
 pub(super) use resolve::Lookup;
 
@@ -39,15 +39,15 @@ pub(super) struct Endpoints {
     settings: Arc<HttpSettings>,
     current: ArcSwap<Vec<Entry>>,
     /// DNS state. `None` if no address has a host name.
-    names: Option<resolve::Names>,
+    names: Option<resolve::DnsCache>,
     checking: OnceLock<AbortHandle>,
-    when_healthy: OnceLock<WhenHealthy>,
+    when_healthy: OnceLock<OnHealthy>,
 }
 
 /// Callback for each successful health check.
-struct WhenHealthy(Box<dyn Fn() + Send + Sync>);
+struct OnHealthy(Box<dyn Fn() + Send + Sync>);
 
-impl fmt::Debug for WhenHealthy {
+impl fmt::Debug for OnHealthy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("WhenHealthy")
     }
@@ -65,7 +65,7 @@ impl Endpoints {
     /// they are configured.
     pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
         let names = settings.addresses().any(|address| address.name().is_some());
-        let names = names.then(|| resolve::Names::new(lookup));
+        let names = names.then(|| resolve::DnsCache::new(lookup));
         let known = settings.addresses().filter(|address| address.name().is_none());
         let known = known.map(|address| Entry {
             endpoint: Endpoint::new(&settings, address, address.ip()),
@@ -112,8 +112,8 @@ impl Endpoints {
         context: &CallContext,
         result: Result<StatusCode, &UpstreamError>,
     ) -> bool {
-        load.record(Outcome::of(result), context);
-        let is_unreached = result.is_err_and(|error| error.facts().stage == Stage::NotReached);
+        load.record(RequestOutcome::from_result(result), context);
+        let is_unreached = result.is_err_and(|error| error.facts().stage == FailureStage::NotReached);
         let other = is_unreached.then(|| self.pick_other(tried, load.deadline)).flatten();
         other.map(|other| *load = other).is_some()
     }
@@ -128,7 +128,7 @@ impl Endpoints {
 
     /// Sets a callback for each successful health check. Only the first callback is used.
     pub(super) fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let _ = self.when_healthy.set(WhenHealthy(Box::new(callback)));
+        let _ = self.when_healthy.set(OnHealthy(Box::new(callback)));
     }
 
     /// Current endpoints.
@@ -144,7 +144,7 @@ pub struct AddressView {
     /// Configured address, with the IP address if it has a host name.
     pub address: String,
     /// State.
-    pub state: State,
+    pub state: EndpointState,
     /// Requests in flight.
     pub in_flight: usize,
 }

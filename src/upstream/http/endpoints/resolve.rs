@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
-use crate::{telemetry::Chain, upstream::UpstreamError};
+use crate::{telemetry::ErrorChain, upstream::UpstreamError};
 
 /// Time that a failed lookup is cached while no address is known. Requests meanwhile fail with the same
 /// error.
@@ -25,7 +25,7 @@ pub(in crate::upstream::http) enum Lookup {
     /// Resolver of the system: `/etc/hosts`, DNS, and others that it is configured for.
     System,
     #[cfg(test)]
-    Scripted(super::tests::Records),
+    Scripted(super::tests::FakeDns),
 }
 
 impl Lookup {
@@ -40,32 +40,32 @@ impl Lookup {
 
 /// State of the lookups.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct DnsCache {
     lookup: Lookup,
     /// Permits one lookup at a time.
     turn: tokio::sync::Mutex<()>,
-    last: Mutex<Last>,
+    last: Mutex<LastLookup>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Last {
+struct LastLookup {
     at: Option<Instant>,
     /// Error of the last lookup.
     error: Option<String>,
 }
 
-impl Names {
+impl DnsCache {
     pub(super) fn new(lookup: Lookup) -> Self {
         Self { lookup, turn: tokio::sync::Mutex::default(), last: Mutex::default() }
     }
 
-    fn last(&self) -> Last {
+    fn last(&self) -> LastLookup {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records that a lookup ended now.
     fn remember(&self, error: Option<String>) {
-        let last = Last { at: Some(Instant::now()), error };
+        let last = LastLookup { at: Some(Instant::now()), error };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 }
@@ -110,7 +110,7 @@ impl Endpoints {
     }
 
     /// Resolves every name, unless another request did so meanwhile.
-    async fn look_up(&self, names: &Names) {
+    async fn look_up(&self, names: &DnsCache) {
         let asked = Instant::now();
         let _turn = names.turn.lock().await;
         let last = names.last();
@@ -133,7 +133,7 @@ impl Endpoints {
                     // last resort.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     for at in &found {
-                        let known = here.clone().find(|entry| entry.endpoint.at() == Some(*at));
+                        let known = here.clone().find(|entry| entry.endpoint.socket_address() == Some(*at));
                         let endpoint = known.map_or_else(
                             || Endpoint::new(&self.settings, address, Some(*at)),
                             |entry| entry.endpoint.clone(),
@@ -144,8 +144,9 @@ impl Endpoints {
                     }
                 }
                 other => {
-                    let why =
-                        other.err().map_or_else(|| NO_ADDRESS.to_owned(), |error| Chain(&error).to_string());
+                    let why = other
+                        .err()
+                        .map_or_else(|| NO_ADDRESS.to_owned(), |error| ErrorChain(&error).to_string());
                     warn!(upstream = %self.settings.name, name = host, error = why, "DNS lookup failed");
                     failed = Some(why);
                     // After a failed lookup, the last known addresses are used.
@@ -169,6 +170,6 @@ impl Endpoints {
 }
 
 /// State of the lookups. Only called if there are names.
-fn names_of(endpoints: &Endpoints) -> &Names {
+fn names_of(endpoints: &Endpoints) -> &DnsCache {
     endpoints.names.as_ref().expect("names are looked up where there are some")
 }

@@ -47,16 +47,16 @@ async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<us
 
 /// Fake DNS records, to be changed by a test, and a counter of lookups.
 #[derive(Debug, Clone, Default)]
-pub(in crate::upstream::http) struct Records(
+pub(in crate::upstream::http) struct FakeDns(
     Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize, AtomicBool)>,
 );
 
-impl Records {
+impl FakeDns {
     fn set(&self, addresses: &[std::net::SocketAddr]) {
         *self.0.0.lock().unwrap() = addresses.to_vec();
     }
 
-    fn asked(&self) -> usize {
+    fn lookups(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
 
@@ -75,7 +75,7 @@ impl Records {
     }
 }
 
-fn upstream(records: &Records, dns_refresh_interval: Duration) -> HttpUpstream {
+fn upstream(records: &FakeDns, dns_refresh_interval: Duration) -> HttpUpstream {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     HttpUpstream::with_lookup(
         HttpSettings { dns_refresh_interval, ..settings },
@@ -83,7 +83,7 @@ fn upstream(records: &Records, dns_refresh_interval: Duration) -> HttpUpstream {
     )
 }
 
-async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
+async fn lookups(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
     let request = HttpRequest {
         method: Method::GET,
         under: PathBase::UpstreamUrl,
@@ -98,37 +98,41 @@ async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
 
 #[tokio::test]
 async fn requests_spread_over_the_addresses_of_a_name() {
-    let (records, (a, _), (b, _)) = (Records::default(), server("a").await, server("b").await);
+    let (records, (a, _), (b, _)) = (FakeDns::default(), server("a").await, server("b").await);
     records.set(&[a, b]);
     let upstream = upstream(&records, Duration::from_secs(60));
     let mut counts = HashMap::new();
     for _ in 0..100 {
-        *counts.entry(asked(&upstream).await.unwrap()).or_insert(0) += 1;
+        *counts.entry(lookups(&upstream).await.unwrap()).or_insert(0) += 1;
     }
     assert!(counts["a"] > 10 && counts["b"] > 10, "{counts:?}");
-    assert_eq!(records.asked(), 1);
+    assert_eq!(records.lookups(), 1);
     let view = upstream.addresses();
     assert_eq!(view[0].address, format!("http://old.test:80 ({})", a.ip()));
-    assert!(view.iter().all(|one| (one.state, one.in_flight) == (State::Up, 0)), "{view:?}");
+    assert!(view.iter().all(|one| (one.state, one.in_flight) == (EndpointState::Up, 0)), "{view:?}");
 }
 
 #[tokio::test]
 async fn a_changed_record_is_seen_though_connections_are_kept_alive() {
-    let (records, (a, mut open), (b, _)) = (Records::default(), server("a").await, server("b").await);
+    let (records, (a, mut open), (b, _)) = (FakeDns::default(), server("a").await, server("b").await);
     records.set(&[a]);
     // So short that it has expired at each request.
     let upstream = upstream(&records, Duration::from_nanos(1));
-    assert_eq!(asked(&upstream).await.unwrap(), "a");
+    assert_eq!(lookups(&upstream).await.unwrap(), "a");
     records.set(&[b]);
-    assert_eq!(asked(&upstream).await.unwrap(), "b");
+    assert_eq!(lookups(&upstream).await.unwrap(), "b");
     tokio::time::timeout(Duration::from_secs(20), open.wait_for(|count| *count == 0)).await.unwrap().unwrap();
     records.set(&[]);
-    assert_eq!(asked(&upstream).await.unwrap(), "b", "what was true a moment ago is the best that is known");
+    assert_eq!(
+        lookups(&upstream).await.unwrap(),
+        "b",
+        "what was true a moment ago is the best that is known"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
-    let records = Records::default();
+    let records = FakeDns::default();
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(
         Arc::new(HttpSettings { dns_refresh_interval: Duration::from_secs(30), ..settings }),
@@ -136,14 +140,14 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     );
     let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
     records.set(&numbers("10.0.0.1:80"));
-    let known = async || endpoints.known().await.unwrap()[0].endpoint.at().unwrap().to_string();
+    let known = async || endpoints.known().await.unwrap()[0].endpoint.socket_address().unwrap().to_string();
     assert_eq!(known().await, "10.0.0.1:80");
     records.set(&numbers("10.0.0.2:80"));
     tokio::time::advance(Duration::from_secs(29)).await;
-    assert_eq!((known().await.as_str(), records.asked()), ("10.0.0.1:80", 1));
+    assert_eq!((known().await.as_str(), records.lookups()), ("10.0.0.1:80", 1));
     tokio::time::advance(Duration::from_secs(2)).await;
     assert_eq!(known().await, "10.0.0.1:80", "nobody waits for it");
-    while records.asked() < 2 {
+    while records.lookups() < 2 {
         tokio::task::yield_now().await;
     }
     assert_eq!(known().await, "10.0.0.2:80");
@@ -153,19 +157,19 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_leads_nowhere_is_told_and_not_asked_for_by_everybody() {
-    let records = Records::default();
+async fn a_failed_lookup_is_an_error_and_cached() {
+    let records = FakeDns::default();
     let upstream = upstream(&records, Duration::from_secs(30));
     for _ in 0..10 {
-        let error = asked(&upstream).await.unwrap_err();
+        let error = lookups(&upstream).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
         assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no such name");
     }
-    assert_eq!(records.asked(), 1);
+    assert_eq!(records.lookups(), 1);
     let (address, _) = server("a").await;
     records.set(&[address]);
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert_eq!(asked(&upstream).await.unwrap(), "a");
+    assert_eq!(lookups(&upstream).await.unwrap(), "a");
 }
 
 /// Endpoints at these IP addresses.
@@ -186,7 +190,7 @@ async fn picked(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFli
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_the_one_with_less_to_do_is_picked() {
+async fn the_less_loaded_of_two_endpoints_is_picked() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut loads = Vec::new();
     for _ in 0..10 {
@@ -198,10 +202,10 @@ async fn of_two_the_one_with_less_to_do_is_picked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_left_out_and_then_tried_by_one() {
+async fn a_failing_endpoint_is_ejected_and_then_probed_by_one_call() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut bad = picked(&endpoints, &AttemptedEndpoints::default()).await;
-    bad.record(Outcome::Failure, &CallContext::default());
+    bad.record(RequestOutcome::Failure, &CallContext::default());
     let bad = bad.endpoint().id();
     for _ in 0..20 {
         assert_ne!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint().id(), bad);
@@ -213,20 +217,20 @@ async fn what_fails_is_left_out_and_then_tried_by_one() {
     }
     assert_eq!(loads.iter().filter(|load| load.endpoint().id() == bad).count(), 1);
     for load in &mut loads {
-        load.record(Outcome::Success, &CallContext::default());
+        load.record(RequestOutcome::Success, &CallContext::default());
     }
-    assert!(endpoints.view().iter().all(|one| one.state == State::Up));
+    assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Up));
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_are_left_out_all_are_tried() {
+async fn all_endpoints_are_used_if_all_are_ejected() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     for _ in 0..2 {
         picked(&endpoints, &AttemptedEndpoints::default())
             .await
-            .record(Outcome::Failure, &CallContext::default());
+            .record(RequestOutcome::Failure, &CallContext::default());
     }
-    let is_out = |one: &AddressView| matches!(one.state, State::Ejected { .. });
+    let is_out = |one: &AddressView| matches!(one.state, EndpointState::Ejected { .. });
     assert!(endpoints.view().iter().all(is_out));
     let tried = AttemptedEndpoints::default();
     let (one, other) = (picked(&endpoints, &tried).await, picked(&endpoints, &tried).await);
@@ -255,29 +259,39 @@ async fn an_attempt_that_follows_goes_to_another_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_given_up_at_the_end_of_its_time_has_failed_and_who_is_left_before_has_not() {
+async fn a_timed_out_request_is_a_failure_and_a_cancelled_one_is_not() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     drop(picked(&endpoints, &AttemptedEndpoints::default()).await);
-    assert!(endpoints.view().iter().all(|one| one.state == State::Up));
+    assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Up));
     let load = picked(&endpoints, &AttemptedEndpoints::default()).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     drop(load);
-    assert_eq!(endpoints.view().iter().filter(|one| one.state != State::Up).count(), 1);
+    assert_eq!(endpoints.view().iter().filter(|one| one.state != EndpointState::Up).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_other_family_of_a_name_is_asked_when_the_first_is_out() {
-    let records = Records::default();
+async fn the_other_address_family_is_used_if_the_first_is_ejected() {
+    let records = FakeDns::default();
     records.set(&["[::1]:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()]);
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     for _ in 0..20 {
-        assert!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint().at().unwrap().is_ipv6());
+        assert!(
+            picked(&endpoints, &AttemptedEndpoints::default())
+                .await
+                .endpoint()
+                .socket_address()
+                .unwrap()
+                .is_ipv6()
+        );
     }
     let tried = AttemptedEndpoints::default();
     let first = picked(&endpoints, &tried).await;
     let other = endpoints.pick_other(&tried, Instant::now()).unwrap();
-    assert!(first.endpoint().at().unwrap().is_ipv6() && other.endpoint().at().unwrap().is_ipv4());
+    assert!(
+        first.endpoint().socket_address().unwrap().is_ipv6()
+            && other.endpoint().socket_address().unwrap().is_ipv4()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +303,7 @@ async fn an_only_address_that_cannot_be_reached_is_tried_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_hangs_is_waited_for_by_one_request_and_not_by_all() {
-    let records = Records::default();
+    let records = FakeDns::default();
     records.set(&["127.0.0.1:9".parse().unwrap()]);
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let (timeout, refresh) = (settings.connect_timeout, settings.dns_refresh_interval);

@@ -93,7 +93,7 @@ impl Played {
     }
 
     /// Call that the server received since the last line was set.
-    pub(super) fn asked(&self) -> Option<Value> {
+    pub(super) fn last_call(&self) -> Option<Value> {
         let line = std::fs::read_to_string(self.folder.join("asked")).ok()?;
         Some(serde_json::from_str::<Value>(&line).unwrap()["params"].take())
     }

@@ -3,11 +3,11 @@
 mod programs;
 
 use super::*;
-use crate::translate::fields::{Field, FieldKind, FieldType, Fields, Missing};
+use crate::translate::fields::{Field, FieldKind, FieldType, Fields, OnMissing};
 
 #[track_caller]
 fn check(columns: &Columns, text: &str, expected: Result<&str, &str>) {
-    match (columns.extract(text, &Typing::AsFound), expected) {
+    match (columns.extract(text, &Typing::Untyped), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, _) => panic!("found {found:?}"),
@@ -17,7 +17,7 @@ fn check(columns: &Columns, text: &str, expected: Result<&str, &str>) {
 /// Cells of some columns, row by row.
 #[track_caller]
 fn check_cells(columns: &Columns, text: &str, names: &str, expected: &[&[&str]]) {
-    let value = columns.extract(text, &Typing::AsFound).unwrap();
+    let value = columns.extract(text, &Typing::Untyped).unwrap();
     let rows: Vec<&serde_json::Map<String, Value>> =
         value.as_array().unwrap().iter().map(|row| row.as_object().unwrap()).collect();
     assert!(
@@ -33,7 +33,7 @@ fn under_header() -> Columns {
     Columns::default()
 }
 
-fn of_words(names: &str) -> Columns {
+fn by_words(names: &str) -> Columns {
     let names = names.split(' ').map(str::to_owned).collect();
     Columns { columns: Some(ColumnNames(names)), ..Columns::default() }
 }
@@ -43,7 +43,7 @@ fn pattern(source: &str) -> Option<Pattern> {
 }
 
 #[test]
-fn a_cell_that_stands_under_no_name_is_not_given_to_another() {
+fn a_cell_under_no_name_is_not_assigned_to_another() {
     let routes = |last: &str| {
         format!(
             "Destination  Genmask         Flags Metric     Use  Iface\n\
@@ -72,7 +72,7 @@ fn a_cell_that_stands_under_no_name_is_not_given_to_another() {
 }
 
 #[test]
-fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
+fn a_response_without_a_table_is_an_empty_list_if_configured() {
     let widths = |names: Option<Vec<String>>| Columns {
         widths: Some(Widths(vec![3, 4])),
         columns: names.map(ColumnNames),
@@ -81,14 +81,14 @@ fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
     let from = || Columns { start_at: pattern("^NAME"), ..Columns::default() };
     let skip = || Columns { skip: 3, ..Columns::default() };
     let names = Some(vec!["a".to_owned(), "b".to_owned()]);
-    for columns in [under_header(), of_words("a b"), widths(None), widths(names), from(), skip()] {
+    for columns in [under_header(), by_words("a b"), widths(None), widths(names), from(), skip()] {
         check(&columns, " \r\n", Err("found an empty reply"));
         check(&Columns { allow_empty: true, ..columns }, " \r\n", Ok("[]"));
     }
     check(&Columns { allow_empty: true, ..from() }, "No volumes.\n", Ok("[]"));
     check(&Columns { allow_empty: true, ..skip() }, "No volumes.\n", Ok("[]"));
     check(&Columns { allow_empty: true, ..under_header() }, "-----\n", Ok("[]"));
-    check(&Columns { allow_empty: true, ..of_words("a b") }, "x\n", Err("expected 2 cells, found 1"));
+    check(&Columns { allow_empty: true, ..by_words("a b") }, "x\n", Err("expected 2 cells, found 1"));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
 }
 
 #[test]
-fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
+fn a_table_without_rows_is_empty_and_an_empty_response_an_error() {
     check(&under_header(), "a  b\n", Ok("[]"));
     check(&under_header(), "\r\n \n", Err("found an empty reply"));
     check(&Columns { skip: 1, ..under_header() }, "title\n", Err("expected a line with the names"));
@@ -119,7 +119,7 @@ fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
 }
 
 #[test]
-fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
+fn a_message_or_a_page_instead_of_a_table_is_an_error() {
     for line in [
         "df: /x: No such file or directory",
         "Datenbank nicht erreichbar",
@@ -133,7 +133,7 @@ fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
         check(&under_header(), page, Err("line 1: expected a table, found markup: `<"));
         check(&Columns { allow_empty: true, ..under_header() }, page, Err("found markup"));
     }
-    check(&of_words("a b"), "<html lang=de> x\n<p> y\n", Err("found markup: `<html`"));
+    check(&by_words("a b"), "<html lang=de> x\n<p> y\n", Err("found markup: `<html`"));
     check(&under_header(), "name\n----\n", Ok("[]"));
     check(&Columns { start_at: pattern("^PID"), ..under_header() }, "PID COMMAND\n", Ok("[]"));
 }
@@ -148,15 +148,15 @@ fn a_header_has_what_the_fields_need_even_without_rows() {
         under_header().extract(text, &typing(name, missing)).map(|value| value.to_string())
     };
     let line = "df: /x: No such file or directory";
-    let error = found(line, "Mounted on", Missing::Error).unwrap_err();
+    let error = found(line, "Mounted on", OnMissing::Error).unwrap_err();
     assert!(
         error.to_string().contains("line 1: field `Mounted on` is missing: expected `Mounted on`"),
         "{error}"
     );
-    assert!(found(line, "Mounted on", Missing::Omit).is_err());
-    assert_eq!(found("Use% Mounted on\n", "Mounted on", Missing::Error).unwrap(), "[]");
-    assert!(found("A  B\n", "C", Missing::Error).is_err());
-    assert_eq!(found("A  B\n", "C", Missing::Omit).unwrap(), "[]");
+    assert!(found(line, "Mounted on", OnMissing::Omit).is_err());
+    assert_eq!(found("Use% Mounted on\n", "Mounted on", OnMissing::Error).unwrap(), "[]");
+    assert!(found("A  B\n", "C", OnMissing::Error).is_err());
+    assert_eq!(found("A  B\n", "C", OnMissing::Omit).unwrap(), "[]");
 }
 
 #[test]
@@ -256,7 +256,7 @@ www-data 1234567 12.5  0.0 1234567890 98765432 ?      Ssl  Nov20 1234:47 /usr/bi
 }
 
 #[test]
-fn tabs_stand_for_spaces() {
+fn tabs_become_spaces() {
     check(
         &under_header(),
         "name\tsize\na b\t1\nlonger\t2\n",
@@ -265,11 +265,11 @@ fn tabs_stand_for_spaces() {
 }
 
 #[test]
-fn cells_that_run_into_each_other_are_an_error_or_passed_over() {
+fn overlapping_cells_are_an_error_or_skipped() {
     let text = "NAME   SIZE   OWNER\na b    1      x\nlonger than it 12     y\nmuchtoolongname12345   z\n";
     check(&under_header(), text, Err("line 4: expected cells that stand under the words of the header"));
     let skip = Columns { ragged_rows: RaggedRows::Skip, ..under_header() };
-    assert_eq!(skip.extract(text, &Typing::AsFound).unwrap().as_array().unwrap().len(), 2);
+    assert_eq!(skip.extract(text, &Typing::Untyped).unwrap().as_array().unwrap().len(), 2);
 }
 
 #[test]

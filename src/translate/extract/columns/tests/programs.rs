@@ -195,7 +195,7 @@ total 88
 lrwxrwxrwx   1 root root     7 May 20  2025 bin -> usr/bin
 -rw-r--r--   1 root root   512 Nov 21 13:57 my  file.json
 ";
-    let ls = Columns { skip: 1, ..of_words("mode links owner group size month day time name") };
+    let ls = Columns { skip: 1, ..by_words("mode links owner group size month day time name") };
     check_cells(
         &ls,
         text,
@@ -208,15 +208,15 @@ lrwxrwxrwx   1 root root     7 May 20  2025 bin -> usr/bin
     check(&ls, "total 0\n", Ok("[]"));
     check(&ls, "total 0\nx y\n", Err("line 2: expected 9 cells, found 2"));
     check(
-        &Columns { ragged_rows: RaggedRows::Skip, ..of_words("a b") },
+        &Columns { ragged_rows: RaggedRows::Skip, ..by_words("a b") },
         "1 2\n1\n",
         Ok(r#"[{"a":"1","b":"2"}]"#),
     );
-    check(&Columns { ragged_rows: RaggedRows::Pad, ..of_words("a b") }, "1\n", Ok(r#"[{"a":"1","b":""}]"#));
+    check(&Columns { ragged_rows: RaggedRows::Pad, ..by_words("a b") }, "1\n", Ok(r#"[{"a":"1","b":""}]"#));
 }
 
 #[test]
-fn a_ruled_header_says_where_columns_begin() {
+fn a_ruled_header_sets_column_starts() {
     let text = "\
 Name            Qty Unit price
 ------------- ----- ----------
@@ -237,7 +237,7 @@ Red                       2.00
 }
 
 #[test]
-fn a_frame_says_where_cells_end() {
+fn a_frame_sets_cell_ends() {
     let psql = concat!(
         "       List of things\n",
         " id |    name     |  note  \n",
@@ -259,7 +259,7 @@ fn a_frame_says_where_cells_end() {
     let mysql = "+----+--------+------+\n| id | name   | note |\n+----+--------+------+\n|  1 | a | b  | NULL |\n|  2 |                  c+     |      |\n+----+--------+------+\n2 rows in set (0.00 sec)\n";
     check_cells(&under_header(), mysql, names, &[&["1", "a | b", "NULL"], &["2", "c+", ""]]);
     let unnamed = "+----+------+\n|  1 | Oslo |\n|  2 |      |\n+----+------+\n";
-    check_cells(&of_words("id name"), unnamed, "id|name", &[&["1", "Oslo"], &["2", ""]]);
+    check_cells(&by_words("id name"), unnamed, "id|name", &[&["1", "Oslo"], &["2", ""]]);
     let boxed = "┌────┬──────┐\n│ id │ name │\n├────┼──────┤\n│ 1  │ a|b  │\n└────┴──────┘\n";
     check_cells(&under_header(), boxed, "id|name", &[&["1", "a|b"]]);
     let wide = "┌────┬──────┐\n│ id │ name │\n├────┼──────┤\n│ 1  │ 東京 │\n│ 2  │ 京   │\n└────┴──────┘\n";
@@ -283,7 +283,7 @@ fn markdown_need_not_be_aligned() {
 }
 
 #[test]
-fn what_is_no_row_of_a_frame_is_no_end_of_it() {
+fn other_lines_do_not_end_a_framed_table() {
     let lost = " id | name \n----+------\n  1 | Oslo\nERROR: connection lost\n";
     check(
         &under_header(),

@@ -15,24 +15,24 @@ use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{BreakerView, Count};
+use super::{CircuitBreakerView, Counter};
 use crate::{
     model::{ToolName, UpstreamResponse},
     route::UpstreamName,
     telemetry::CallContext,
-    upstream::{Stage, UpstreamCall, UpstreamError},
+    upstream::{FailureStage, UpstreamCall, UpstreamError},
 };
 
 /// Settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BreakerSettings {
+pub struct CircuitBreakerSettings {
     /// Number of consecutive failures after which it opens. `None`: never.
     pub consecutive_failures: Option<u32>,
     /// Time that it stays open before it is half-open and admits one call.
     pub open_for: Duration,
 }
 
-impl Default for BreakerSettings {
+impl Default for CircuitBreakerSettings {
     fn default() -> Self {
         Self { consecutive_failures: Some(10), open_for: Duration::from_secs(5) }
     }
@@ -45,29 +45,29 @@ pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
     /// Route, if it is the circuit breaker of one.
     route: Option<ToolName>,
-    settings: BreakerSettings,
+    settings: CircuitBreakerSettings,
     state: Mutex<State>,
-    opened: Count,
-    rested: Count,
+    opened: Counter,
+    rested: Counter,
 }
 
-/// Parts of [`BreakerSettings`] that a route or an upstream sets. The others are inherited.
+/// Parts of [`CircuitBreakerSettings`] that a route or an upstream sets. The others are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
 #[section(id = "circuit_breaker")]
-pub struct BreakerOverride {
+pub struct CircuitBreakerOverride {
     /// Number of consecutive failures after which it opens.
     // `Some(None)` where the circuit breaker is off.
-    #[key(range = 1..=1_000_000, inherits = BreakerSettings::default().consecutive_failures)]
+    #[key(range = 1..=1_000_000, inherits = CircuitBreakerSettings::default().consecutive_failures)]
     pub consecutive_failures: Option<Option<u32>>,
     /// How long it stays open before it is half-open and admits one call.
-    #[key(range = 1..=3_600_000, inherits = BreakerSettings::default().open_for)]
+    #[key(range = 1..=3_600_000, inherits = CircuitBreakerSettings::default().open_for)]
     pub open_for: Option<Duration>,
 }
 
-impl BreakerOverride {
+impl CircuitBreakerOverride {
     /// Completes the settings with inherited ones.
-    pub fn over(self, base: BreakerSettings) -> BreakerSettings {
-        BreakerSettings {
+    pub fn apply_to(self, base: CircuitBreakerSettings) -> CircuitBreakerSettings {
+        CircuitBreakerSettings {
             consecutive_failures: self.consecutive_failures.unwrap_or(base.consecutive_failures),
             open_for: self.open_for.unwrap_or(base.open_for),
         }
@@ -102,9 +102,9 @@ impl CircuitBreaker {
     /// calls it rejects.
     pub(super) fn new(
         upstream: UpstreamName,
-        settings: BreakerSettings,
-        opened: Count,
-        rested: Count,
+        settings: CircuitBreakerSettings,
+        opened: Counter,
+        rested: Counter,
     ) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
         Self { upstream, route: None, settings, state, opened, rested }
@@ -127,14 +127,14 @@ impl CircuitBreaker {
     }
 
     /// State for metrics and the admin API.
-    pub(super) fn view(&self) -> BreakerView {
+    pub(super) fn view(&self) -> CircuitBreakerView {
         let now = Instant::now();
         match *self.state() {
-            State::Closed { .. } if self.settings.consecutive_failures.is_none() => BreakerView::Off,
-            State::Closed { failures } => BreakerView::Closed { failures },
-            State::Open { until } if now < until => BreakerView::Open { rest: until - now },
+            State::Closed { .. } if self.settings.consecutive_failures.is_none() => CircuitBreakerView::Off,
+            State::Closed { failures } => CircuitBreakerView::Closed { failures },
+            State::Open { until } if now < until => CircuitBreakerView::Open { remaining: until - now },
             // `open_for` is over, so the next call is the probe.
-            State::Open { .. } | State::HalfOpen { .. } => BreakerView::HalfOpen,
+            State::Open { .. } | State::HalfOpen { .. } => CircuitBreakerView::HalfOpen,
         }
     }
 
@@ -242,11 +242,11 @@ impl Drop for Probe<'_> {
 fn shown_of_upstream(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(_) => Outcome::Success,
-        Err(Stage::NotReached | Stage::NoResponse) => Outcome::Failure,
+        Err(FailureStage::NotReached | FailureStage::NoResponse) => Outcome::Failure,
         // It responded, even if with too much or with an invalid response.
-        Err(Stage::Malformed | Stage::TooLong | Stage::Unread) => Outcome::Success,
+        Err(FailureStage::Malformed | FailureStage::TooLong | FailureStage::Unread) => Outcome::Success,
         // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
-        Err(Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
+        Err(FailureStage::Rejected | FailureStage::Unsendable) => Outcome::Unknown,
     }
 }
 
@@ -259,11 +259,11 @@ fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
             }
             _ => Outcome::Success,
         },
-        Err(Stage::Malformed) => Outcome::Failure,
-        Err(Stage::TooLong) => Outcome::Success,
+        Err(FailureStage::Malformed) => Outcome::Failure,
+        Err(FailureStage::TooLong) => Outcome::Success,
         // The circuit breaker of the upstream counts these.
-        Err(Stage::NotReached | Stage::NoResponse) => Outcome::Unknown,
-        Err(Stage::Unread | Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
+        Err(FailureStage::NotReached | FailureStage::NoResponse) => Outcome::Unknown,
+        Err(FailureStage::Unread | FailureStage::Rejected | FailureStage::Unsendable) => Outcome::Unknown,
     }
 }
 
@@ -276,11 +276,11 @@ mod tests {
     };
 
     const SECOND: Duration = Duration::from_secs(1);
-    const AFTER_TWO: BreakerSettings =
-        BreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
+    const AFTER_TWO: CircuitBreakerSettings =
+        CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
-    fn breaker() -> CircuitBreaker {
-        CircuitBreaker::new(name(), AFTER_TWO, Count::default(), Count::default())
+    fn circuit_breaker() -> CircuitBreaker {
+        CircuitBreaker::new(name(), AFTER_TWO, Counter::default(), Counter::default())
     }
 
     async fn call(
@@ -302,29 +302,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_upstream_that_only_fails_is_left_alone_and_then_tried_by_one() {
+    async fn a_failing_upstream_opens_the_circuit_and_one_call_probes_it() {
         let script = Script::new([failed(), failed(), failed(), status(200), status(200)]);
-        let breaker = breaker();
+        let breaker = circuit_breaker();
         let one = || call(&breaker, &script, upstream_call(SECOND));
         one().await.unwrap_err();
         one().await.unwrap_err();
         assert_eq!(rest(&one().await), Some(5 * SECOND));
         tokio::time::advance(4 * SECOND).await;
-        assert_eq!(breaker.view(), BreakerView::Open { rest: SECOND });
-        assert_eq!((rest(&one().await), script.asked()), (Some(SECOND), 2));
+        assert_eq!(breaker.view(), CircuitBreakerView::Open { remaining: SECOND });
+        assert_eq!((rest(&one().await), script.upstream_calls()), (Some(SECOND), 2));
         tokio::time::advance(SECOND).await;
         one().await.unwrap_err();
         assert_eq!(rest(&one().await), Some(5 * SECOND), "the one that went to see failed too");
         tokio::time::advance(5 * SECOND).await;
         one().await.unwrap();
         one().await.unwrap();
-        assert_eq!(script.asked(), 5);
-        assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+        assert_eq!(script.upstream_calls(), 5);
+        assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
         assert_eq!((breaker.opened.get(), breaker.rested.get()), (2, 3));
     }
 
     #[test]
-    fn the_time_that_it_stays_open_is_told_in_whole_seconds() {
+    fn the_time_until_half_open_is_reported_in_whole_seconds() {
         let rest = Duration::new(599, 999_033_551);
         let error = UpstreamError::CircuitOpen { upstream: "old".parse().unwrap(), of_route: true, rest };
         let told = "the circuit breaker of the route to upstream `old` is open for 600 s";
@@ -332,9 +332,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_shows_that_the_upstream_is_there_and_that_a_route_is_not_served() {
+    async fn a_response_closes_the_circuit_of_the_upstream_but_not_of_the_route() {
         let script = Script::new([failed(), status(503), failed(), status(502), failed(), status(504)]);
-        let breaker = breaker();
+        let breaker = circuit_breaker();
         for _ in 0..6 {
             assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
@@ -346,41 +346,41 @@ mod tests {
         let rejected = call(&breaker, &script, upstream_call(SECOND)).await;
         assert!(matches!(rejected, Err(UpstreamError::CircuitOpen { of_route: true, .. })), "{rejected:?}");
         tokio::time::advance(5 * SECOND).await;
-        assert_eq!(breaker.view(), BreakerView::HalfOpen);
+        assert_eq!(breaker.view(), CircuitBreakerView::HalfOpen);
         call(&breaker, &script, upstream_call(SECOND)).await.unwrap();
-        assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+        assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_circuit_is_not_open_when_its_time_is_over_or_the_upstream_is_healthy() {
         let script = Script::new([failed(), failed()]);
-        let breaker = breaker();
+        let breaker = circuit_breaker();
         for _ in 0..2 {
             call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
         }
-        assert_eq!(breaker.view(), BreakerView::Open { rest: 5 * SECOND });
+        assert_eq!(breaker.view(), CircuitBreakerView::Open { remaining: 5 * SECOND });
         tokio::time::advance(5 * SECOND).await;
-        assert_eq!(breaker.view(), BreakerView::HalfOpen);
+        assert_eq!(breaker.view(), CircuitBreakerView::HalfOpen);
         breaker.proved_healthy();
-        assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+        assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
         breaker.learn(Outcome::Failure, None, &CallContext::default());
         breaker.proved_healthy();
-        assert_eq!(breaker.view(), BreakerView::Closed { failures: 1 }, "a check is no call");
+        assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 1 }, "a check is no call");
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_count_in_a_row_only() {
         let script = Script::new([failed(), status(500), failed(), status(200), failed(), status(404)]);
-        let breaker = breaker();
+        let breaker = circuit_breaker();
         for _ in 0..6 {
             assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_call_goes_to_see_and_the_others_wait_for_what_it_finds() {
+    async fn one_call_probes_while_the_others_are_rejected() {
         let script = Script::new([failed(), failed()]);
-        let breaker = breaker();
+        let breaker = circuit_breaker();
         for _ in 0..2 {
             call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
         }
@@ -393,14 +393,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_from_before_decides_nothing_while_another_one_probes() {
+    async fn an_older_call_does_not_affect_the_state_while_another_probes() {
         let leaving = async |breaker: &CircuitBreaker, time: Duration| {
             let before = answering_after(60 * SECOND, &Inside::default());
             tokio::time::timeout(time, call(breaker, &before, upstream_call(7 * SECOND))).await.unwrap_err();
         };
         // One call is dropped before its deadline, and the other after it.
         for left_after in [6 * SECOND, 7 * SECOND] {
-            let (breaker, script) = (breaker(), Script::new([failed(), failed()]));
+            let (breaker, script) = (circuit_breaker(), Script::new([failed(), failed()]));
             let others = async {
                 for _ in 0..2 {
                     call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
@@ -417,15 +417,15 @@ mod tests {
                 assert!(rest(&second).is_some(), "{second:?}");
             };
             tokio::join!(leaving(&breaker, left_after), others);
-            assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+            assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
             assert_eq!(breaker.opened.get(), 1);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_leaves_says_nothing_of_the_upstream_but_a_deadline_does() {
+    async fn a_cancelled_call_is_no_evidence_but_a_timeout_is() {
         let inside = Inside::default();
-        let (breaker, slow) = (breaker(), answering_after(60 * SECOND, &inside));
+        let (breaker, slow) = (circuit_breaker(), answering_after(60 * SECOND, &inside));
         for _ in 0..5 {
             tokio::time::timeout(SECOND, call(&breaker, &slow, upstream_call(30 * SECOND)))
                 .await

@@ -1,10 +1,10 @@
 //! Fault injection: an upstream whose fault is selected by the path of the request.
 
-use super::{Asked, Gate, Scripted, Step, response};
+use super::{Gate, ReceivedRequest, Scripted, Step, response};
 
 /// Fault that a request meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
+pub(crate) enum Disruption {
     /// No fault.
     None,
     /// Sends every byte separately.
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Broken,
 }
 
-impl Fault {
+impl Disruption {
     pub(crate) const ALL: [Self; 16] = [
         Self::None,
         Self::Slow,
@@ -72,7 +72,7 @@ impl Fault {
     }
 
     /// Fault that a request selects: the last part of its path.
-    pub(crate) fn of(asked: &Asked) -> Self {
+    pub(crate) fn from_request(asked: &ReceivedRequest) -> Self {
         let path = asked.line().split(' ').nth(1).unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
         let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
@@ -127,6 +127,6 @@ impl Fault {
 
     /// Server whose faults are selected by the request path.
     pub(crate) async fn server() -> Scripted {
-        Scripted::start(|asked| Self::of(asked).steps()).await
+        Scripted::start(|asked| Self::from_request(asked).steps()).await
     }
 }
