@@ -325,7 +325,7 @@ mod tests {
             &[Renamed { sections: &["server"], key: "bind", now: Now::Key("listen") }];
         let renames = Renames { settings: RENAMED, variables: &[] };
         let said = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
-        assert!(said.contains(":2:3: `bind` in `server` is called `listen` now"), "{said}");
+        assert!(said.contains(":2:3: error[G0102]: `bind` in `server` is called `listen` now"), "{said}");
         assert!(said.contains("help: write `listen`"), "{said}");
     }
 
