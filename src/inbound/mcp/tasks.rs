@@ -369,7 +369,7 @@ impl TaskRequest {
     ) -> Result<TaskState, RpcError> {
         let place =
             OperationLocation::of_text(place).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
-        Ok(self.from_operation(client, &place, self.task.arguments.clone(), answers.clone()).await)
+        Ok(self.status_of_operation(client, &place, self.task.arguments.clone(), answers.clone()).await)
     }
 
     /// The state of a task that this replica stores.
@@ -405,10 +405,10 @@ impl TaskRequest {
         };
         // Other requests may read the state while the upstream responds.
         drop(state);
-        Ok(self.from_operation(client, &place, arguments, answers).await)
+        Ok(self.status_of_operation(client, &place, arguments, answers).await)
     }
 
-    async fn from_operation(
+    async fn status_of_operation(
         &self,
         client: &RpcContext<'_>,
         place: &OperationLocation,
