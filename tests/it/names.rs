@@ -200,7 +200,7 @@ fn names_use_the_words_of_the_glossary() {
         for (index, line) in text.lines().enumerate() {
             let Some(found) = declaration(line) else { continue };
             let vague = found.kind == "fn" && VAGUE_FUNCTIONS.contains(&found.name);
-            let word = replaced_word(found.name).or(vague.then_some("vague"));
+            let word = replaced_word(found.name).or_else(|| vague.then_some("vague"));
             if let Some(word) = word {
                 wrong.push(format!("{path}:{}: {} {} ({word})", index + 1, found.kind, found.name));
             }
