@@ -35,7 +35,7 @@ impl SecretKey {
     /// Minimum length, in bytes.
     pub const MIN_BYTES: usize = 16;
 
-    /// A secret key of at least [`MIN_BYTES`](Self::LEAST_BYTES).
+    /// A secret key of at least [`MIN_BYTES`](Self::MIN_BYTES).
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (bytes.len() >= Self::MIN_BYTES).then(|| Self(bytes.into()))
     }

@@ -1,7 +1,7 @@
 //! CGI (RFC 3875): serves one request for a web server, which starts the program for it.
 //!
 //! - [`request`] builds an HTTP request from the variables that the web server sets.
-//! - [`head`] writes the response headers in the format that the web server reads.
+//! - [`write_headers`] writes the response headers in the format that the web server reads.
 //!
 //! The request is handled like every other, so REST, MCP and `passthrough` work as on our own port. NPH,
 //! where the program writes the whole HTTP response itself, is not supported (section 5).

@@ -412,7 +412,7 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 ///
 /// # Errors
 ///
-/// [`InvalidInput::Invalid`] if the specification does not allow it for such an input request.
+/// [`InvalidInput::Wrong`] if the specification does not allow it for such an input request.
 fn answer(question: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
     let wrong = |what: &str| InvalidInput::Wrong(format!("the answer to `{}` {what}", question.name));
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };

@@ -365,7 +365,7 @@ pub enum StatusResponse {
         /// Time until the next poll.
         wait: Duration,
     },
-    /// Done. The result is this response, or the one to [`AsyncOperationRule::result`](JobRule::result).
+    /// Done. The result is this response, or the one to [`AsyncOperationRule::result`].
     Done,
     /// Done. The result is at another URL of the same server.
     Moved(OperationLocation),

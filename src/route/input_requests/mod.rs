@@ -1,7 +1,7 @@
 //! Input requests (elicitation, sampling, roots) to a person or the client's model before the upstream
 //! request.
 //!
-//! - [`InputRequests`]: the [rounds](Round) of [input requests](QuestionTemplate) of a route or a prompt. It
+//! - [`InputRequests`]: the rounds of [input requests](InputRequestTemplate) of a route or a prompt. It
 //!   computes the next step.
 //! - [`InputRequest`]: an input request that is ready to be sent. It checks its response ([`InputResponse`]).
 //! - [`InputForm`]: a form for a person.
