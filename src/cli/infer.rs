@@ -112,16 +112,16 @@ fn one_endpoint(arguments: &InferArguments, seen: &[SelectedEntry<'_>]) -> Resul
     if seen.iter().zip(seen.iter().skip(1)).all(|(one, other)| same(one, other)) {
         return Ok(());
     }
-    let mut told = "expected entries of one endpoint, found several:".to_owned();
+    let mut message = "expected entries of one endpoint, found several:".to_owned();
     for SelectedEntry { file, number, method, url } in seen.iter().take(MAX_ENTRIES_LISTED) {
-        told += &format!("\n  {}, entry {number}: {method} {url}", file.display());
+        message += &format!("\n  {}, entry {number}: {method} {url}", file.display());
     }
     if seen.len() > MAX_ENTRIES_LISTED {
-        told += &format!("\n  and {} more", seen.len() - MAX_ENTRIES_LISTED);
+        message += &format!("\n  and {} more", seen.len() - MAX_ENTRIES_LISTED);
     }
-    told += "\nname one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD /path/{argument}'` says that \
+    message += "\nname one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD /path/{argument}'` says that \
              paths which differ are one endpoint";
-    Err(Failure::usage(told))
+    Err(Failure::usage(message))
 }
 
 /// URL without its query.

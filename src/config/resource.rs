@@ -65,7 +65,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments
 fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
     let text = section::text_of(report, node, "`resource`")?;
     let parsed = UriTemplate::parse(text.trim());
-    let told = parsed.map_err(|error| {
+    let address = parsed.map_err(|error| {
         let span = match &error {
             UriError::Expression(words) | UriError::Name(words) | UriError::Twice(words) => {
                 language::span_of_name(report, node.span, words)
@@ -80,7 +80,7 @@ fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
         };
         report.error(Code::InvalidValue.at(span), error.to_string(), help);
     });
-    told.ok()
+    address.ok()
 }
 
 /// Hints that are known beforehand: there is no reply yet that a template could look at.

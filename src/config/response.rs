@@ -300,7 +300,7 @@ fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
 /// unreachable for one user of them and not for another, so they are reported at a `use` only if all are.
 fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
     let use_of = |rule: &Compiled| rule.via.as_ref().map(|via| via.span);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (index, later) in rules.iter().enumerate() {
         let Some(first) = rules[..index].iter().find(|first| takes_all_of(first, later)) else { continue };
         let place = match first.span.file == later.span.file {
@@ -322,8 +322,8 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
             }
             (_, Some(span)) => {
                 let whole = rules.iter().filter(|rule| use_of(rule) == Some(span));
-                if !told.contains(&span) && whole.clone().all(|rule| takes_all_of(first, rule)) {
-                    told.push(span);
+                if !reported.contains(&span) && whole.clone().all(|rule| takes_all_of(first, rule)) {
+                    reported.push(span);
                     let message =
                         format!("these rules are never asked: the one {place} has no `when` and comes first");
                     report.warning(Code::UnreachableRule.at(span), message, help);

@@ -155,9 +155,9 @@ fn literal(text: &str, indent: usize) -> Option<String> {
         _ => "+",
     };
     // The indentation is told where the first line has some of its own.
-    let told = if content.starts_with(' ') { "2" } else { "" };
+    let indicator = if content.starts_with(' ') { "2" } else { "" };
     let margin = " ".repeat(indent);
-    let mut out = format!("|{told}{chomp}");
+    let mut out = format!("|{indicator}{chomp}");
     for line in content.split('\n') {
         out.push('\n');
         if !line.is_empty() {

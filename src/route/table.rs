@@ -29,9 +29,7 @@ pub enum Conflict {
         tool: ToolName,
     },
     /// Two endpoints that match the same request.
-    #[error(
-        "`{method} {path}` of route `{tool}` can't be told apart from the endpoint of another route: {with}"
-    )]
+    #[error("`{method} {path}` of route `{tool}` conflicts with the endpoint of another route: {with}")]
     Endpoint {
         /// Later route.
         tool: ToolName,

@@ -128,5 +128,5 @@ export async function routesView([name]) {
   const uncalled = { ...history.all, calls: nothing, errors: nothing, p50_ms: none, p95_ms: none, p99_ms: none, hour: EMPTY };
   draw(own === null ? history.all : own.status === 200 ? own.body : uncalled);
   show();
-  if (history.omitted_routes) write(at("routes-count"), `${at("routes-count").textContent}; ${many(history.omitted_routes, "more was", "more were")} called than are told apart`);
+  if (history.omitted_routes) write(at("routes-count"), `${at("routes-count").textContent}; ${many(history.omitted_routes, "more was", "more were")} called than are tracked separately`);
 }

@@ -220,15 +220,15 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
     /// Limit of nesting; nobody reads a deeper schema.
     const MAX_DEPTH: usize = 8;
     let is_null = |value: &&Value| value.is_null();
-    let telling: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
+    let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
     let nullable = values.iter().any(is_null);
-    let every = |test: fn(&Value) -> bool| !telling.is_empty() && telling.iter().all(|value| test(value));
+    let every = |test: fn(&Value) -> bool| !present.is_empty() && present.iter().all(|value| test(value));
     let with_null = |kind: &str| if nullable { json!([kind, "null"]) } else { json!(kind) };
-    if depth > MAX_DEPTH || telling.is_empty() {
+    if depth > MAX_DEPTH || present.is_empty() {
         return json!({});
     }
     if every(Value::is_object) {
-        let objects: Vec<_> = telling.iter().filter_map(|value| value.as_object()).collect();
+        let objects: Vec<_> = present.iter().filter_map(|value| value.as_object()).collect();
         let mut properties = Map::new();
         let mut required = Vec::new();
         for name in objects.iter().flat_map(|object| object.keys()) {
@@ -251,7 +251,7 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
         }
         schema
     } else if every(Value::is_array) {
-        let items: Vec<&Value> = telling.iter().filter_map(|value| value.as_array()).flatten().collect();
+        let items: Vec<&Value> = present.iter().filter_map(|value| value.as_array()).flatten().collect();
         match items.is_empty() {
             true => json!({ "type": with_null("array") }),
             false => {
@@ -261,11 +261,11 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
     } else if every(Value::is_boolean) {
         json!({ "type": with_null("boolean") })
     } else if every(Value::is_number) {
-        let whole = telling.iter().all(|value| is_whole(&value.to_string()));
-        let is_integer = whole && telling.len() >= MIN_WHOLE && numbers != Numbers::Measured;
+        let whole = present.iter().all(|value| is_whole(&value.to_string()));
+        let is_integer = whole && present.len() >= MIN_WHOLE && numbers != Numbers::Measured;
         json!({ "type": with_null(if is_integer { "integer" } else { "number" }) })
     } else if every(Value::is_string) {
-        let texts: Vec<&str> = telling.iter().filter_map(|value| value.as_str()).collect();
+        let texts: Vec<&str> = present.iter().filter_map(|value| value.as_str()).collect();
         let every = |test: fn(&str) -> bool| {
             numbers == Numbers::Texts && !nullable && texts.iter().all(|text| test(text.trim()))
         };

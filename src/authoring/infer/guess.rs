@@ -72,11 +72,11 @@ pub(super) fn guess(name: &str, texts: &[&str], words: AvailableTypes) -> Guess 
             nothing.push(text);
         }
     }
-    let telling: Vec<&str> = all.iter().copied().filter(|text| !is_nothing(text)).collect();
-    let mut guess = number(name, &telling, words)
-        .or_else(|| boolean(&telling))
-        .or_else(|| if words == AvailableTypes::All { rich(name, &telling) } else { None })
-        .unwrap_or_else(|| text(&telling));
+    let present: Vec<&str> = all.iter().copied().filter(|text| !is_nothing(text)).collect();
+    let mut guess = number(name, &present, words)
+        .or_else(|| boolean(&present))
+        .or_else(|| if words == AvailableTypes::All { rich(name, &present) } else { None })
+        .unwrap_or_else(|| text(&present));
     if guess.kind != "string" && !nothing.is_empty() {
         if words == AvailableTypes::Json {
             // `-` has no numeric form.

@@ -297,13 +297,13 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
         same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
     };
     // The name of a value: the word before it, else the word after it, else an earlier one.
-    let telling = |index: usize| is_constant(index) && is_naming(first[index]);
+    let names_a_value = |index: usize| is_constant(index) && is_naming(first[index]);
     let label = |index: usize| {
         let before = (0..index).rev().take_while(|other| is_constant(*other));
-        let near = index.checked_sub(1).filter(|other| telling(*other));
-        let after = Some(index + 1).filter(|other| *other < first.len() && telling(*other));
+        let near = index.checked_sub(1).filter(|other| names_a_value(*other));
+        let after = Some(index + 1).filter(|other| *other < first.len() && names_a_value(*other));
         near.or(after)
-            .or_else(|| before.into_iter().find(|other| telling(*other)))
+            .or_else(|| before.into_iter().find(|other| names_a_value(*other)))
             .map(|other| slug(first[other]))
     };
     for (index, word) in first.iter().enumerate() {

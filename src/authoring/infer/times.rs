@@ -74,28 +74,28 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     let (count, sure) = (texts.len(), sureness(texts.len()));
     // Such a text is unlikely to mean anything else.
     let sure = sure.max(Confidence::Likely);
-    let told = |what: &str| format!("{count} of {count} are {what}");
+    let evidence = |what: &str| format!("{count} of {count} are {what}");
     if reads(FieldKind::DateTime(TimeForm::default()), texts) {
-        return Some(found("date-time", &[], sure, told("points in time")));
+        return Some(found("date-time", &[], sure, evidence("points in time")));
     }
     for (format, zone) in CERTAIN {
         if reads(FieldKind::DateTime(form(format, zone)?), texts) {
             let mut options = vec![("format", format)];
             options.extend(zone.map(|zone| ("timezone", zone)));
-            return Some(found("date-time", &options, sure, told("points in time")));
+            return Some(found("date-time", &options, sure, evidence("points in time")));
         }
     }
     if let Some(local) = local(texts) {
         return Some(local);
     }
     if reads(FieldKind::Date(TimeForm::default()), texts) {
-        return Some(found("date", &[], sure, told("days")));
+        return Some(found("date", &[], sure, evidence("days")));
     }
     let fits = |format: &&&str| form(format, None).is_some_and(|form| reads(FieldKind::Date(form), texts));
     let ways: Vec<&&str> = DAYS.iter().filter(fits).collect();
     match ways.as_slice() {
         [] => None,
-        [format] => Some(found("date", &[("format", format)], sure, told("days"))),
+        [format] => Some(found("date", &[("format", format)], sure, evidence("days"))),
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
             let why = format!("days, as `type: date` reads with `format: \"{one}\"`, or else `\"{other}\"`");

@@ -53,7 +53,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
             let help = "say who may call, under `clients`, or leave it out: everybody may";
             report.error(
                 Code::ScopesWithoutClients.at(node.span),
-                "`scopes` has no effect: callers are not told apart",
+                "`scopes` has no effect: clients are not authenticated",
                 help,
             );
         }
@@ -62,12 +62,12 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
     if clients.lets_others_say {
         return;
     }
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     for item in items {
         let Some(name) = item.as_text() else { continue };
         let Ok(scope) = Scopes::new([name]) else { continue };
         let is_held = access.clients.iter().any(|client| client.scopes.hold(&scope));
-        if !is_held && told.insert(name) {
+        if !is_held && reported.insert(name) {
             let help = "give it to a client, under `clients`, or leave it out";
             report.warning(
                 Code::UnusedScope.at(item.span),

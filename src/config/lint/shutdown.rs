@@ -16,15 +16,15 @@ pub(in crate::config) fn warn_of_long_timeouts(
         let entry = entries.iter().find(|entry| entry.key.text == name);
         entry.and_then(|entry| entry.value.get("timeout")).map(|node| node.span)
     };
-    let mut told: Vec<Span> = Vec::new();
+    let mut reported: Vec<Span> = Vec::new();
     for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
         let place = deadline_of(written, route.definition.name.as_str())
             .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
             .unwrap_or(elsewhere);
-        if told.contains(&place) {
+        if reported.contains(&place) {
             continue;
         }
-        told.push(place);
+        reported.push(place);
         let [timeout, waits] = [route.timeout, shutdown_timeout]
             .map(|time| units::show_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
         let message = format!(

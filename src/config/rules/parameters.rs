@@ -157,11 +157,11 @@ impl Filler {
         if self.budget.exceeded().is_some() {
             return None;
         }
-        let told = self.budget.spend(nodes, text_bytes).map_err(|limit| {
+        let spent = self.budget.spend(nodes, text_bytes).map_err(|limit| {
             let message = format!("with its named rules put in, the configuration holds more than {limit}");
             report.error(Code::TooLarge.at(span), message, "let named rules use fewer others");
         });
-        told.ok()
+        spent.ok()
     }
 }
 

@@ -240,7 +240,7 @@ impl<'r, 'f> Tree<'r, 'f> {
 
     fn spend(&self, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
         let spent = self.budget.spend(nodes, text_bytes);
-        let told = spent.map_err(|limit| {
+        let checked = spent.map_err(|limit| {
             let message = format!("with its aliases put in, the file holds more than {limit}");
             self.report.error(
                 Code::TooLarge.at(span),
@@ -248,7 +248,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 "divide it among several files, or use fewer aliases",
             );
         });
-        told.ok()
+        checked.ok()
     }
 
     /// Puts a finished value where it belongs.

@@ -43,12 +43,16 @@ pub(super) struct ServerCapabilities {
 impl ServerCapabilities {
     /// List changes that the server sends notifications for, in the format of `subscriptions/listen`.
     pub(super) fn changes(&self) -> Map<String, Value> {
-        let told = [
+        let declared = [
             ("toolsListChanged", self.notifies_of_tools),
             ("promptsListChanged", self.notifies_of_prompts),
             ("resourcesListChanged", self.notifies_of_resources),
         ];
-        told.into_iter().filter(|(_, told)| *told).map(|(name, _)| (name.to_owned(), true.into())).collect()
+        declared
+            .into_iter()
+            .filter(|(_, declared)| *declared)
+            .map(|(name, _)| (name.to_owned(), true.into()))
+            .collect()
     }
 }
 
