@@ -109,7 +109,7 @@ impl Purpose<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It was issued elsewhere or for another purpose, or was changed.
-    #[error("it was not given out here")]
+    #[error("it was not issued here")]
     Invalid,
     /// It has expired.
     #[error("it has expired")]

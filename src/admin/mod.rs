@@ -108,13 +108,13 @@ enum PathAccess {
 
 /// Requires JSON bodies: pages of other origins can send forms and text without a preflight request, but not
 /// JSON (Fetch, "CORS-safelisted request-header").
-const NOT_JSON: &str =
-    "send the header `Content-Type: application/json`; a body may be left out where there is nothing to say";
+const NOT_JSON: &str = "send the header `Content-Type: application/json`; the body is optional";
 
-const ANY_HOST: &str = "by this host name there are only probes and `/metrics`: name it in `admin.allowed_hosts`, set `admin.token`, or \
-                        ask by an address or as `localhost`";
+const ANY_HOST: &str = "this host name gives access to probes and `/metrics` only: add it to \
+                        `admin.allowed_hosts`, set `admin.token`, or use an IP address or `localhost`";
 
-const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
+const NOTHING_HERE: &str = "unknown path; the admin UI is at `/`, the API at `/healthz`, `/readyz`, \
+                            `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
                             `/failures`, `/upstreams`, `/playground` and `/reload`";
 
 impl Admin {

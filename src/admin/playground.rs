@@ -105,7 +105,7 @@ pub(super) async fn try_rule(
         }
         WorkError::Panicked => Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "something panicked that the rule is made with; please report it with the rule and the reply",
+            "processing the rule panicked; please report it with the rule and the response",
         ),
     })
 }
@@ -119,14 +119,13 @@ impl Api {
         let playground = self.process.status().playground;
         let (status, message) = match self.file_workers.run(move |_| read(&playground)).await {
             Ok(Some(found)) => return Ok(Json(found)),
-            Ok(None) => (StatusCode::NOT_FOUND, "no route of that name is written in the configuration"),
+            Ok(None) => (StatusCode::NOT_FOUND, "the configuration has no route of that name"),
             Err(WorkError::DeadlineExceeded) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "too many look at the configuration; ask again")
+                (StatusCode::SERVICE_UNAVAILABLE, "too many requests read the configuration; retry")
             }
-            Err(WorkError::Panicked) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the configuration could not be gone through once more; please report it",
-            ),
+            Err(WorkError::Panicked) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "checking the configuration panicked; please report it")
+            }
         };
         Err(Problem::new(status, message))
     }
@@ -247,13 +246,13 @@ impl Attempt {
         let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
             return Err("send a JSON object with `rule` and `response`".to_owned());
         };
-        let route: Option<String> = optional_member(&mut members, "route", "a text")?;
-        let rule: Option<String> = optional_member(&mut members, "rule", "a text")?;
+        let route: Option<String> = optional_member(&mut members, "route", "a string")?;
+        let rule: Option<String> = optional_member(&mut members, "rule", "a string")?;
         let arguments = optional_member(&mut members, "arguments", "an object")?;
         let answers = optional_member(&mut members, "input_responses", "an object")?;
         let given = ResponseInput::decode(optional_member(&mut members, "response", "an object")?)?;
         reject_unknown(&members, "`route`, `rule`, `arguments`, `input_responses`, `response`")?;
-        let rule = rule.ok_or("`rule` is missing: what stands below the route's name, as text")?;
+        let rule = rule.ok_or("`rule` is missing: the body of the route, as a string")?;
         if rule.len() > RULE_LIMIT_BYTES {
             return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", rule.len()));
         }
@@ -269,10 +268,10 @@ impl ResponseInput {
         let status = StatusCode::from_u16(status.unwrap_or(200)).ok().filter(|status| status.as_u16() < 600);
         let status = status.ok_or_else(|| format!("`status` takes {STATUS}"))?;
         let pairs = optional_member(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
-        let body: Option<String> = optional_member(&mut members, "body", "a text")?;
-        let base64: Option<String> = optional_member(&mut members, "body_base64", "a text")?;
+        let body: Option<String> = optional_member(&mut members, "body", "a string")?;
+        let base64: Option<String> = optional_member(&mut members, "body_base64", "a string")?;
         let body = match (body, base64) {
-            (Some(_), Some(_)) => return Err("give `body` or `body_base64`, not both".to_owned()),
+            (Some(_), Some(_)) => return Err("send `body` or `body_base64`, not both".to_owned()),
             (text, None) => text.unwrap_or_default().into(),
             (None, Some(text)) => BASE64_STANDARD
                 .decode(text.split_ascii_whitespace().collect::<String>())
@@ -283,7 +282,7 @@ impl ResponseInput {
         let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
         let exit = exit.map(|exit| exit.parse::<ProgramEnd>()).transpose();
         let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
-        let stderr: String = optional_member(&mut members, "stderr", "a text")?;
+        let stderr: String = optional_member(&mut members, "stderr", "a string")?;
         reject_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
         Ok(Self { status, headers: headers(pairs)?, body, exit, stderr: stderr.into() })
     }
@@ -315,9 +314,11 @@ fn headers(pairs: Vec<(String, String)>) -> Result<HeaderMap, String> {
         let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(&value).ok());
         let (name, value) = parsed.ok_or_else(|| {
             let shown: String = name.chars().take(40).collect();
-            format!("the header {shown:?} can't be sent so: names have letters, digits and `-`, values no line breaks")
+            format!(
+                "the header {shown:?} is invalid: names have letters, digits and `-`, values no line breaks"
+            )
         })?;
-        headers.try_append(name, value).map_err(|_| "these are too many headers")?;
+        headers.try_append(name, value).map_err(|_| "too many headers")?;
     }
     Ok(headers)
 }
@@ -340,7 +341,7 @@ fn reject_unknown(members: &Map<String, Value>, known: &str) -> Result<(), Strin
         None => Ok(()),
         Some(name) => {
             let shown: String = name.chars().take(40).collect();
-            Err(format!("{shown:?} is not known here; known are {known}"))
+            Err(format!("unknown {shown:?}; expected {known}"))
         }
     }
 }
@@ -361,8 +362,8 @@ mod tests {
     fn request_errors_are_reported() {
         check("[]", "a JSON object");
         check("{}", "`rule` is missing");
-        check(r#"{"rule": 5}"#, "`rule` takes a text");
-        check(r#"{"rule": "", "rules": 1}"#, "\"rules\" is not known");
+        check(r#"{"rule": 5}"#, "`rule` takes a string");
+        check(r#"{"rule": "", "rules": 1}"#, "unknown \"rules\"");
         check(r#"{"rule": "", "response": {"status": 99}}"#, "100 to 599");
         check(r#"{"rule": "", "response": {"status": 600}}"#, "100 to 599");
         check(r#"{"rule": "", "response": {"headers": {"a": "b"}}}"#, "takes pairs");

@@ -116,7 +116,7 @@ pub(super) async fn reload(
     require_json(&headers)?;
     let before = api.process.status().generation;
     let status = api.process.reload().await.ok_or_else(|| {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing can be read again now; try again")
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no reload is possible right now; retry")
     })?;
     let is_active = status.failure.is_none() && status.generation > before;
     let code = if is_active { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };

@@ -203,7 +203,7 @@ impl ApiKeys {
         match self.0.get(&KeyHash::from_key(key.0)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
             Some((client, until)) => Ok(IdentifiedClient { client: Arc::clone(client), until: *until }),
-            None => Err(AuthError::Invalid("the key is not known here")),
+            None => Err(AuthError::Invalid("the key is unknown")),
         }
     }
 }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(find(new.as_str(), until).unwrap(), "reports");
         let hash = KeyHash::from_key(new.as_str()).to_string();
         for wrong in ["x", &hash, &new.as_str()[1..]] {
-            assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is not known here"));
+            assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is unknown"));
         }
         assert!(!format!("{keys:?} {new:?}").contains(&new.as_str()[4..]));
     }

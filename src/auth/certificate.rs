@@ -88,7 +88,7 @@ impl Certificates {
         let mut found: Option<&Arc<Client>> = None;
         for client in names.filter_map(|name| self.0.get(&name)) {
             if found.is_some_and(|found| found != client) {
-                return Err(AuthError::Invalid("the certificate is of two clients"));
+                return Err(AuthError::Invalid("the certificate matches two clients"));
             }
             found = Some(client);
         }

@@ -252,7 +252,7 @@ async fn fetch_jwks(
     upstream_call.context = context;
     let response = server.answer(&upstream_call).await.map_err(|error| ErrorChain(&error).to_string())?;
     if !response.status.is_success() {
-        return Err(format!("the server answers {}", response.status));
+        return Err(format!("the server responded with {}", response.status));
     }
     Jwks::read(&response.body).map_err(|error| error.to_string())
 }

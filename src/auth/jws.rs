@@ -142,17 +142,17 @@ impl<'a> Jws<'a> {
         };
         let header = object(header).ok_or(BROKEN)?;
         if header.contains_key("crit") {
-            return Err(AuthError::Invalid("the token has a critical header that is not understood here"));
+            return Err(AuthError::Invalid("the token has a critical header that is not supported"));
         }
         if let Some(kind) = header.get("typ") {
             let kind = kind.as_str().unwrap_or_default().to_ascii_lowercase();
             if !TYPES.contains(&kind.as_str()) {
-                return Err(AuthError::Invalid("the token is of a type that is not taken here"));
+                return Err(AuthError::Invalid("the type of the token is not accepted"));
             }
         }
         let algorithm = header.get("alg").and_then(Value::as_str).and_then(Algorithm::from_name);
         let algorithm =
-            algorithm.ok_or(AuthError::Invalid("the token is signed in a way that is not taken here"))?;
+            algorithm.ok_or(AuthError::Invalid("the signing algorithm of the token is not accepted"))?;
         let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(id)) if id.len() <= KEY_ID_LIMIT_BYTES => Some(id.clone()),
@@ -198,7 +198,7 @@ pub enum JwksError {
     #[error("it lists more than {} keys", Jwks::LIMIT)]
     TooMany,
     /// None of its keys is supported.
-    #[error("it lists no key that a signature can be held against")]
+    #[error("it lists no key that can verify a signature")]
     NoneUsable,
 }
 
@@ -363,10 +363,10 @@ mod tests {
         for name in
             ["none", "None", "NONE", "", "HS256", "HS512", "es256", "ES512", "RSA-OAEP", "ES256K", "Ed448"]
         {
-            check_rejected(&token(&json!({ "alg": name }), "{}"), "not taken here");
+            check_rejected(&token(&json!({ "alg": name }), "{}"), "not accepted");
         }
-        check_rejected(&token(&json!({}), "{}"), "not taken here");
-        check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not taken here");
+        check_rejected(&token(&json!({}), "{}"), "not accepted");
+        check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
         assert!(Algorithm::ALL.iter().all(|one| Algorithm::from_name(one.as_str()) == Some(*one)));
         assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));
     }

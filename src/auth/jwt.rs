@@ -147,16 +147,16 @@ impl Issuer {
         asked_for: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
         if !self.settings.algorithms.contains(&token.algorithm) {
-            return Err(AuthError::Invalid("the token is signed in a way that is not taken here"));
+            return Err(AuthError::Invalid("the signing algorithm of the token is not accepted"));
         }
         // The claims are checked first: a token that is not for us causes no request for keys.
         let (client, until) = self.client_of(&token.claims, now)?;
         let held = self.keys.for_token(token, asked_for).await?;
         if !held.keys.has_key_for(token) {
-            return Err(AuthError::Invalid("the token is signed with a key that is not known"));
+            return Err(AuthError::Invalid("the token is signed with an unknown key"));
         }
         if !held.keys.verify(token) {
-            return Err(AuthError::Invalid("the signature of the token is wrong"));
+            return Err(AuthError::Invalid("the signature of the token is invalid"));
         }
         let good = VerifiedToken { client: Arc::clone(&client), until, number: held.number };
         self.verified.insert(sha256(secret.0.as_bytes()), good);
@@ -182,12 +182,12 @@ impl Issuer {
             return Err(AuthError::Invalid("the token is for another audience"));
         }
         let time = |name: &str| {
-            claims.get(name).map(|value| {
-                time_of(value).ok_or(AuthError::Invalid("the token has a time that can't be read"))
-            })
+            claims
+                .get(name)
+                .map(|value| time_of(value).ok_or(AuthError::Invalid("the token has an invalid timestamp")))
         };
         let expires =
-            time("exp").transpose()?.ok_or(AuthError::Invalid("the token does not say when it expires"))?;
+            time("exp").transpose()?.ok_or(AuthError::Invalid("the token has no expiry (`exp`)"))?;
         let until = expires.checked_add(settings.clock_skew).unwrap_or(expires);
         if until <= now {
             return Err(AuthError::Invalid("the token has expired"));
@@ -198,7 +198,7 @@ impl Issuer {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let subject = text("sub").or_else(|| text("client_id")).or_else(|| text("azp"));
         let subject = subject.filter(|subject| subject.len() <= SUBJECT_LIMIT_BYTES);
-        let subject = subject.ok_or(AuthError::Invalid("the token does not say whose it is"))?;
+        let subject = subject.ok_or(AuthError::Invalid("the token has no subject (`sub`)"))?;
         let scopes = match claims.get(&settings.scope_claim) {
             Some(Value::String(words)) => Scopes::from_client(words.split_whitespace()),
             Some(Value::Array(words)) => Scopes::from_client(words.iter().filter_map(Value::as_str)),
@@ -298,12 +298,12 @@ mod tests {
             check_rejected(json!({ "aud": audience }), "audience");
         }
         check_rejected(json!({ "exp": NOW - 31 }), "expired");
-        check_rejected(json!({ "exp": null }), "can't be read");
-        check_rejected(json!({ "exp": "tomorrow" }), "can't be read");
-        check_rejected(json!({ "exp": -1 }), "can't be read");
-        check_rejected(json!({ "exp": 1e300 }), "can't be read");
+        check_rejected(json!({ "exp": null }), "invalid timestamp");
+        check_rejected(json!({ "exp": "tomorrow" }), "invalid timestamp");
+        check_rejected(json!({ "exp": -1 }), "invalid timestamp");
+        check_rejected(json!({ "exp": 1e300 }), "invalid timestamp");
         check_rejected(json!({ "nbf": NOW + 31 }), "not valid yet");
-        check_rejected(json!({ "nbf": "x" }), "can't be read");
+        check_rejected(json!({ "nbf": "x" }), "invalid timestamp");
         check_rejected(json!({ "sub": "" }), "whose it is");
         check_rejected(json!({ "sub": "a".repeat(513) }), "whose it is");
         for fine in

@@ -115,7 +115,8 @@ pub struct PresentedSecret<'a>(pub &'a str);
 pub enum AuthError {
     /// There is no credential.
     #[error(
-        "a credential is needed: send a key or a token as `Authorization: Bearer …`, or a key as `X-API-Key`"
+        "a credential is required: send a key or a token as `Authorization: Bearer …`, or a key as \
+         `X-API-Key`"
     )]
     Missing,
     /// There are several credentials, or one that can be read in two ways.
@@ -125,7 +126,7 @@ pub enum AuthError {
     #[error("{0}")]
     Invalid(&'static str),
     /// The keys that sign tokens can't be fetched.
-    #[error("tokens can't be checked at the moment; try again later")]
+    #[error("tokens can't be verified right now; retry later")]
     KeysUnavailable,
 }
 
@@ -206,9 +207,9 @@ impl Access {
     ) -> Result<IdentifiedClient, AuthError> {
         match shown {
             PresentedCredential::Nothing => Err(AuthError::Missing),
-            PresentedCredential::Secret(secret) if !secret.is_well_formed() => Err(AuthError::Invalid(
-                "the key or token is too long, or has characters that do not belong in one",
-            )),
+            PresentedCredential::Secret(secret) if !secret.is_well_formed() => {
+                Err(AuthError::Invalid("the key or token is too long, or has invalid characters"))
+            }
             PresentedCredential::Secret(secret) => match self.keys.find(secret, now) {
                 Err(_) if !self.issuers.is_empty() && secret.looks_like_jwt() => {
                     self.bearer(secret, now, asked_for).await
@@ -219,7 +220,7 @@ impl Access {
             PresentedCredential::Certificate(certificate)
                 if self.tls.as_ref().is_some_and(|tls| !tls.trusts(certificate)) =>
             {
-                Err(AuthError::Invalid("no trusted CA has signed the certificate"))
+                Err(AuthError::Invalid("the certificate is not signed by a trusted CA"))
             }
             PresentedCredential::Certificate(certificate) => self.certificates.find(certificate, now),
         }
@@ -240,7 +241,7 @@ impl Access {
         let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
         match issuer {
             Some(issuer) => issuer.identify(secret, &token, now, asked_for).await,
-            None => Err(AuthError::Invalid("the token is of an issuer that is not known here")),
+            None => Err(AuthError::Invalid("the token is from an unknown issuer")),
         }
     }
 }

@@ -237,10 +237,7 @@ impl Access {
             }
             (_, _) => needed.clone(),
         };
-        self.challenge_with(
-            &scopes,
-            Some(("insufficient_scope", "this needs more than the caller is allowed".into())),
-        )
+        self.challenge_with(&scopes, Some(("insufficient_scope", "the client lacks a required scope".into())))
     }
 
     /// The scopes that a client has by its token, and not by the configuration, which authorization servers

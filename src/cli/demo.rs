@@ -31,8 +31,9 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
     let loaded = load(arguments, None, screen)?;
     screen.write_as(Some(loaded.log.format));
     run_to_end(prepare(&loaded)?, async {
-        let in_the_way =
-            |error: io::Error| Failure::runtime(format!("the demo's legacy server can't listen: {error}"));
+        let in_the_way = |error: io::Error| {
+            Failure::runtime(format!("the legacy server of the demo can't listen: {error}"))
+        };
         let legacy = LegacyServer::bind().await.map_err(in_the_way)?;
         let legacy_address = legacy.address().map_err(in_the_way)?;
         let loaded = load(arguments, Some(legacy_address), screen)?;
@@ -85,7 +86,7 @@ fn introduce(
         ("/mcp", "MCP, Streamable HTTP, revisions 2024-11-05 to 2026-07-28"),
         ("/weather", "REST: get_weather"),
         ("/tools", "REST: the manifest, and POST /tools/NAME for every tool"),
-        ("/health", "whether it serves"),
+        ("/health", "health check"),
     ] {
         screen.line(format!("  http://{address}{path:9}  {what}"));
     }
@@ -112,7 +113,7 @@ fn introduce(
         r#""io.modelcontextprotocol/clientCapabilities":{}}}}'"#,
         "\n"
     ));
-    screen.line("An MCP client's configuration (VS Code, .vscode/mcp.json; others are much alike):\n");
+    screen.line("An MCP client's configuration (VS Code, .vscode/mcp.json; others are similar):\n");
     screen.line(format!(
         "  {{ \"servers\": {{ \"demo\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n"
     ));

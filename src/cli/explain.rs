@@ -79,7 +79,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
             explain_request(arguments.output, &loaded, &file.route, given, screen)
         }
         None => Err(Failure::usage(
-            "give a recorded reply with `--response FILE`, or arguments with `--args JSON`",
+            "specify a recorded response with `--response FILE`, or arguments with `--args JSON`",
         )),
     }
 }
@@ -112,8 +112,8 @@ fn parse_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
 /// Response of a command: the file has its standard output, the command line its exit status.
 fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
-        let message =
-            "the route runs a command, which has no status and no content type: use `--exit-status STATUS`";
+        let message = "the route runs a command, which has no HTTP status and no content type: use \
+             `--exit-status STATUS`";
         return Err(Failure::usage(message));
     }
     let (response, _) = chosen(arguments, file)?;
@@ -132,15 +132,13 @@ fn recorded(
 ) -> Result<UpstreamResponse, Failure> {
     if arguments.exit.is_some() || arguments.stderr.is_some() {
         return Err(Failure::usage(
-            "the route asks no command, so `--exit-status` and `--stderr` have no effect",
+            "the route runs no command, so `--exit-status` and `--stderr` have no effect",
         ));
     }
     let (mut response, is_whole) = chosen(arguments, file)?;
     let mut tell = |option: &str, own: &str| {
         if is_whole {
-            screen.status_line(&format!(
-                "`{option}` takes the place of what the recording says, which is {own}"
-            ));
+            screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));
         }
     };
     if let Some(status) = arguments.status {
@@ -208,12 +206,12 @@ fn explain_response(
         Some(exit) => format!("output       {}, {bytes} bytes", exit.end.describe()),
         None => {
             let media_type = response.media_type().unwrap_or_else(|| "no media type".into());
-            format!("reply        {}, {media_type}, {bytes} bytes", response.status)
+            format!("response     {}, {media_type}, {bytes} bytes", response.status)
         }
     });
     if let Some(made_up) = made_up {
         let made_up = serde_json::to_string(made_up).expect("a map of JSON has a text");
-        show_step(screen, "arguments", &format!("made up, as `--args` gives none: {made_up}"));
+        show_step(screen, "arguments", &format!("generated, because `--args` is missing: {made_up}"));
     }
     for step in &explained.steps {
         show_step(screen, &step.what, &step.found);
@@ -260,7 +258,7 @@ fn explain_request(
             let result = route.translator.for_clients(ToolResult::error(ErrorType::Arguments, error));
             let written = result_json(&result.with_errors_as(route.error_format));
             if output == Output::Text {
-                show_step(screen, "arguments", "do not fit; the upstream is not asked");
+                show_step(screen, "arguments", "invalid; no request is sent to the upstream");
             }
             screen.json(&written);
         }

@@ -34,19 +34,21 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
     let address = match (arguments.address, listen_variable()) {
         (Some(address), _) => address,
         (None, None) => DEFAULT_ADDRESS,
-        (None, Some(text)) => text.parse().map_err(|_| {
-            Failure::usage(format!("`{LISTEN_VARIABLE}` is no address to ask; give one with `--address`"))
-        })?,
+        (None, Some(text)) => text
+            .parse()
+            .map_err(|_| Failure::usage(format!("`{LISTEN_VARIABLE}` is not an address; set `--address`")))?,
     };
     let address = reachable(address);
     let status = get_status(address)
-        .map_err(|error| Failure::runtime(format!("http://{address}/readyz gives no answer: {error}")))?;
+        .map_err(|error| Failure::runtime(format!("http://{address}/readyz does not respond: {error}")))?;
     match status {
         200 => {
             screen.line("ready");
             Ok(())
         }
-        status => Err(Failure::runtime(format!("not ready: http://{address}/readyz answers {status}"))),
+        status => {
+            Err(Failure::runtime(format!("not ready: http://{address}/readyz responded with {status}")))
+        }
     }
 }
 
@@ -79,5 +81,5 @@ fn get_status(address: SocketAddr) -> io::Result<u16> {
     let line = String::from_utf8_lossy(answer.split(|byte| *byte == b'\r').next().unwrap_or_default());
     let status =
         line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
-    status.ok_or_else(|| io::Error::other("this is no answer of HTTP/1.1"))
+    status.ok_or_else(|| io::Error::other("the response is not HTTP/1.1"))
 }

@@ -76,7 +76,7 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
         Output::Text => {
             screen.line(imported.yaml.trim_end());
             let plural = if imported.routes == 1 { "" } else { "s" };
-            screen.status_line(&format!("{} route{plural}; what is written was checked", imported.routes));
+            screen.status_line(&format!("{} route{plural}; the output was checked", imported.routes));
             for remark in &imported.remarks {
                 screen.status_line(&format!("  {}: {}", remark.about, remark.what));
             }

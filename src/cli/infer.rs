@@ -72,7 +72,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     }
     if samples.len() > SAMPLE_LIMIT {
         return Err(Failure::usage(format!(
-            "at most {SAMPLE_LIMIT} replies are looked at, found {}",
+            "at most {SAMPLE_LIMIT} responses are supported, found {}",
             samples.len()
         )));
     }
@@ -119,8 +119,8 @@ fn one_endpoint(arguments: &InferArguments, seen: &[SelectedEntry<'_>]) -> Resul
     if seen.len() > MAX_ENTRIES_LISTED {
         message += &format!("\n  and {} more", seen.len() - MAX_ENTRIES_LISTED);
     }
-    message += "\nname one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD /path/{argument}'` says that \
-             paths which differ are one endpoint";
+    message += "\nselect one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD \
+             /path/{argument}'` declares different paths as one endpoint";
     Err(Failure::usage(message))
 }
 
@@ -152,12 +152,12 @@ fn chosen(
     match (chosen.is_empty(), choice) {
         (false, _) => Ok(chosen),
         (true, Some(EntryChoice::Url(part))) => {
-            Err(format!("expected an entry with `{part}` in its URL and a reply, found none"))
+            Err(format!("expected an entry with `{part}` in its URL and a response, found none"))
         }
         (true, Some(EntryChoice::Number(number))) => {
             Err(format!("expected an entry from 1 to {entries}, found {number}"))
         }
-        (true, None | Some(EntryChoice::Last)) => Err("the last entry has no reply".to_owned()),
+        (true, None | Some(EntryChoice::Last)) => Err("the last entry has no response".to_owned()),
     }
 }
 
@@ -195,7 +195,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let Some(problems) = problems(&naming) else { return Ok(naming) };
     if is_said || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some() {
         return Err(Failure::usage(format!(
-            "`--name`, `--upstream`, `--url` and `--request` give no route: {problems}"
+            "`--name`, `--upstream`, `--url` and `--request` form no valid route: {problems}"
         )));
     }
     // The URL in the HAR file is not valid for a route, so defaults are used.
@@ -253,13 +253,14 @@ fn to_json(proposal: &Proposal) -> Value {
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     let plural = if samples == 1 { "" } else { "s" };
     screen.status_line(&format!(
-        "from {samples} sample{plural}, which what is proposed reads; see whether it finds what matters:"
+        "from {samples} sample{plural}, which the proposed route parses; check whether it extracts the \
+         right values:"
     ));
     for Finding { part, value, sure, why } in &proposal.findings {
         screen.status_line(&format!("  {:<7} {part}: {value} ({why})", sure.word()));
     }
     let guesses = proposal.findings.iter().filter(|finding| finding.sure == Confidence::Guess).count();
     if guesses > 0 {
-        screen.status_line("look at the guesses; more samples, failures too, make fewer of them");
+        screen.status_line("check the guesses; more samples, including failures, reduce them");
     }
 }

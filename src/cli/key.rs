@@ -40,8 +40,9 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
         Output::Text => {
             screen.line(format!("key:  {}", key.as_str()));
             screen.line(format!("hash: {hash}"));
-            screen
-                .status_line("Give the key to its client: it is shown once. Write the hash under `clients`.");
+            screen.status_line(
+                "Send the key to its client; it is shown only once. Put the hash under `clients`.",
+            );
         }
     }
     Ok(())
@@ -54,13 +55,14 @@ fn read_key() -> Result<String, Failure> {
     let key = text.trim();
     if key.len() < KEY_MIN_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
         let words = format!(
-            "a key has {KEY_MIN_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short one is found by its hash",
+            "a key has {KEY_MIN_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short key can \
+             be guessed from its hash",
             key.len()
         );
         return Err(Failure::usage(words));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::usage("a key stands in a header: it has visible ASCII characters only"));
+        return Err(Failure::usage("a key is sent in a header: it may have visible ASCII characters only"));
     }
     Ok(key.to_owned())
 }

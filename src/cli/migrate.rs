@@ -78,7 +78,7 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
         Output::Json => Err(Failure::Reported(CONFIG_STATUS)),
         Output::Text => {
             let text = if arguments.keep_going {
-                "only the other files were looked at"
+                "only the other files were checked"
             } else {
                 "nothing was changed"
             };
@@ -179,7 +179,7 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
     }
     for Rewritten { name, after, .. } in files {
         for Remark { line, column, message } in &after.remarks {
-            screen.status_line(&format!("{name}:{line}:{column}: look here: {message}"));
+            screen.status_line(&format!("{name}:{line}:{column}: check this: {message}"));
         }
     }
     if !diff {

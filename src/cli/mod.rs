@@ -153,7 +153,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(101)
         }
         Err(error) => {
-            Screen::new().error_line(&format!("the system gives no thread: {error}"));
+            Screen::new().error_line(&format!("no thread could be started: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -206,7 +206,7 @@ fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
     if let Some(ContextValue::String(flag)) = answer.get(ContextKind::InvalidArg)
         && let Some(now) = renamed_flag(flag)
     {
-        screen.error_line(&format!("`{flag}` is called `{now}` now"));
+        screen.error_line(&format!("`{flag}` is now `{now}`"));
         return ExitCode::from(2);
     }
     if answer.use_stderr() && screen.writes_json() {
@@ -252,7 +252,7 @@ impl ConfigArgument {
         found.ok_or_else(|| {
             let [here, system] = DEFAULT_PATHS;
             let text = format!(
-                "no configuration: neither `./{here}` nor `{system}` exists; name one with `--config`"
+                "no configuration: neither `./{here}` nor `{system}` exists; set one with `--config`"
             );
             Failure::Other { text, status: CONFIG_STATUS }
         })

@@ -160,7 +160,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
 }
 
 /// Response to a web server's request if the configuration is invalid. The reason is in the web server's log.
-const NOT_CONFIGURED: &str = "the gateway can't serve: its problems are in the web server's error log";
+const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
 pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.write_as(arguments.log.format());
@@ -282,13 +282,13 @@ impl BoundServer {
         let port = match server::inherited().map_err(Failure::from_error)? {
             Some(port) => port,
             None => server::bind(app.settings.listen).await.map_err(|error| {
-                Failure::runtime(format!("{}; another address is given with `--listen`", ErrorChain(&error)))
+                Failure::runtime(format!("{}; set another address with `--listen`", ErrorChain(&error)))
             })?,
         };
         let (process, control) = Process::new(Playground::new(loaded));
         let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);
         let admin = AdminListener::open(&loaded.admin, admin).await.map_err(|error| {
-            Failure::runtime(format!("{}; another address is given under `admin`", ErrorChain(&error)))
+            Failure::runtime(format!("{}; set another address under `admin`", ErrorChain(&error)))
         })?;
         Ok(Self { listener: app.listener(port), app, admin, process: control })
     }

@@ -82,7 +82,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         }
     }
     for (name, why) in refused {
-        screen.error_line(&format!("{name} is left as it is: {why}"));
+        screen.error_line(&format!("{name} is unchanged: {why}"));
     }
     if failed == 0 { Ok(()) } else { Err(Failure::Reported(1)) }
 }
@@ -206,7 +206,7 @@ fn update(verdicts: &[ExampleResult]) -> (Vec<String>, Vec<(String, String)>) {
 }
 
 fn accept_one(verdict: &ExampleResult) -> Result<(), String> {
-    let expect = verdict.found.clone().ok_or("its arguments do not fit")?;
+    let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let acceptance = Acceptance { route: verdict.route.clone(), example: verdict.index, expect };
@@ -271,7 +271,7 @@ fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec
         return vec![Difference {
             what: "expect",
             position: position.clone(),
-            expected: "nothing is expected yet; `--update` writes what is found".into(),
+            expected: "no `expect` yet; `--update` writes the result".into(),
             found: result.to_string(),
         }];
     }

@@ -79,7 +79,7 @@ enum Revocation {
     #[error("{0}")]
     AuthError(AuthError),
     /// The credential is now another client's, or grants other scopes.
-    #[error("what the client may do has changed")]
+    #[error("the permissions of the client have changed")]
     Changed,
 }
 
@@ -279,8 +279,7 @@ impl fmt::Debug for Credential {
 }
 
 fn readable(value: &HeaderValue) -> Result<&str, AuthError> {
-    let text =
-        value.to_str().map_err(|_| AuthError::Invalid("the key or token has characters that none has"))?;
+    let text = value.to_str().map_err(|_| AuthError::Invalid("the key or token has invalid characters"))?;
     Ok(text.trim())
 }
 
@@ -325,7 +324,7 @@ pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + '
         if pending.as_mut().poll(context).is_ready() {
             revoked = None;
             // An error, not the end: the client must not mistake a part for the whole.
-            return Poll::Ready(Some(Err(axum::Error::new("its client may not have it any more"))));
+            return Poll::Ready(Some(Err(axum::Error::new("its client is no longer authorized"))));
         }
         polled
     }))

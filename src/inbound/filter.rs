@@ -445,7 +445,7 @@ pub(super) fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Rejecti
     if codings.iter().all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
         return Ok(());
     }
-    let text = "the request's `Transfer-Encoding` is not `chunked` alone; send the body as it is";
+    let text = "the request's `Transfer-Encoding` is not `chunked` alone; send the body without it";
     Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "body_coded", text))
 }
 
@@ -491,7 +491,7 @@ impl Filter {
                 })?;
                 let Ok(data) = frame.into_data() else { continue };
                 if !reservation.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
-                    let text = "too much is being sent here at once; send it again in a few seconds";
+                    let text = "the buffer for request bodies is full; retry in a few seconds";
                     let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_many", text);
                     let again_after = HeaderValue::from(RETRY_AFTER_SECONDS);
                     return Err(rejection.with_header(header::RETRY_AFTER, again_after));

@@ -25,8 +25,8 @@ pub use filter::parse_network;
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
 /// The text for a client whose request was cut off by a shutdown.
-const SHUTTING_DOWN: &str = "the server is shutting down and could not finish this request in time; whether it took effect \
-                             is not known: check, then send it again";
+const SHUTTING_DOWN: &str = "the server is shutting down and did not finish this request in time. It may \
+                             have taken effect: check before you retry";
 
 /// Marks a long response that is streamed from an upstream: only the part of it in transit is in memory.
 #[derive(Debug, Clone, Copy)]

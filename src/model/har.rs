@@ -39,10 +39,10 @@ pub enum HarError {
     #[error("expected an entry whose URL has `{0}` in it, found none")]
     NoUrl(String),
     /// The request has no response: it was blocked, interrupted, or served from a cache.
-    #[error("entry {0} has no reply: its status is {1}")]
+    #[error("entry {0} has no response: its status is {1}")]
     NoResponse(usize, u32),
     /// The body of the response was not saved.
-    #[error("entry {0} has no `content.text`: its body of {1} bytes was not kept")]
+    #[error("entry {0} has no `content.text`: its body of {1} bytes was not saved")]
     BodyNotSaved(usize, i64),
     /// The body is not valid Base64.
     #[error("entry {0}: `content.text` is not Base64")]
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn missing_entries_are_errors() {
-        assert_eq!(choose("3").unwrap_err(), "entry 3 has no reply: its status is 0");
+        assert_eq!(choose("3").unwrap_err(), "entry 3 has no response: its status is 0");
         assert_eq!(choose("4").unwrap_err(), "expected an entry from 1 to 3, found 4");
         assert_eq!(choose("0").unwrap_err(), "expected an entry from 1 to 3, found 0");
         assert_eq!(choose("/d").unwrap_err(), "expected an entry whose URL has `/d` in it, found none");

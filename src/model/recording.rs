@@ -54,7 +54,7 @@ pub enum RecordingError {
     #[error(transparent)]
     Har(#[from] HarError),
     /// An entry was selected, but there is a single response.
-    #[error("`entry` chooses among the replies of a HAR file; expected such a file, found a single reply")]
+    #[error("`entry` selects a response of a HAR file; expected such a file, found a single response")]
     NoEntries,
 }
 

@@ -51,9 +51,14 @@ fn plain(error: &ValidationError<'_>) -> String {
         Kind::Required { property } => format!("`{}` is required", property.as_str().unwrap_or_default()),
         // Their messages name members of the value.
         Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
-            "there is a member that the schema has no place for".to_owned()
+            "must have no other properties".to_owned()
         }
-        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "must fit a form that the schema lists".to_owned(),
+        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
+            "must match one of the schema's alternatives".to_owned()
+        }
+        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "must match one of the schema's \
+                                                            alternatives"
+            .to_owned(),
         _ => message_parts(error).expected,
     };
     let found = match error.instance().as_ref() {
@@ -85,17 +90,19 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
         Kind::Type { kind } => (format!("must be {}", type_names(kind)), shown(value)),
         Kind::Enum { options } => (format!("must be one of {}", listed(options)), shown(value)),
         Kind::Constant { expected_value } => (format!("must be {}", shown(expected_value)), shown(value)),
-        Kind::FalseSchema => ("must not be there".to_owned(), shown(value)),
+        Kind::FalseSchema => ("must not be present".to_owned(), shown(value)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             // The unexpected members are named in the first half.
-            return MessageParts { expected: format!("has no place for {}", names(unexpected)), found: None };
+            let properties = if unexpected.len() == 1 { "property" } else { "properties" };
+            let expected = format!("must not have the {properties} {}", names(unexpected));
+            return MessageParts { expected, found: None };
         }
         Kind::PropertyNames { error } => {
             let inner = message_parts(error);
-            (format!("must have members whose name {}", inner.expected), shown(error.instance()))
+            (format!("must have properties whose name {}", inner.expected), shown(error.instance()))
         }
-        Kind::MinProperties { limit } => (at_least(*limit, "member"), length(value)),
-        Kind::MaxProperties { limit } => (at_most(*limit, "member"), length(value)),
+        Kind::MinProperties { limit } => (at_least(*limit, "property"), length(value)),
+        Kind::MaxProperties { limit } => (at_most(*limit, "property"), length(value)),
         Kind::MinItems { limit } => (at_least(*limit, "item"), length(value)),
         Kind::MaxItems { limit } => (at_most(*limit, "item"), length(value)),
         Kind::AdditionalItems { limit } => (at_most(*limit as u64, "item"), length(value)),
@@ -103,8 +110,8 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
             let count = value.as_array().map_or(0, Vec::len).saturating_sub(unexpected.len());
             (at_most(count as u64, "item"), length(value))
         }
-        Kind::UniqueItems => ("must have no item twice".to_owned(), repeated(value)),
-        Kind::Contains => ("must have the items that `contains` asks for".to_owned(), other_items(value)),
+        Kind::UniqueItems => ("must not contain duplicate items".to_owned(), repeated(value)),
+        Kind::Contains => ("must have the items that `contains` requires".to_owned(), other_items(value)),
         Kind::Minimum { limit } => (format!("must be at least {limit}"), shown(value)),
         Kind::Maximum { limit } => (format!("must be at most {limit}"), shown(value)),
         Kind::ExclusiveMinimum { limit } => (format!("must be more than {limit}"), shown(value)),
@@ -115,24 +122,24 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
         Kind::Pattern { pattern } => (format!("must match `{pattern}`"), shown(value)),
         Kind::Format { format } => (format!("must be of the format `{format}`"), shown(value)),
         Kind::ContentEncoding { content_encoding } => {
-            (format!("must be text in `{content_encoding}`"), shown(value))
+            (format!("must be a string in the encoding `{content_encoding}`"), shown(value))
         }
         Kind::ContentMediaType { content_media_type } => {
-            (format!("must be text of the type `{content_media_type}`"), shown(value))
+            (format!("must be a string of the media type `{content_media_type}`"), shown(value))
         }
-        Kind::FromUtf8 { .. } => ("must be UTF-8 once it is decoded".to_owned(), shown(value)),
+        Kind::FromUtf8 { .. } => ("must decode to UTF-8".to_owned(), shown(value)),
         Kind::Not { schema } => (not(schema), shown(value)),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => (one_of(context, error), shown(value)),
         Kind::OneOfMultipleValid { .. } => (
-            "must fit one form of `oneOf` and no other".to_owned(),
-            format!("{}, which fits several", shown(value)),
+            "must match exactly one schema of `oneOf`".to_owned(),
+            format!("{}, which matches several", shown(value)),
         ),
         // The exact keywords have messages of their own.
         Kind::Custom { keyword, message } if keyword == "uniqueItems" => (message.clone(), repeated(value)),
         Kind::Custom { message, .. } => (message.clone(), shown(value)),
         // Schemas are compiled with options under which these do not occur.
         Kind::RegexEngineFailure { .. } | Kind::BacktrackLimitExceeded { .. } | Kind::Referencing(_) => {
-            ("must be as the schema says".to_owned(), shown(value))
+            ("must match the schema".to_owned(), shown(value))
         }
     };
     MessageParts { expected, found: Some(found) }
@@ -144,13 +151,23 @@ fn at_least(limit: u64, what: &str) -> String {
 
 fn at_most(limit: u64, what: &str) -> String {
     match limit {
-        0 => format!("must have no {what}s"),
+        0 => format!("must have no {}", plural(what)),
         limit => format!("must have at most {}", counted(limit, what)),
     }
 }
 
 fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {}", plural(what)),
+    }
+}
+
+fn plural(noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{noun}s"),
+    }
 }
 
 /// Number of items or members of a value.
@@ -170,15 +187,15 @@ fn repeated(value: &Value) -> String {
     match items.find(|item| !known.insert(item.to_string())) {
         Some(item) => format!("{} twice", shown(item)),
         // For example `1` and `1.0`.
-        None => "two that are the same".to_owned(),
+        None => "two equal items".to_owned(),
     }
 }
 
 fn other_items(value: &Value) -> String {
     match value.as_array().map_or(0, Vec::len) {
         0 => "none".to_owned(),
-        1 => "1 item, and not the right one".to_owned(),
-        count => format!("{count} items, and not the right ones"),
+        1 => "1 item that does not satisfy it".to_owned(),
+        count => format!("{count} items that do not satisfy it"),
     }
 }
 
@@ -195,7 +212,7 @@ fn not(schema: &Value) -> String {
     } else if let Some(kind) = keyword("type").and_then(Value::as_str) {
         format!("must not be {}", type_name(kind))
     } else {
-        "must not be what `not` describes".to_owned()
+        "must not match the schema of `not`".to_owned()
     }
 }
 
@@ -217,10 +234,10 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     let more = expected.len().saturating_sub(MAX_FORMS);
     expected.truncate(MAX_FORMS);
     if more > 0 {
-        expected.push(format!("be of {} more", counted(more as u64, "form")));
+        expected.push(format!("match one of {} more", counted(more as u64, "alternative")));
     }
     match expected.is_empty() {
-        true => "must fit a form that the schema lists".to_owned(),
+        true => "must match one of the schema's alternatives".to_owned(),
         false => expected.join(", or "),
     }
 }
@@ -331,7 +348,7 @@ mod tests {
         );
         check(city.clone(), json!({}), &[("city", "is required; found nothing")]);
         check(city.clone(), json!({"city": "oslo", "n": "x"}), &[("n", "must be an integer; found `x`")]);
-        check(city, json!({"city": "oslo", "m": 1}), &[("", "has no place for `m`")]);
+        check(city, json!({"city": "oslo", "m": 1}), &[("", "must not have the property `m`")]);
         let nested =
             json!({"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "number"}}}});
         check(nested, json!([{}, {"a/b": []}]), &[("[1].a/b", "must be a number; found an array")]);
@@ -362,7 +379,7 @@ mod tests {
             json!(2),
             "must be one of `on`, `1`, `null`; found `2`",
         );
-        message_parts(json!(false), json!(1), "must not be there; found `1`");
+        message_parts(json!(false), json!(1), "must not be present; found `1`");
         message_parts(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
         message_parts(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");
         message_parts(json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0; found `0`");
@@ -395,24 +412,24 @@ mod tests {
         message_parts(
             json!({"uniqueItems": true}),
             json!(["a", "b", "a"]),
-            "must have no item twice; found `a` twice",
+            "must not contain duplicate items; found `a` twice",
         );
         message_parts(
             json!({"uniqueItems": true}),
             json!([1, 1.0]),
-            "must have no item twice; found two that are the same",
+            "must not contain duplicate items; found two equal items",
         );
         let contains = json!({"contains": {"const": 1}});
         message_parts(
             contains.clone(),
             json!([2, 3]),
-            "must have the items that `contains` asks for; found 2 items, and not the right ones",
+            "must have the items that `contains` requires; found 2 items that do not satisfy it",
         );
-        message_parts(contains, json!([]), "must have the items that `contains` asks for; found none");
+        message_parts(contains, json!([]), "must have the items that `contains` requires; found none");
         message_parts(
             json!({"contains": {"const": 1}, "maxContains": 1}),
             json!([1, 1]),
-            "must have the items that `contains` asks for; found 2 items, and not the right ones",
+            "must have the items that `contains` requires; found 2 items that do not satisfy it",
         );
         check_at(
             json!({"prefixItems": [{"type": "string"}]}),
@@ -424,7 +441,7 @@ mod tests {
             json!({"prefixItems": [true], "items": false}),
             json!([1, 2]),
             "x[1]",
-            "must not be there; found `2`",
+            "must not be present; found `2`",
         );
         message_parts(
             json!({"prefixItems": [true], "unevaluatedItems": false}),
@@ -442,11 +459,11 @@ mod tests {
             "x.b",
             "is required; found nothing",
         );
-        message_parts(json!({"minProperties": 1}), json!({}), "must have at least 1 member; found none");
+        message_parts(json!({"minProperties": 1}), json!({}), "must have at least 1 property; found none");
         message_parts(
             json!({"maxProperties": 1}),
             json!({"a": 1, "b": 2}),
-            "must have at most 1 member; found 2",
+            "must have at most 1 property; found 2",
         );
         let named = json!({"properties": {"a": true}});
         let closed = |keyword: &str| {
@@ -455,12 +472,12 @@ mod tests {
             schema
         };
         for keyword in ["additionalProperties", "unevaluatedProperties"] {
-            message_parts(closed(keyword), json!({"b": 1, "c": 2}), "has no place for `b`, `c`");
+            message_parts(closed(keyword), json!({"b": 1, "c": 2}), "must not have the properties `b`, `c`");
         }
         message_parts(
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
             json!({"A": 1}),
-            "must have members whose name must match `^[a-z]+$`; found `A`",
+            "must have properties whose name must match `^[a-z]+$`; found `A`",
         );
     }
 
@@ -487,7 +504,7 @@ mod tests {
         message_parts(
             json!({"oneOf": [{"minimum": 1}, {"maximum": 9}]}),
             json!(5),
-            "must fit one form of `oneOf` and no other; found `5`, which fits several",
+            "must match exactly one schema of `oneOf`; found `5`, which matches several",
         );
         message_parts(json!({"not": {"const": "x"}}), json!("x"), "must not be `x`; found `x`");
         message_parts(
@@ -500,7 +517,7 @@ mod tests {
         message_parts(
             json!({"not": {"minimum": 1, "maximum": 9}}),
             json!(5),
-            "must not be what `not` describes; found `5`",
+            "must not match the schema of `not`; found `5`",
         );
         message_parts(json!({"allOf": [{"minimum": 9}]}), json!(5), "must be at least 9; found `5`");
         message_parts(

@@ -270,7 +270,7 @@ impl ResourceContext<'_> {
                 let media_type = mime_type.as_deref().and_then(of_bytes);
                 let contents = self.contents(media_type.or_else(|| self.declared()), body.clone());
                 // Bytes of the response itself have no URI of their own.
-                let is_own = !uri.starts_with("reply://");
+                let is_own = !uri.starts_with("response://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
             }
             ContentBlock::ResourceLink { uri, .. } => self.link(uri),
@@ -453,7 +453,7 @@ mod tests {
             mime_type: None,
         };
         check(
-            vec![image(), document("r://y"), document("reply://tool"), link],
+            vec![image(), document("r://y"), document("response://tool"), link],
             Some("text/csv"),
             json!([
                 { "uri": "r://x", "mimeType": "image/png", "blob": "AA==" },

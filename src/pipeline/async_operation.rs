@@ -132,7 +132,7 @@ impl Snapshot {
                 run.log.end(error.result.outcome);
                 return match error.is_transient {
                     true => OperationState::Running {
-                        message: Some("the service can't be asked at the moment".to_owned()),
+                        message: Some("the service can't be polled at the moment".to_owned()),
                         wait: job.poll,
                     },
                     false => OperationState::Lost { why: error.result.message() },
@@ -189,7 +189,7 @@ impl CallRun<'_> {
             }
             InitialResponse::Operation { place, wait } => (place, wait),
         };
-        self.progress.line(McpLogLevel::Debug, || "the service has begun a job".to_owned());
+        self.progress.line(McpLogLevel::Debug, || "the service has started an operation".to_owned());
         let mut stand = OperationStatus::default();
         let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
         for polls in 1..=AsyncOperationRule::MAX_POLLS {

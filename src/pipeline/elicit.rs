@@ -43,7 +43,7 @@ impl Elicitor for NoElicitor {
     }
 
     fn request_input(&mut self, _: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        Box::pin(async { Err("Nobody can be asked here.".to_owned()) })
+        Box::pin(async { Err("input requests are not supported here".to_owned()) })
     }
 
     fn unable(&mut self, _: Vec<MissingCapability>) {}
@@ -74,7 +74,8 @@ pub async fn elicit_first(
                 return Err(unanswered(sentence));
             }
             NextStep::InputRequests(questions) => {
-                answers.extend(input_requests(elicitor, questions, &answers).await?)
+                let responses = input_requests(elicitor, questions, &answers).await;
+                answers.extend(responses.map_err(|why| unanswered(format!("Nothing was done: {why}.")))?);
             }
         }
     }
@@ -87,7 +88,8 @@ pub(super) async fn elicit_for_rule(
     elicitor: &mut dyn Elicitor,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut answers = arguments.input_responses().clone();
-    answers.extend(input_requests(elicitor, vec![InputRequest::of_rule(sample)], &answers).await?);
+    let responses = input_requests(elicitor, vec![InputRequest::of_rule(sample)], &answers).await;
+    answers.extend(responses.map_err(|why| unanswered(error_text::response_needs_input(&why)))?);
     Ok(answers)
 }
 
@@ -96,20 +98,18 @@ async fn input_requests(
     elicitor: &mut dyn Elicitor,
     questions: Vec<InputRequest>,
     before: &Map<String, Value>,
-) -> Result<Map<String, Value>, Box<ToolResult>> {
+) -> Result<Map<String, Value>, String> {
     let names: Vec<String> = questions.iter().map(|question| question.name.clone()).collect();
-    let given = elicitor.request_input(questions).await.map_err(unanswered)?;
+    let given = elicitor.request_input(questions).await?;
     if let Some(name) = names.iter().find(|name| !given.contains_key(*name)) {
-        return Err(unanswered(format!("Nothing was done: `{name}` has no answer.")));
+        return Err(format!("the input request `{name}` has no response"));
     }
     let bytes = |answers: &Map<String, Value>| -> usize {
         answers.iter().map(|(name, answer)| name.len() + answer.to_string().len()).sum()
     };
     if bytes(before) + bytes(&given) > InputRequests::ANSWERS_LIMIT_BYTES {
         let limit = InputRequests::ANSWERS_LIMIT_BYTES;
-        return Err(unanswered(format!(
-            "Nothing was done: the answers are longer than {limit} bytes together."
-        )));
+        return Err(format!("the input responses are longer than {limit} bytes together"));
     }
     Ok(given)
 }

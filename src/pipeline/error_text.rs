@@ -16,25 +16,27 @@ const WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// For a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
-    "The service's reply could not be read. Other arguments may give a reply that can be.";
+    "The service responded, but its response could not be processed. Different arguments may help.";
 
 /// For arguments that could not be checked before the deadline.
-pub(super) const ARGUMENTS_TOO_LATE: &str = "The arguments took too long to check, so nothing was sent. Give fewer or shorter ones, or try again later.";
+pub(super) const ARGUMENTS_TOO_LATE: &str = "Checking the arguments took too long, so no request was sent. \
+                                             Use fewer or shorter arguments, or retry later.";
 
 /// For arguments that could not be checked at all.
 pub(super) const ARGUMENTS_UNCHECKED: &str =
-    "The arguments could not be checked, so nothing was sent. Give other ones.";
+    "The arguments could not be checked, so no request was sent. Use other arguments.";
 
 /// For a request that could not be built before the timeout, or not at all.
 pub(super) fn request_not_built(why: WorkError) -> ToolResult {
     match why {
         WorkError::DeadlineExceeded => ToolResult::error(
             ErrorType::Timeout,
-            "The request took too long to make of these arguments, so nothing was sent. Give fewer or shorter ones.",
+            "Building the request from these arguments took too long, so it was not sent. Use fewer or \
+             shorter arguments.",
         ),
         WorkError::Panicked => ToolResult::error(
             ErrorType::Arguments,
-            "The request could not be made of these arguments, so nothing was sent. Give other ones.",
+            "The request could not be built from these arguments, so it was not sent. Use other arguments.",
         ),
     }
 }
@@ -54,122 +56,129 @@ pub(super) enum PossibleEffect {
 pub(super) fn not_ready() -> ToolResult {
     later(
         ErrorType::Unavailable { again_after: WHEN_BUSY },
-        "This tool is not ready: the service behind it has not started yet, or is away. Nothing was sent; try again in a few \
-         seconds.",
+        "This tool is not ready: the service behind it has not started yet, or is unavailable. No request \
+         was sent. Retry in a few seconds.",
     )
 }
 
 /// For a prompt or a resource that may exist once its server has listed them.
-pub(super) const NOT_READY: &str = "It is not ready: the service behind it has not started yet, or is away. Nothing was \
-                                    sent; try again in a few seconds.";
+pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \
+                                    unavailable. No request was sent. Retry in a few seconds.";
 
 /// Tool error for an upstream error.
 pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> ToolResult {
     let was_sent = effect != PossibleEffect::Unsent;
     let effect = match effect {
         PossibleEffect::Harmless | PossibleEffect::Unsent => "",
-        PossibleEffect::Possible => " It may have taken effect: check before repeating it.",
+        PossibleEffect::Possible => " The request may have taken effect: check before you retry.",
     };
     let text = match error {
-        UpstreamError::Connect { .. } => "The service behind this tool can't be reached. Its arguments are not at \
-                                          fault; try again later."
+        UpstreamError::Connect { .. } => "The service behind this tool can't be reached. The arguments are \
+                                          not the cause. Retry later."
             .to_owned(),
         UpstreamError::ConnectDeadline { after, .. } => format!(
-            "The service behind this tool can't be reached: it took no connection within {}. Its arguments \
-             are not at fault; try again later.",
+            "The service behind this tool can't be reached: it accepted no connection within {}. The \
+             arguments are not the cause. Retry later.",
             time(*after)
         ),
-        UpstreamError::NotStarted { .. } => "The program behind this tool could not be started. Its arguments are \
-                                             not at fault; try again later, or tell whoever runs this tool."
+        UpstreamError::NotStarted { .. } => "The program behind this tool could not be started. The \
+                                             arguments are not the cause. Retry later, or tell the \
+                                             operator of this tool."
             .to_owned(),
         UpstreamError::CutOff { .. } => format!(
-            "The service broke off before its reply was complete.{}",
-            effect_or(effect, " Try again.")
+            "The service closed the connection before its response was complete.{}",
+            effect_or(effect, " Retry.")
         ),
         UpstreamError::NotHttp { .. } => format!(
-            "The service gave a reply that is not valid HTTP. Trying again is unlikely to help; tell \
-             whoever runs this tool.{effect}"
+            "The service sent a response that is not valid HTTP. A retry is unlikely to help; tell the \
+             operator of this tool.{effect}"
         ),
         UpstreamError::NotCgi { .. } => format!(
-            "The program behind this tool gave a reply that can't be read. Trying again is unlikely to \
-             help; tell whoever runs this tool.{effect}"
+            "The program behind this tool wrote a response that is not valid CGI. A retry is unlikely to \
+             help; tell the operator of this tool.{effect}"
         ),
         UpstreamError::NotMcp { .. } => format!(
-            "The service gave a reply that is not MCP. Trying again is unlikely to help; tell whoever runs \
-             this tool.{effect}"
+            "The service sent a response that is not valid MCP. A retry is unlikely to help; tell the \
+             operator of this tool.{effect}"
         ),
         UpstreamError::HeadTooLong { .. } => format!(
-            "The service gave a reply with more headers than are read. Trying again is unlikely to help; \
-             tell whoever runs this tool.{effect}"
+            "The service sent a response whose headers are too many or too long. A retry is unlikely to \
+             help; tell the operator of this tool.{effect}"
         ),
         UpstreamError::TooLong { limit_bytes, .. } => format!(
-            "The service's reply is longer than the limit of {}. Ask for less: arguments that narrow the \
-             question give a shorter reply.{effect}",
+            "The service's response is longer than the limit of {}. Request less: narrower arguments give \
+             a shorter response.{effect}",
             size(*limit_bytes)
         ),
         UpstreamError::Deadline { after, .. } if !was_sent => format!(
-            "The service was not asked within {}: the call was still waiting for its turn, and nothing was \
-             sent. Try again in a few seconds.",
+            "No request was sent within {}: the call was still queued. Retry in a few seconds.",
             time(*after)
         ),
         UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => format!(
-            "The service gave no complete reply within {}.{}",
+            "The service sent no complete response within {}.{}",
             time(*after),
-            effect_or(effect, " Try again, or ask for less.")
+            effect_or(effect, " Retry, or request less.")
         ),
-        UpstreamError::Busy { .. } => "The service is busy with as many calls as it is given at a time. Nothing \
-                                       was sent; try again in a few seconds."
+        UpstreamError::Busy { .. } => "The service is busy: its concurrency limit is reached. No request \
+                                       was sent. Retry in a few seconds."
             .to_owned(),
         UpstreamError::ClientBusy { in_flight_limit, .. } => format!(
-            "The service behind this tool is called too much at once: one client may have \
-             {in_flight_limit} in flight. Nothing was sent; try again when one of your calls has ended."
+            "Too many of your calls to the service behind this tool are in flight: the limit per client is \
+             {in_flight_limit}. No request was sent. Retry when one of your calls has ended."
         ),
         UpstreamError::CircuitOpen { of_route: true, rest, .. } => format!(
-            "The service behind this tool could not serve it again and again, and the tool is left alone for \
-             a while. Nothing was sent; try again in {}.",
+            "This tool is temporarily unavailable: its requests to the service failed repeatedly. No \
+             request was sent. Retry in {}.",
             time(whole_seconds(*rest))
         ),
         UpstreamError::CircuitOpen { rest, .. } => format!(
-            "The service behind this tool has failed again and again and is left alone for a while. Nothing \
-             was sent; try again in {}.",
+            "The service behind this tool is temporarily unavailable after repeated failures. No request \
+             was sent. Retry in {}.",
             time(whole_seconds(*rest))
         ),
         UpstreamError::Credential { source, .. } => {
             let rest = source.backoff().map(|rest| format!("in {}", time(whole_seconds(rest))));
             format!(
-                "The service behind this tool wants to know who asks, and there is no credential for it just \
-                 now. Nothing was sent, and its arguments are not at fault; try again {}, and tell whoever \
-                 runs this tool if that does not help.",
+                "The service behind this tool requires authentication, and no credential is available \
+                 right now. No request was sent, and the arguments are not the cause. Retry {}; if that \
+                 does not help, tell the operator of this tool.",
                 rest.as_deref().unwrap_or("later")
             )
         }
         UpstreamError::TooOften { whose, count, per, rest, .. } => {
             let who = match whose {
-                RateLimitScope::ClientOfRoute => "This tool is called too often. One client may call it",
-                RateLimitScope::ClientOfUpstream => {
-                    "The service behind this tool is called too often. One client may call its tools"
+                RateLimitScope::ClientOfRoute => {
+                    "The rate limit of this tool is exceeded. One client may call it"
                 }
-                RateLimitScope::Route => "This tool is called too often. All its clients together may call it",
+                RateLimitScope::ClientOfUpstream => {
+                    "The rate limit of the service behind this tool is exceeded. One client may call its \
+                     tools"
+                }
+                RateLimitScope::Route => {
+                    "The rate limit of this tool is exceeded. All clients together may call it"
+                }
                 RateLimitScope::Upstream => {
-                    "The service behind this tool is called too often. All clients together may call it"
+                    "The rate limit of the service behind this tool is exceeded. All clients together may \
+                     call its tools"
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             let (per, rest) = (in_a(*per), time(whole_seconds(*rest)));
-            format!("{who} {times} {per}. Nothing was sent; try again in {rest}.")
+            format!("{who} {times} {per}. No request was sent. Retry in {rest}.")
         }
-        UpstreamError::RateLimitUnavailable { .. } => "How often this tool is called can't be counted just now, and it may \
-                                            not be called uncounted. Nothing was sent; try again in a few seconds."
+        UpstreamError::RateLimitUnavailable { .. } => "Rate limiting is temporarily unavailable, so this \
+                                                       call was rejected. No request was sent. Retry in a \
+                                                       few seconds."
             .to_owned(),
         UpstreamError::BufferFull { .. } => format!(
-            "The service answered, but too many long responses are in memory at once, so this one was not \
-             read. Try again in a few seconds, or ask for less.{effect}"
+            "The service responded, but the buffer for long responses is full, so its response was \
+             discarded. Retry in a few seconds, or request less.{effect}"
         ),
         UpstreamError::SlowUpload { .. } => {
-            "The body of the request came too slowly. Send it again.".to_owned()
+            "The body of the request arrived too slowly. Send it again.".to_owned()
         }
-        UpstreamError::Unsendable { .. } => "No request can be made of these arguments. Try shorter ones, without \
-                                             unusual characters."
+        UpstreamError::Unsendable { .. } => "These arguments can't form a valid request, so no request was \
+                                             sent. Use shorter values without control characters."
             .to_owned(),
     };
     later(error_type_of(error), text)
@@ -200,7 +209,7 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
 
 /// For a call whose client lacks a scope.
 pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
-    ToolResult::error(ErrorType::Forbidden, format!("The client lacks a scope that this needs: `{needed}`."))
+    ToolResult::error(ErrorType::Forbidden, format!("Permission denied. Required scope: `{needed}`."))
 }
 
 /// Temporary error, with the seconds until a retry in `_meta`.
@@ -230,28 +239,33 @@ pub(super) fn cannot_elicit(missing: &[MissingCapability]) -> String {
     let asks = list(told.iter().map(|(asks, _)| *asks).collect());
     let needs = list(told.iter().map(|(_, needs)| *needs).collect());
     format!(
-        "Nothing was done: before it acts, this tool asks {asks}, and this client can't be asked. It takes an MCP \
-         client that declares {needs}; no argument stands in for the answer."
+        "Nothing was done: this tool first requests input from {asks}, and this client does not support \
+         that. Use an MCP client that declares {needs}. No argument can replace this input."
     )
+}
+
+/// For a response whose rule needs an input response that the client did not send.
+pub(super) fn response_needs_input(why: &str) -> String {
+    format!("The service responded, but its response could not be processed: {why}.")
 }
 
 /// Input that a tool requests, and the MCP capability for it.
 fn texts_of(ability: ClientCapability) -> (&'static str, &'static str) {
     match ability {
-        ClientCapability::Form => ("a person", "`elicitation`"),
+        ClientCapability::Form => ("the user", "`elicitation`"),
         ClientCapability::FormWithLists => {
-            ("a person to choose of a list", "`elicitation` in revision 2025-11-25 or later")
+            ("the user (a choice from a list)", "`elicitation` in revision 2025-11-25 or later")
         }
-        ClientCapability::Link => ("a person to open an address", "`elicitation.url`"),
+        ClientCapability::Link => ("the user (opening a URL)", "`elicitation.url`"),
         ClientCapability::Sample => ("the client's model", "`sampling`"),
-        ClientCapability::Roots => ("for the client's folders", "`roots`"),
+        ClientCapability::Roots => ("the client (its roots)", "`roots`"),
     }
 }
 
 /// For a response whose translation took too long.
 pub(super) fn too_late(deadline: Duration) -> ToolResult {
     let text = format!(
-        "The service answered, but its reply could not be worked through within {}. Ask for less.",
+        "The service responded, but its response could not be processed within {}. Request less.",
         time(deadline)
     );
     ToolResult::error(ErrorType::Timeout, text)
@@ -260,11 +274,12 @@ pub(super) fn too_late(deadline: Duration) -> ToolResult {
 /// For an operation that is still running at the timeout.
 pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolResult {
     let then = if is_cancelled {
-        "It was told to stop; it may have taken effect in part."
+        "It was cancelled, and may have taken effect in part."
     } else {
-        "It may still finish: check before repeating it."
+        "It may still finish: check before you retry."
     };
-    let text = format!("The service has begun the work, and was not done within {}. {then}", time(after));
+    let text =
+        format!("The service started the operation, but did not finish it within {}. {then}", time(after));
     ToolResult::error(ErrorType::Timeout, text)
 }
 
@@ -279,31 +294,35 @@ pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
 }
 
 /// Text of [`operation_lost`].
-pub(super) const OPERATION_LOST: &str = "The service has begun the work, but could not be asked how it went. \
-                                         It may still finish: check before repeating it.";
+pub(super) const OPERATION_LOST: &str = "The service started the operation, but its status could not be \
+                                         read. It may still finish: check before you retry.";
 
 /// For an operation that another client cancelled.
 pub(super) fn operation_cancelled() -> ToolResult {
-    let text = "The service began the work, and it was ended before it was done.";
+    let text = "The service started the operation, but it was cancelled before it finished. It may have \
+                taken effect in part.";
     ToolResult::error(ErrorType::ReportedError { status: None }, text)
 }
 
 /// For an operation whose status URL is on another server.
 pub(super) const OPERATION_ELSEWHERE: &str = concat!(
-    "The service has begun the work, and said that another server knows how it goes, which is not asked. ",
-    "It may still finish: check before repeating it."
+    "The service started the operation, but its status is on another server, which is not polled. ",
+    "It may still finish: check before you retry."
 );
 
 /// For an operation whose id can't be written into a request.
 pub(super) fn operation_unnamed(why: &str) -> String {
-    format!("The service has begun the work, but it can't be asked how it goes: {why}.")
+    format!(
+        "The service started the operation, but its status can't be requested: {why}. It may still \
+             finish: check before you retry."
+    )
 }
 
 /// For an operation that failed, with the message that the route extracts from its status.
 pub(super) fn operation_failed(message: Option<&str>) -> ToolResult {
     let text = match message {
-        Some(message) => format!("The service began the work, and it failed: {message}"),
-        None => "The service began the work, and it failed.".to_owned(),
+        Some(message) => format!("The service started the operation, and it failed: {message}"),
+        None => "The service started the operation, and it failed.".to_owned(),
     };
     ToolResult::error(ErrorType::ReportedError { status: None }, text)
 }
@@ -407,10 +426,10 @@ mod tests {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
         }
-        assert!(told[10].contains("try again in 5 s"), "{told:?}");
+        assert!(told[10].contains("Retry in 5 s"), "{told:?}");
         assert!(told[13].contains("One client may call it once per minute."), "{told:?}");
         assert!(
-            told[14].contains("may call it 100 times per minute.") && told[14].contains("in 8 s"),
+            told[14].contains("may call its tools 100 times per minute.") && told[14].contains("in 8 s"),
             "{told:?}"
         );
         assert!(told[6].contains("3 MiB") && told[7].contains("1.5 s"), "{told:?}");
@@ -420,11 +439,11 @@ mod tests {
     fn an_unsafe_request_that_was_cut_off_is_not_to_be_repeated_blindly() {
         let error = UpstreamError::CutOff { upstream: "old".parse().unwrap(), source: "eof".into() };
         assert!(text_of(&error, PossibleEffect::Possible).contains("may have taken effect"));
-        assert!(text_of(&error, PossibleEffect::Harmless).contains("Try again"));
+        assert!(text_of(&error, PossibleEffect::Harmless).contains("Retry"));
         let late =
             UpstreamError::Deadline { upstream: "old".parse().unwrap(), after: Duration::from_secs(2) };
         assert!(text_of(&late, PossibleEffect::Possible).contains("may have taken effect"));
         let unsent = text_of(&late, PossibleEffect::Unsent);
-        assert!(unsent.contains("nothing was sent") && !unsent.contains("effect"), "{unsent}");
+        assert!(unsent.contains("No request was sent") && !unsent.contains("effect"), "{unsent}");
     }
 }

@@ -118,7 +118,9 @@ impl<'a> Reporter<'a> {
     fn happened(&mut self, happened: ProgressEvent, counts_bytes: bool) {
         match happened {
             ProgressEvent::Retry { attempt } => {
-                self.line(McpLogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
+                self.line(McpLogLevel::Debug, || {
+                    format!("retrying the request to the service, attempt {attempt}")
+                });
             }
             ProgressEvent::Progress { .. }
                 if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
@@ -126,7 +128,7 @@ impl<'a> Reporter<'a> {
             ProgressEvent::Received { .. } if !counts_bytes || self.since_reported() < BYTES_EVERY => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
             ProgressEvent::Received { bytes, of } => {
-                self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the reply"));
+                self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the response"));
             }
         }
     }
@@ -134,7 +136,7 @@ impl<'a> Reporter<'a> {
     /// Reports the status of an asynchronous operation after this many polls.
     pub(super) fn operation(&mut self, stand: &OperationStatus, says_progress: bool, polls: u32) {
         self.line(McpLogLevel::Debug, || {
-            format!("the job goes on: {}", stand.message.as_deref().unwrap_or("no word about it"))
+            format!("operation running: {}", stand.message.as_deref().unwrap_or("no status message"))
         });
         let done = match says_progress {
             true => stand.progress,
@@ -149,7 +151,7 @@ impl<'a> Reporter<'a> {
 
     /// Reports that an operation is done, if it has a total.
     pub(super) fn operation_done(&mut self) {
-        self.line(McpLogLevel::Debug, || "the job is done".to_owned());
+        self.line(McpLogLevel::Debug, || "operation done".to_owned());
         if let Some(total) = self.total {
             self.progress(total, Some(total), None);
         }

@@ -29,7 +29,7 @@ pub enum PromptError {
     #[error("{0}")]
     Arguments(String),
     /// Any other failure.
-    #[error("the prompt can't be made: {0}")]
+    #[error("the prompt can't be built: {0}")]
     Failed(String),
 }
 
@@ -152,7 +152,7 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Result<ToolResult, String> {
         let route = self.table.by_name(route_call.route.as_str());
-        let route = route.ok_or_else(|| "the route that it asks is not there".to_owned())?;
+        let route = route.ok_or_else(|| "its route does not exist".to_owned())?;
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         let filled = route_call.fill(arguments, &route.input, Some(&stop));
         let filled = filled.map_err(|error| error.to_string())?;

@@ -81,8 +81,7 @@ impl UriPattern {
         }
         let (mut pattern, mut fixed_bytes, mut rest) = ("^".to_owned(), 0, template);
         while let Some(open) = rest.find('{') {
-            let close =
-                rest[open..].find('}').ok_or("its URI template has a brace without its other half")?;
+            let close = rest[open..].find('}').ok_or("its URI template has an unbalanced brace")?;
             pattern.push_str(&regex::escape(&rest[..open]));
             // For an undefined variable, its prefix is left out, too.
             pattern.push_str(match rest.as_bytes()[open + 1] {
@@ -132,13 +131,11 @@ impl ProxiedTable {
         own: &PromptTable,
     ) -> Result<(), String> {
         if own.contains_key(name.as_str()) {
-            return Err(format!(
-                "there is a prompt `{name}` in the configuration; give the prompts a `prefix`"
-            ));
+            return Err(format!("the configuration has a prompt `{name}`; set a `prefix` for the prompts"));
         }
         if let Some(other) = self.prompts.get(&name) {
             let upstream = &other.route.upstream;
-            return Err(format!("`{upstream}` has a prompt of that name; give the prompts a `prefix`"));
+            return Err(format!("`{upstream}` has a prompt of that name; set a `prefix` for the prompts"));
         }
         self.prompts.insert(name, prompt);
         Ok(())

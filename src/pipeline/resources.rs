@@ -26,7 +26,7 @@ pub struct ReadResource {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceReadError {
     /// No route has a resource with this URI.
-    #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
+    #[error("unknown resource; `resources/list` and `resources/templates/list` list the available ones")]
     Unknown,
     /// The upstream reports that it does not exist.
     #[error("resource not found: {0}")]

@@ -290,8 +290,8 @@ impl<'a> CallRun<'a> {
         self.log.notes(&translation.notes, translation.result.outcome);
         self.log.decided(translation.rule);
         self.progress.line(McpLogLevel::Debug, || match translation.rule {
-            Some(rule) => format!("rule {} of the route decides", rule + 1),
-            None => "no rule of the route decides: the default rules do".to_owned(),
+            Some(rule) => format!("rule {} of the route matches", rule + 1),
+            None => "no rule of the route matches: the default rules apply".to_owned(),
         });
         match (failure, translation.result.outcome) {
             (Some(stand), ToolOutcome::Success | ToolOutcome::Error(ErrorType::InputMissing)) => {
@@ -470,7 +470,7 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
         (Some(_), Some(_)) => Err(()),
     };
     let timeout = timeout.map_err(|()| {
-        let sentence = format!("the header `{REQUEST_TIMEOUT}` takes one number of seconds, such as `2.5`");
+        let sentence = format!("header `{REQUEST_TIMEOUT}` must be one number of seconds, such as `2.5`");
         Box::new(ToolResult::error(ErrorType::Arguments, sentence))
     })?;
     Ok(match (preferred, timeout) {

@@ -126,19 +126,19 @@ impl ChangeReceiver {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
     /// No route has a resource with this URI.
-    #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
+    #[error("unknown resource; `resources/list` and `resources/templates/list` list the available ones")]
     Unknown,
     /// Its route has no `poll_interval`.
-    #[error("this resource is not watched for changes; read it again to learn of them")]
+    #[error("changes of this resource are not detected; read it again to see them")]
     Unwatched,
     /// The URI is longer than [`WATCHED_URI_LIMIT_BYTES`].
-    #[error("the URI of a resource that is watched may have {WATCHED_URI_LIMIT_BYTES} bytes")]
+    #[error("the URI of a subscription may have at most {WATCHED_URI_LIMIT_BYTES} bytes")]
     TooLong,
     /// [`WATCHED_LIMIT`] resources are watched already.
-    #[error("as many resources as can be are watched already ({WATCHED_LIMIT}); try again later")]
+    #[error("the limit of {WATCHED_LIMIT} watched resources is reached; retry later")]
     TooMany,
     /// The client has reached its limit of subscriptions.
-    #[error("this session has subscribed to as many resources as one may; unsubscribe from some first")]
+    #[error("this session has reached its limit of subscriptions; unsubscribe from some first")]
     Enough,
 }
 
@@ -361,7 +361,7 @@ impl Snapshot {
             route.request.build(arguments, headers, Some(stop))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
-        let request = request.map_err(|_| unfit("its request takes too long to make".to_owned()))?;
+        let request = request.map_err(|_| unfit("its request takes too long to build".to_owned()))?;
         let mut request = request.map_err(|error| unfit(error.to_string()))?;
         let known =
             known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
@@ -384,7 +384,7 @@ impl Snapshot {
         let head = ResponseHeaders::from_response(&response);
         let translation = self.workers.translate(route, arguments, response, deadline.at).await;
         let translation = translation.map_err(|_| PollError {
-            plain: "its reply can't be translated".to_owned(),
+            plain: "its response can't be translated".to_owned(),
             words: String::new(),
         })?;
         match read_of(route, uri, &translation.result, Some(&head)) {

@@ -237,7 +237,7 @@ struct Upload {
 
 /// Error of a body that is too slow.
 #[derive(Debug, thiserror::Error)]
-#[error("the client sends its body too slowly")]
+#[error("the client sends its request body too slowly")]
 struct UploadTooSlow;
 
 impl Upload {

@@ -25,8 +25,8 @@ pub struct InputSchema {
 }
 
 /// Error for arguments whose check takes more than [`CHECK_STEP_LIMIT`].
-const TOO_COSTLY: &str =
-    "the arguments take more than 50,000,000 steps to check, which is the limit; give fewer or shorter ones";
+const TOO_COSTLY: &str = "the arguments take more than 50,000,000 steps to validate, which is the limit; \
+     send fewer or shorter ones";
 
 impl InputSchema {
     /// Maximum number of violations in one error.
@@ -379,7 +379,7 @@ mod tests {
         check(json!({}), Err("argument `city` is required; found nothing"));
         check(
             json!({"city": "oslo", "town": 1}),
-            Err("the arguments object has no place for `town`; this tool takes `city`, `units`"),
+            Err("the arguments object must not have the property `town`; this tool takes `city`, `units`"),
         );
     }
 }

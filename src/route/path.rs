@@ -153,9 +153,10 @@ pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Number(number)) => Ok(number.to_string()),
         Some(Value::Bool(flag)) => Ok(flag.to_string()),
-        Some(other) => {
-            Err(format!("argument `{name}` must be a text, a number or a boolean; found {}", kind_of(other)))
-        }
+        Some(other) => Err(format!(
+            "argument `{name}` must be a string, a number or a boolean; found {}",
+            kind_of(other)
+        )),
         None => Err(format!("argument `{name}` is required; found nothing")),
     }
 }

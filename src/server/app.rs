@@ -86,7 +86,7 @@ struct Expiries(Arc<ArcSwap<Vec<CertificateExpiry>>>);
 
 impl MeterSource for Expiries {
     fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "When a certificate of the configuration expires, in seconds since 1970";
+        let help = "Expiry of a certificate of the configuration, in seconds since 1970";
         let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
         for CertificateExpiry { setting, at } in self.0.load().iter() {
             let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -183,11 +183,11 @@ struct Outage {
 /// Why the collector did not accept a request.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
-    #[error("the collector was not reached")]
+    #[error("the collector could not be reached")]
     Failed(#[source] UpstreamError),
-    #[error("the collector did not answer in {0:?}")]
+    #[error("the collector did not respond within {0:?}")]
     Timeout(Duration),
-    #[error("the collector answered with status {0}")]
+    #[error("the collector responded with status {0}")]
     Rejected(StatusCode),
 }
 

@@ -81,7 +81,7 @@ impl DiscoveredLists {
                     Some(other) => imported.notes.push(ImportNote {
                         tool: route.name().to_string(),
                         what: format!(
-                            "it is left out: `{}` has a tool of that name; give the tools a `prefix`",
+                            "omitted: `{}` has a tool of that name; set a `prefix` for the tools",
                             other.route.upstream
                         ),
                     }),
@@ -128,7 +128,7 @@ impl DiscoveredLists {
             let mut notes = lists.notes;
             let mut add = |name: String, added: Result<(), String>| {
                 if let Err(why) = added {
-                    notes.push(ImportNote { tool: name, what: format!("it is left out: {why}") });
+                    notes.push(ImportNote { tool: name, what: format!("omitted: {why}") });
                 }
             };
             for (name, prompt) in lists.prompts {

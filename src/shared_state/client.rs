@@ -145,7 +145,7 @@ struct ActiveConnection {
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("there is no connection")]
+    #[error("no connection")]
     NotConnected,
     #[error("no response within {0:?}")]
     Timeout(Duration),
@@ -325,7 +325,7 @@ impl ActiveConnection {
         let is_replica = matches!(failure, Failure::Redis(error) if error.kind() == read_only);
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || is_replica {
             // A full channel means that the connection is being closed already.
-            let _ = self.give_up.try_send("several operations in a row had no good response");
+            let _ = self.give_up.try_send("several operations in a row failed");
         }
     }
 }
@@ -371,7 +371,7 @@ impl OpenConnection {
         let full = give_up.clone();
         let push = move |info| {
             pushed.try_send(info).inspect_err(|_| {
-                let _ = full.try_send("messages came faster than they were read");
+                let _ = full.try_send("messages arrived faster than they were read");
             })
         };
         let mut driver = JoinSet::new();

@@ -89,7 +89,7 @@ pub enum ReplicaEvent {
 
 /// The store can't be reached, or its response is invalid. The failure has been counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the shared store can't be reached")]
+#[error("the shared state store can't be reached")]
 pub struct StoreUnreachable;
 
 /// A stored value, with its remaining lifetime.

@@ -200,9 +200,9 @@ fn advice_for(error: &rustls::Error) -> Option<&'static str> {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage, PeerIncompatible};
     Some(match error {
         InvalidCertificate(reason) => certificate_advice(reason)?,
-        InvalidMessage(_) => "what answers there speaks no TLS; is its address `http://`?",
+        InvalidMessage(_) => "the server does not use TLS; is its URL `http://`?",
         PeerIncompatible(_) | AlertReceived(AlertDescription::ProtocolVersion) => {
-            "it speaks no TLS 1.2 or 1.3, or nothing of it that is safe"
+            "the server supports no TLS 1.2 or 1.3, or no secure cipher suite"
         }
         AlertReceived(
             AlertDescription::CertificateRequired
@@ -210,7 +210,7 @@ fn advice_for(error: &rustls::Error) -> Option<&'static str> {
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied,
-        ) => "it wants a certificate of ours that it trusts: `certificate` and `key` of `tls`",
+        ) => "the server requires a client certificate that it trusts: set `certificate` and `key` of `tls`",
         _ => return None,
     })
 }
@@ -218,24 +218,24 @@ fn advice_for(error: &rustls::Error) -> Option<&'static str> {
 fn certificate_advice(reason: &CertificateError) -> Option<&'static str> {
     Some(match reason {
         CertificateError::UnknownIssuer => {
-            "nobody who is trusted vouches for its certificate; name its roots by `ca` of `tls`, or the certificate itself \
-             by `fingerprint`"
+            "its certificate is not signed by a trusted CA; set `ca` of `tls` to its CA, or `fingerprint` \
+             to the certificate's fingerprint"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet; look at the clocks"
+            "its certificate is not valid yet; check the clocks"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "its certificate is for another name; `server_name` of `tls` says for which it should be"
+            "its certificate is for another name; `server_name` of `tls` sets the expected one"
         }
         CertificateError::ApplicationVerificationFailure => {
-            "its certificate is another one than `fingerprint` of `tls` names"
+            "its certificate does not match `fingerprint` of `tls`"
         }
         CertificateError::Revoked => "its certificate was revoked",
         // Self-signed certificates are often created as CAs (`openssl req -x509`), and have no variant of
         // their own.
         CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
-            "it has signed its certificate itself, as a root does; name it by `fingerprint` of `tls`"
+            "its certificate is a self-signed CA certificate; set `fingerprint` of `tls`"
         }
         _ => return None,
     })

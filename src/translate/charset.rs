@@ -77,14 +77,14 @@ pub(crate) fn decode(
     if encoding == UTF_8 {
         let Ok(text) = ByteString::try_from(body) else {
             let hint = if because == "default" {
-                ", and nothing names a charset; a rule can, with `charset`"
+                ", and no charset is declared; `charset` of a rule sets it"
             } else {
                 ""
             };
-            return Err(format!("expected text in UTF-8, found bytes that are not{hint}"));
+            return Err(format!("expected text in UTF-8, found invalid bytes{hint}"));
         };
         if text.contains('\0') {
-            return Err("expected text, found zero bytes; text in UTF-16 is named with `charset`".to_owned());
+            return Err("expected text, found zero bytes; `charset` of a rule declares UTF-16".to_owned());
         }
         return Ok(DecodedText { text, charset: encoding.name(), because });
     }
@@ -96,7 +96,7 @@ pub(crate) fn decode(
     };
     match text {
         Some(text) => Ok(DecodedText { text, charset: encoding.name(), because }),
-        None => Err(format!("expected text in {}, found bytes that it has not", encoding.name())),
+        None => Err(format!("expected text in {}, found invalid bytes", encoding.name())),
     }
 }
 
@@ -123,8 +123,8 @@ fn encoding_of(
     if let Some(label) = response.charset() {
         return match Encoding::for_label(label.as_bytes()) {
             Some(encoding) => Ok((encoding, 0, "Content-Type")),
-            None => Err("expected a charset in `Content-Type`, found a name that is none; a rule can name it with `charset`, \
-                  such as `charset: utf-8`"
+            None => Err("expected a charset in `Content-Type`, found an unknown name; `charset` of a rule \
+                         sets it, such as `charset: utf-8`"
                 .to_owned()),
         };
     }
@@ -191,15 +191,15 @@ fn named(label: &[u8], place: &'static str) -> Result<DeclaredCharset, String> {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
-            Ok(DeclaredCharset { encoding: UTF_8, because: "a declaration of UTF-16 in single bytes" })
+            Ok(DeclaredCharset { encoding: UTF_8, because: "a declaration of UTF-16 in single-byte text" })
         }
         Some(encoding) if encoding == X_USER_DEFINED => {
             Ok(DeclaredCharset { encoding: WINDOWS_1252, because: place })
         }
         Some(encoding) => Ok(DeclaredCharset { encoding, because: place }),
-        None => Err(format!(
-            "expected a charset in {place}, found a name that is none; a rule can name it with `charset`"
-        )),
+        None => {
+            Err(format!("expected a charset in {place}, found an unknown name; `charset` of a rule sets it"))
+        }
     }
 }
 
@@ -326,14 +326,14 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_of_the_charset_are_an_error_not_a_guess() {
-        check("text/plain", None, b"Troms\xf8", Err("nothing names a charset"));
+        check("text/plain", None, b"Troms\xf8", Err("no charset is declared"));
         check("text/plain; charset=utf-8", None, b"Troms\xf8", Err("UTF-8"));
         check("text/plain", None, b"O\0k\0", Err("UTF-16"));
-        check("text/plain; charset=klingon", None, b"x", Err("a name that is none"));
+        check("text/plain; charset=klingon", None, b"x", Err("an unknown name"));
         check("text/plain; charset=shift_jis", None, b"\x81", Err("Shift_JIS"));
         check("text/html", None, b"<meta charset=shift_jis>\x81", Err("Shift_JIS"));
         check("text/html", None, b"<meta charset=utf-8>Troms\xf8", Err("expected text in UTF-8"));
-        check("text/html", None, b"<meta charset=klingon>", Err("a name that is none"));
+        check("text/html", None, b"<meta charset=klingon>", Err("an unknown name"));
     }
 
     #[track_caller]
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn utf_16_that_is_read_byte_by_byte_is_none() {
-        let told = Some(("UTF-8", "a declaration of UTF-16 in single bytes"));
+        let told = Some(("UTF-8", "a declaration of UTF-16 in single-byte text"));
         check_declared("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", told);
         check_declared("text/html", "<meta charset=utf-16le>", told);
         let wide = Some(("UTF-16LE", "the XML declaration, in two bytes a character"));

@@ -271,7 +271,7 @@ pub(in crate::translate) fn render(
         match bytes {
             // A single block is bounded by its own limits.
             _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
-                Err(read_error!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
+                Err(read_error!("the content blocks are longer than {CONTENT_LIMIT_BYTES} bytes together"))
             }
             _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
             _ => Ok(()),
@@ -304,14 +304,14 @@ pub(in crate::translate) fn omitted_blocks(
         .enumerate()
         .filter(|(_, block)| !block.is_included(&structure, known))
         .filter_map(|(index, block)| {
-            Some(format!("block {}: `{}` does not hold", index + 1, block.when.as_ref()?.source()))
+            Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
         })
         .collect();
     (!words.is_empty()).then(|| words.join("\n"))
 }
 
 fn too_many(found: usize) -> ReadError {
-    let words = format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}");
+    let words = format!("expected at most {BLOCK_LIMIT} content blocks, found {found}");
     ReadError::unquoted(words)
 }
 
@@ -326,8 +326,8 @@ pub fn is_timestamp(text: &str) -> bool {
 }
 
 fn template_failed(error: &TemplateError) -> ReadError {
-    let what = "a template of the rule could not be filled in";
-    let line = error.line.map(|line| format!(", at its line {line}")).unwrap_or_default();
+    let what = "a template of the rule failed to render";
+    let line = error.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
     // The engine's message may quote the value that caused the error.
     ReadError::new(format!("{what}: {error}"), format!("{what}{line}"))
 }

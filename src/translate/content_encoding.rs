@@ -115,7 +115,7 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
                     ));
                 }
             });
-            at_most(ENCODING_LIMIT, codings.len(), "codings in `Content-Encoding`")?;
+            at_most(ENCODING_LIMIT, codings.len(), "encodings in `Content-Encoding`")?;
         }
     }
     Ok(codings)
@@ -141,14 +141,15 @@ fn decode(coding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<By
     match undone {
         Ok(()) => Ok(out.into_bytes().into()),
         Err(DecodeError::TooLong) => Err(format!(
-            "expected a reply of at most {limit_bytes} bytes, which is its `response_limit`, found more once {name} was undone"
+            "expected a response of at most {limit_bytes} bytes (`response_limit`), found more after \
+             decoding {name}"
         )),
         Err(DecodeError::CutOff) => {
-            Err(format!("expected data in {name}, found data that breaks off after {} bytes", data.len()))
+            Err(format!("expected data in {name}, found data that ends early, after {} bytes", data.len()))
         }
-        Err(DecodeError::Broken(what)) => {
-            Err(format!("expected data in {name}, as `Content-Encoding` says, found what is none: {what}"))
-        }
+        Err(DecodeError::Broken(what)) => Err(format!(
+            "expected data in {name}, as `Content-Encoding` declares, found invalid data: {what}"
+        )),
     }
 }
 
@@ -156,7 +157,7 @@ fn decode(coding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<By
 fn check_trailing(rest: &[u8]) -> Result<(), DecodeError> {
     match rest.iter().all(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
         true => Ok(()),
-        false => Err(DecodeError::Broken(format!("{} bytes follow its end", rest.len()))),
+        false => Err(DecodeError::Broken(format!("{} bytes after its end", rest.len()))),
     }
 }
 
@@ -360,7 +361,7 @@ mod tests {
     fn several_encodings_are_decoded_from_the_last_to_the_first() {
         check("deflate, gzip", &gzipped(&zlibbed(b"x")), Ok("x"));
         check("gzip , identity,deflate,zstd", &zstandard(&zlibbed(&gzipped(b"x"))), Ok("x"));
-        check("gzip, gzip, gzip, gzip", b"x", Err("expected at most 3 codings"));
+        check("gzip, gzip, gzip, gzip", b"x", Err("expected at most 3 encodings"));
     }
 
     #[test]
@@ -392,24 +393,24 @@ mod tests {
                 let error = decompressed(coding, &body[..length]).unwrap_err();
                 assert!(error.starts_with(&format!("expected data in {coding}")), "{error}");
             }
-            check(coding, &body[..body.len() - 2], Err("breaks off"));
-            check(coding, b"temp: 5 degrees and nothing else\n", Err("found what is none"));
+            check(coding, &body[..body.len() - 2], Err("ends early"));
+            check(coding, b"temp: 5 degrees and nothing else\n", Err("found invalid data"));
         }
         check(
             "br",
             &HELLO_IN_BROTLI[..6],
-            Err("expected data in br, found data that breaks off after 6 bytes"),
+            Err("expected data in br, found data that ends early, after 6 bytes"),
         );
         check(
             "br",
             b"\xff\xff\xff\xff\xff",
-            Err("expected data in br, as `Content-Encoding` says, found what is none"),
+            Err("expected data in br, as `Content-Encoding` declares, found invalid data"),
         );
         check("compress", b"x", Err("of gzip, deflate, br, zstd or identity, found `compress`"));
         let mut tampered = gzipped(b"temp: 5\n");
         let at = tampered.len() - 6;
         tampered[at] ^= 1;
-        check("gzip", &tampered, Err("found what is none"));
+        check("gzip", &tampered, Err("found invalid data"));
         let mut tampered = zstandard(b"temp: 5\n");
         let last = tampered.len() - 1;
         tampered[last] ^= 1;
@@ -441,7 +442,7 @@ mod tests {
         for (coding, body) in bombs {
             assert!(body.len() < 40_000, "{coding}");
             let begun = Instant::now();
-            check(coding, &body, Err("at most 1000 bytes, which is its `response_limit`, found more once"));
+            check(coding, &body, Err("at most 1000 bytes (`response_limit`), found more after"));
             // A gigabyte takes ten times as long, and more.
             assert!(begun.elapsed() < Duration::from_secs(2), "{coding}: {:?}", begun.elapsed());
         }
@@ -455,11 +456,11 @@ mod tests {
             check(coding, &body, Ok(&"a".repeat(LIMIT)));
         }
         for (coding, body) in samples(&[b'a'; LIMIT + 1]) {
-            check(coding, &body, Err("at most 1000 bytes, which is its `response_limit`, found more once"));
+            check(coding, &body, Err("at most 1000 bytes (`response_limit`), found more after"));
         }
         for (coding, body) in samples(&vec![b'a'; 2_000_000]) {
             check(coding, &body, Err("`response_limit`"));
         }
-        check("br", BOMB_IN_BROTLI, Err("found more once br was undone"));
+        check("br", BOMB_IN_BROTLI, Err("found more after decoding br"));
     }
 }

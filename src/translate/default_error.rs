@@ -48,7 +48,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
         let (message, code) = message_of(view, translator);
         let text = match message {
             Some(message) => message,
-            None => format!("The upstream refused the request with status {status} and did not say why."),
+            None => format!("The service rejected the request with status {status} and gave no reason."),
         };
         let result = ToolResult::error(ErrorType::Upstream { status: status.as_u16() }, text);
         match code {
@@ -73,7 +73,7 @@ pub(super) fn default_error_of_rule(
     if !view.response.status.is_success() {
         return error_for_status(view, translator);
     }
-    let text = "The upstream reported an error that could not be put into words.";
+    let text = "The service reported an error, but its message could not be rendered.";
     with_status_meta(ToolResult::error(error_type, text), view.response)
 }
 
@@ -86,13 +86,13 @@ fn retry_after(response: &UpstreamResponse) -> Option<u32> {
 fn text_for_exit(end: ProgramEnd) -> String {
     match end {
         ProgramEnd::Code(_) => format!(
-            "The program behind this tool ended with {}. What it said of it is in the log, not here; other arguments \
-             may help.",
+            "The program behind this tool ended with {}. Its error output is in the operator's log. \
+             Different arguments may help.",
             end.describe()
         ),
         ProgramEnd::Signal(_) => format!(
-            "The program behind this tool was ended by {} before it was done. Trying again may help; if it does not, \
-             tell whoever runs this tool.",
+            "The program behind this tool was terminated by {} before it finished. A retry may help; if it \
+             does not, tell the operator of this tool.",
             end.describe()
         ),
     }
@@ -103,18 +103,20 @@ fn text_for_exit(end: ProgramEnd) -> String {
 fn text_for_status(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_redirection() {
         return format!(
-            "The upstream answered with status {status}, which points elsewhere; redirects are not followed here."
+            "The service responded with status {status}, a redirect, which this tool does not follow."
         );
     }
     if status.is_informational() {
-        return format!("The upstream answered with status {status}, which is no answer.");
+        return format!("The service responded with status {status} only, which is not a final response.");
     }
     let when = match retry_after(view.response) {
         Some(1) => "in 1 second".to_owned(),
         Some(seconds) => format!("in {seconds} seconds"),
         None => "later".to_owned(),
     };
-    format!("The upstream failed with status {status}. Other arguments will hardly help; try again {when}.")
+    format!(
+        "The service failed with status {status}. Different arguments are unlikely to help. Retry {when}."
+    )
 }
 
 /// Message and code of a 4xx: from the usual fields of JSON, from the heading and first paragraph of HTML, or
@@ -239,7 +241,7 @@ pub(super) fn content_or_error(
     let (content, code) = match verdict {
         ResultKind::Success => return Ok(content),
         ResultKind::ToolError if content.iter().all(is_blank) => {
-            (vec![Content::text("The tool failed and did not say why.")], None)
+            (vec![Content::text("The tool failed and gave no reason.")], None)
         }
         ResultKind::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
         // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules fit
@@ -248,8 +250,8 @@ pub(super) fn content_or_error(
             if is_from_mcp_upstream(view) && code.as_ref().is_some_and(is_internal_error_code) =>
         {
             // Some servers also use this code for invalid arguments.
-            let text = "The service could not answer the call and reported an internal error, of which no more is \
-                        shown here. Check the arguments; if they are right, try again later.";
+            let text = "The service reported an internal error, whose details are not shown. Check the \
+                        arguments; if they are valid, retry later.";
             (vec![Content::text(text)], code)
         }
         ResultKind::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),

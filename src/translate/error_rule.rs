@@ -114,7 +114,7 @@ impl TranslationRun<'_> {
         let value = if rule.reads_value() {
             let value = finding.value();
             finding.trace(self.trace);
-            value.map_err(|why| self.note_why("the value of an error could not be read", &why)).ok()
+            value.map_err(|why| self.note_why("the value for an error could not be extracted", &why)).ok()
         } else {
             None
         };
@@ -161,7 +161,7 @@ impl TranslationRun<'_> {
         match rule.text.render_within(names, budget) {
             Ok(text) if !text.trim().is_empty() => Some(text.trim_end().to_owned()),
             Ok(_) => {
-                self.note("the template of `error` gave an empty text");
+                self.note("the template of `error` rendered an empty string");
                 None
             }
             Err(error) => {
@@ -188,7 +188,7 @@ impl TranslationRun<'_> {
             other => other.to_string(),
         };
         if text.is_empty() {
-            self.note("`error` of a filter gave an empty text");
+            self.note("`error` of a filter returned an empty string");
             return default_error_of_rule(view, error_type, self.translator);
         }
         self.trace.step(|| ("error".into(), cut_bytes(&text, MAX_TRACED)));

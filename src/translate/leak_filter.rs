@@ -15,7 +15,7 @@ pub(super) fn redact_error_text(text: &str) -> String {
 
 /// Like [`redact_error_text`], except that strings which the client has sent itself stay.
 pub(super) fn redact_error_text_for(text: &str, sent: &ClientStrings<'_>) -> String {
-    const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
+    const NOT_SHOWN: &str = "The service failed. Its message has internal details and is not shown.";
     if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted_for(text, sent) }
 }
 

@@ -162,19 +162,19 @@ impl Matcher {
             captures.extend(found.ok_or_else(|| format!("no header `{name}` matches `{pattern}`"))?);
         }
         if let Some(pattern) = &self.text {
-            let text = view.text().map_err(|error| format!("the text can't be read: {error}"))?;
+            let text = view.text().map_err(|error| format!("the text can't be decoded: {error}"))?;
             let found = pattern.captures(text);
             captures.extend(found.ok_or_else(|| format!("the text does not match `{pattern}`"))?);
         }
         let holds = |jq: &Jq, what: &str, value| match jq.is_true(value, jq_names(view, &captures)) {
             true => Ok(()),
-            false => Err(format!("`{what}` is not as `{}` says", jq.source())),
+            false => Err(format!("`{what}`: `{}` is false", jq.source())),
         };
         if let Some(jq) = &self.args {
             holds(jq, "args", view.facts.args)?;
         }
         if let Some(jq) = &self.json {
-            let Some(json) = view.json() else { return Err("the reply is not JSON".to_owned()) };
+            let Some(json) = view.json() else { return Err("the response is not JSON".to_owned()) };
             holds(jq, "json", json)?;
         }
         if let Some(jq) = &self.value {
@@ -184,7 +184,7 @@ impl Matcher {
         if let Some(not) = &self.not
             && not.matches(view, finding).is_ok()
         {
-            return Err("what `not` says holds".to_owned());
+            return Err("`not` matches".to_owned());
         }
         Ok(captures)
     }

@@ -343,7 +343,7 @@ impl Redaction {
         }
         if let Err(TooManyValues { most, .. }) = sent.json.check_value_count(limits.values) {
             return ContentBlock::Text(BlockText::Plain(format!(
-                "A block of the reply is left out, as it has more than {most} values, which is the `max_values`."
+                "A block of the response is omitted, because it has more than {most} values (`max_values`)."
             )));
         }
         let json = sent.json.parse();
@@ -379,10 +379,10 @@ impl Redaction {
         let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
         let in_structure =
             result.structured.as_ref().is_some_and(|structured| structured.json().as_str().contains(MARK));
-        let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structure")];
+        let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
         let places: Vec<_> =
             places.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
-        (!places.is_empty()).then(|| format!("words were replaced in {}", places.join(" and ")))
+        (!places.is_empty()).then(|| format!("matches replaced in {}", places.join(" and ")))
     }
 }
 

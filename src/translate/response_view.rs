@@ -134,8 +134,7 @@ impl<'a> ResponseView<'a> {
     pub(super) fn check_value_count(&self, json: &JsonText) -> Result<(), ReadError> {
         json.check_value_count(self.limits.values).map_err(|TooManyValues { most, line, column }| {
             self.too_many_values_error(format!(
-                "expected at most {most} values, which is the `max_values`, found more at line {line}, column \
-                 {column}"
+                "expected at most {most} values (`max_values`), found more at line {line}, column {column}"
             ))
         })
     }
@@ -152,9 +151,7 @@ impl<'a> ResponseView<'a> {
             return Ok(());
         }
         let most = self.limits.values;
-        Err(self.too_many_values_error(format!(
-            "expected at most {most} values, which is the `max_values`, found more"
-        )))
+        Err(self.too_many_values_error(format!("expected at most {most} values (`max_values`), found more")))
     }
 
     fn too_many_values_error(&self, why: String) -> ReadError {
@@ -265,7 +262,7 @@ impl<'a> LazyExtraction<'a> {
     pub(super) fn trace(&self, trace: &mut Trace) {
         let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
         let Some(extract) = self.extract() else {
-            return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
+            return trace.step(|| ("extract".into(), "nothing: the response is empty".into()));
         };
         if extract.reads_text()
             && let Ok(decoded) = self.view.decoded()
@@ -273,8 +270,8 @@ impl<'a> LazyExtraction<'a> {
             trace.step(|| {
                 let characters = decoded.as_str().chars().count();
                 let because = match decoded.because {
-                    "default" => "since nothing names a charset".to_owned(),
-                    teller => format!("as {teller} says"),
+                    "default" => "the default without a declared charset".to_owned(),
+                    teller => format!("declared by {teller}"),
                 };
                 ("decode".into(), format!("{characters} characters of {}, {because}", decoded.charset))
             });
@@ -285,7 +282,7 @@ impl<'a> LazyExtraction<'a> {
                     let found = value.get(&part.name).map(|value| cut_bytes(&value.to_string(), MAX_TRACED));
                     (
                         format!("extract {} {}", part.name, part.extractor.display_name()),
-                        found.unwrap_or_else(|| "nothing: left out".to_owned()),
+                        found.unwrap_or_else(|| "nothing: omitted".to_owned()),
                     )
                 });
             }
@@ -312,12 +309,12 @@ fn describe_found(found: &Extracted) -> String {
         Extracted::Raw(json) => cut_bytes(json.as_str(), MAX_TRACED),
         Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
         Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
-        Extracted::Block(_) => "a block".to_owned(),
+        Extracted::Block(_) => "a content block".to_owned(),
         Extracted::Mcp(McpResult { content, value, verdict }) => {
             let verdict = match verdict {
                 ResultKind::Success => "a result",
-                ResultKind::ToolError => "an error of the tool",
-                ResultKind::ProtocolError { .. } => "an error of the protocol",
+                ResultKind::ToolError => "a tool error",
+                ResultKind::ProtocolError { .. } => "a protocol error",
             };
             let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_found);
             format!("{verdict}, blocks: {}; {value}", content.len())

@@ -104,7 +104,7 @@ impl TranslationRun<'_> {
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
             let sample = sample.render(&minijinja::Value::from_pairs(names), view.facts.stop);
             let sample = sample.map_err(|error| {
-                let what = "what the model is asked could not be written";
+                let what = "the sampling request could not be rendered";
                 ReadError::new(format!("{what}: {error}"), what)
             })?;
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
@@ -121,7 +121,7 @@ impl TranslationRun<'_> {
                 if let Some(left_out) =
                     self.trace.is_on().then(|| content::omitted_blocks(blocks, &known)).flatten()
                 {
-                    self.trace.step(|| ("left out".into(), left_out));
+                    self.trace.step(|| ("omitted".into(), left_out));
                 }
                 content::render(blocks, &known, &asked)?
             }
@@ -155,7 +155,7 @@ impl TranslationRun<'_> {
         let mut meta = None;
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, view).unwrap_or_else(|(why, note)| {
-                self.note("the template of `note` could not be filled in");
+                self.note("the template of `note` failed to render");
                 self.notes.push(LogNote::QuotingReason(why));
                 note
             });
@@ -184,13 +184,13 @@ impl TranslationRun<'_> {
         let Some((extracted, tree)) = found else {
             return match (output, &rule.structured) {
                 (None, None) => Ok((None, None)),
-                _ => Err("expected a value, found bytes without structure".into()),
+                _ => Err("expected a value, found binary data".into()),
             };
         };
         if matches!(extracted, Extracted::Nothing) && rule.structured.is_none() {
             return match output {
                 None => Ok((None, None)),
-                Some(_) => Err("it is empty, and this tool promises a value".into()),
+                Some(_) => Err("it is empty, but this tool has an output schema".into()),
             };
         }
         let source = if let Extracted::Raw(json) = &extracted { Some(json.clone()) } else { None };
@@ -232,9 +232,12 @@ impl TranslationRun<'_> {
             Some(output) => {
                 let structured = output
                     .enforce(value, source.as_ref(), view.facts.stop)
-                    .map_err(|why| why.in_part("the result does not meet the output schema"))?;
+                    .map_err(|why| why.in_part("the result violates the output schema"))?;
                 self.trace.step(|| {
-                    ("schema".into(), format!("met by {}", cut_bytes(structured.json().as_str(), MAX_TRACED)))
+                    (
+                        "schema".into(),
+                        format!("satisfied by {}", cut_bytes(structured.json().as_str(), MAX_TRACED)),
+                    )
                 });
                 structured
             }
@@ -247,8 +250,8 @@ impl TranslationRun<'_> {
 /// Text for a success without content.
 pub fn empty_success_text(response: &UpstreamResponse) -> String {
     match &response.exit {
-        Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.describe()),
-        None => format!("Done: the upstream answered {} without content.", response.status),
+        Some(exit) => format!("Done: the program ended with {} and no output.", exit.end.describe()),
+        None => format!("Done: the service responded with status {} and no content.", response.status),
     }
 }
 

@@ -184,7 +184,7 @@ impl fmt::Display for LogNote {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reason(text) | Self::QuotingReason(text) => formatter.write_str(text),
-            Self::Body(text) => write!(formatter, "the reply begins {text:?}"),
+            Self::Body(text) => write!(formatter, "the response begins {text:?}"),
             Self::Filter(text) => write!(formatter, "a filter failed: {text}"),
         }
     }
@@ -204,7 +204,7 @@ pub fn translate(
     let body = DecompressedBody::new();
     let view = ResponseView::new(response, &body, facts, translator.limits);
     if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
-        trace.step(|| ("expand".into(), expansion));
+        trace.step(|| ("decompress".into(), expansion));
     }
     let mut job = TranslationRun { translator, trace, notes: &mut notes, asks: None };
     let (result, rule) = job.run(&view);
@@ -259,7 +259,7 @@ impl TranslationRun<'_> {
             // A response that exceeds the limits matches no condition, not even under `not`.
             let held = self.match_rule(rule, view, &finding);
             let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
-            let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), match_text);
+            let words = held.as_ref().map_or_else(|why| format!("does not match: {why}"), match_text);
             self.trace.step(|| (format!("rule {}", index + 1), words));
             match held {
                 Ok(captures) => {
@@ -276,7 +276,7 @@ impl TranslationRun<'_> {
             // A response that exceeds the limits may be the one that this rule is for: no later rule may
             // match it.
             if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
-                self.note(format!("the reply could not be read: {why}"));
+                self.note(format!("the response could not be processed: {why}"));
                 return (self.unreadable(view, why), Some(index));
             }
         }
@@ -295,13 +295,16 @@ impl TranslationRun<'_> {
         match rule.action {
             RuleAction::Success(_) if !status.is_success() && !rule.matcher.has_status_condition() => {
                 return Err(match is_program {
-                    true => format!("{}, and a rule without `when: exit` is for 0 only", end()),
+                    true => format!("{}, and a rule without `when: exit_status` is for 0 only", end()),
                     false => format!("{}, and a rule without `when: status` is for 2xx only", end()),
                 });
             }
             RuleAction::Error(_) if status.is_server_error() && !rule.matcher.has_failure_condition() => {
                 return Err(match is_program {
-                    true => format!("{}, and an error without `when: exit` or `stderr` is for 0 only", end()),
+                    true => format!(
+                        "{}, and an error without `when: exit_status` or `stderr` is for 0 only",
+                        end()
+                    ),
                     false => format!("{}, and a rule without `when: status` is not for 5xx", end()),
                 });
             }
@@ -314,29 +317,29 @@ impl TranslationRun<'_> {
     fn no_match(&mut self, view: &ResponseView<'_>) -> ToolResult {
         let status = view.response.status;
         if !status.is_success() {
-            let why = format!("no rule decides, and {}: an error by default", status_text(view.response));
+            let why = format!("no rule matches, and {}: an error by default", status_text(view.response));
             self.trace.step(|| ("default".into(), why));
             self.note_body(view);
             return default_error::error_for_status(view, self.translator);
         }
         if !self.translator.rules.is_empty() && self.translator.otherwise == OnNoMatch::Error {
-            self.trace.step(|| ("on_no_match".into(), "no rule holds: an error".into()));
-            self.note("no rule of the route holds for a reply with a success status");
+            self.trace.step(|| ("on_no_match".into(), "no rule matches: an error".into()));
+            self.note("no rule of the route matches a response with a success status");
             self.note_body(view);
             let media_type = match view.response.media_type() {
-                Some(media_type) => format!("of type {}", self.translator.redaction.capped(&media_type, 100)),
-                None => "without a type".to_owned(),
+                Some(media_type) => format!("type {}", self.translator.redaction.capped(&media_type, 100)),
+                None => "no content type".to_owned(),
             };
             let status = status.as_u16();
             let what = match view.response.exit {
-                Some(_) => "it fits no rule of this tool".to_owned(),
-                None => format!("it is of status {status}, {media_type}, and fits no rule of this tool"),
+                Some(_) => "it matches no rule of this tool".to_owned(),
+                None => format!("it has status {status} and {media_type}, and matches no rule of this tool"),
             };
             return self.unreadable(view, &what);
         }
         self.trace.step(|| {
             let media_type = view.response.media_type().unwrap_or_else(|| "missing".into());
-            ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
+            ("default".into(), format!("no rule matches: parsed by its media type, which is {media_type}"))
         });
         let content = ContentTemplate::Default;
         let rule = SuccessRule { extract: None, structured: None, content, limit: None, sample: None };
@@ -350,23 +353,23 @@ impl TranslationRun<'_> {
             TranslationFailure::Raised(raised) => self.raised_error(view, &raised),
             TranslationFailure::SamplingRequest(sample) => {
                 self.trace.step(|| {
-                    ("sample".into(), "asks the client's model, and goes on with its answer".into())
+                    (
+                        "sample".into(),
+                        "requests text from the client's model, and continues with its response".into(),
+                    )
                 });
                 self.asks = Some(sample);
-                ToolResult::error(
-                    ErrorType::InputMissing,
-                    "The client's model is asked about the reply first.",
-                )
+                ToolResult::error(ErrorType::InputMissing, "Text from the client's model is needed first.")
             }
             TranslationFailure::TooLong(why) => {
                 self.trace.step(|| ("limit".into(), why.clone()));
-                self.note("the result is longer than the rule's limit, and can't be cut to it");
+                self.note("the result is longer than the rule's limit, and can't be shortened to it");
                 self.notes.push(LogNote::QuotingReason(why.clone()));
                 with_status_meta(ToolResult::error(ErrorType::UnparseableResponse, why), view.response)
             }
             TranslationFailure::Unreadable(why) => {
-                let why = self.note_why("the reply could not be read", &why);
-                self.trace.step(|| ("unreadable".into(), why.clone()));
+                let why = self.note_why("the response could not be processed", &why);
+                self.trace.step(|| ("failed".into(), why.clone()));
                 self.note_body(view);
                 self.unreadable(view, &why)
             }
@@ -377,10 +380,10 @@ impl TranslationRun<'_> {
     fn unreadable(&self, view: &ResponseView<'_>, why: &str) -> ToolResult {
         let what = match view.response.exit {
             Some(_) => "The output of the program",
-            None => "The upstream's reply",
+            None => "The service's response",
         };
         let text =
-            format!("{what} could not be understood: {}.", redacted(&self.translator.redaction.redact(why)));
+            format!("{what} could not be processed: {}.", redacted(&self.translator.redaction.redact(why)));
         with_status_meta(ToolResult::error(ErrorType::UnparseableResponse, text), view.response)
     }
 
@@ -398,10 +401,9 @@ impl TranslationRun<'_> {
 
     /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
-        let line = error.line.map(|line| format!(", in its line {line}")).unwrap_or_default();
-        self.note(format!("the template of `{key}` could not be filled in{line}"));
-        self.notes
-            .push(LogNote::QuotingReason(format!("the template of `{key}` could not be filled in: {error}")));
+        let line = error.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
+        self.note(format!("the template of `{key}` failed to render{line}"));
+        self.notes.push(LogNote::QuotingReason(format!("the template of `{key}` failed to render: {error}")));
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
@@ -492,8 +494,8 @@ impl Trace {
 fn match_text(captures: &Captures) -> String {
     let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
     match captures.is_empty() {
-        true => "holds".to_owned(),
-        false => format!("holds, with {}", captures.join(", ")),
+        true => "matches".to_owned(),
+        false => format!("matches, with {}", captures.join(", ")),
     }
 }
 
@@ -504,7 +506,7 @@ pub(super) fn content_summary(content: &[Content]) -> String {
             format!("text {:?}", cut_bytes(text, MAX_TRACED))
         }
         ContentBlock::Text(BlockText::Shared(text)) => format!("text {:?}", cut_bytes(text, MAX_TRACED)),
-        ContentBlock::Text(BlockText::StructuredContent) => "text: the structure as JSON".to_owned(),
+        ContentBlock::Text(BlockText::StructuredContent) => "text: the structured content as JSON".to_owned(),
         ContentBlock::Image { mime_type, .. } => format!("image of {mime_type}"),
         ContentBlock::Audio { mime_type, .. } => format!("audio of {mime_type}"),
         ContentBlock::ResourceLink { uri, .. } => format!("resource_link to {uri}"),

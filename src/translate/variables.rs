@@ -158,7 +158,7 @@ impl SamplingRequestTemplate {
         let system = self.system.as_ref().map(render).transpose()?;
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();
         if bytes + system.as_ref().map_or(0, String::len) > Self::LIMIT_BYTES {
-            let message = format!("what the model is asked is longer than {} bytes", Self::LIMIT_BYTES);
+            let message = format!("the sampling request is longer than {} bytes", Self::LIMIT_BYTES);
             return Err(TemplateError { message, line: None });
         }
         Ok(SamplingRequest {

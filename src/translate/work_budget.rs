@@ -21,7 +21,7 @@ struct State {
 }
 
 /// Error of an extractor or a filter that was stopped.
-pub(crate) const STOPPED: &str = "the call had ended before its reply was read";
+pub(crate) const STOPPED: &str = "the call ended before its response was processed";
 
 impl WorkBudget {
     /// Number of steps of a schema check that take as long as one step of a rule.

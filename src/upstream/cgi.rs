@@ -165,11 +165,11 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
 enum ResponseError {
     #[error("it wrote nothing and ended with {0}")]
     Nothing(String),
-    #[error("it writes the status line itself, as NPH programs do, which are not offered; found `{0}`")]
+    #[error("it writes the status line itself, as NPH programs do, which are not supported; found `{0}`")]
     StatusLine(String),
     #[error("line {line}: expected a header such as `Content-Type: text/plain`, found `{found}`")]
     NoHeader { line: usize, found: String },
-    #[error("its headers have no empty line behind them")]
+    #[error("its headers have no empty line after them")]
     NoEnd,
     #[error("it has neither `Content-Type` nor `Location` nor `Status` among its headers")]
     NoField,
@@ -186,7 +186,7 @@ impl ResponseError {
     fn plain(&self) -> String {
         match self {
             Self::StatusLine(_) => {
-                "it writes the status line itself, as NPH programs do, which are not offered".to_owned()
+                "it writes the status line itself, as NPH programs do, which are not supported".to_owned()
             }
             Self::NoHeader { line, found } => format!(
                 "line {line}: expected a header such as `Content-Type: text/plain`, found text of {} bytes",

@@ -96,7 +96,7 @@ pub enum UpstreamError {
         source: ErrorSource,
     },
     /// The connection ended before the response did.
-    #[error("upstream `{upstream}` closed the connection before its reply was complete")]
+    #[error("upstream `{upstream}` closed the connection before its response was complete")]
     CutOff {
         /// The upstream.
         upstream: UpstreamName,
@@ -105,7 +105,7 @@ pub enum UpstreamError {
         source: ErrorSource,
     },
     /// The response is not valid HTTP, or contradicts itself.
-    #[error("upstream `{upstream}` did not answer in valid HTTP")]
+    #[error("upstream `{upstream}` sent no valid HTTP response")]
     NotHttp {
         /// The upstream.
         upstream: UpstreamName,
@@ -114,7 +114,7 @@ pub enum UpstreamError {
         source: ErrorSource,
     },
     /// The program's output is not a valid CGI response.
-    #[error("upstream `{upstream}` did not answer as a CGI program does")]
+    #[error("upstream `{upstream}` sent no valid CGI response")]
     NotCgi {
         /// The upstream.
         upstream: UpstreamName,
@@ -123,7 +123,7 @@ pub enum UpstreamError {
         source: ErrorSource,
     },
     /// The response is not MCP, or of an unknown revision.
-    #[error("upstream `{upstream}` did not answer in MCP")]
+    #[error("upstream `{upstream}` sent no valid MCP response")]
     NotMcp {
         /// The upstream.
         upstream: UpstreamName,
@@ -133,7 +133,8 @@ pub enum UpstreamError {
     },
     /// Status line and headers are over a limit.
     #[error(
-        "reply headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than {limit_count}"
+        "response headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than \
+         {limit_count}"
     )]
     HeadTooLong {
         /// The upstream.
@@ -144,7 +145,7 @@ pub enum UpstreamError {
         limit_count: usize,
     },
     /// The body is longer than the route reads.
-    #[error("reply of upstream `{upstream}` is longer than {limit_bytes} bytes")]
+    #[error("response of upstream `{upstream}` is longer than {limit_bytes} bytes")]
     TooLong {
         /// The upstream.
         upstream: UpstreamName,
@@ -152,7 +153,7 @@ pub enum UpstreamError {
         limit_bytes: usize,
     },
     /// No complete response before the deadline.
-    #[error("upstream `{upstream}` gave no complete reply within {after:?}")]
+    #[error("upstream `{upstream}` sent no complete response within {after:?}")]
     Deadline {
         /// The upstream.
         upstream: UpstreamName,
@@ -160,7 +161,7 @@ pub enum UpstreamError {
         after: Duration,
     },
     /// No complete response within the timeout of one attempt.
-    #[error("upstream `{upstream}` gave no complete reply within the {after:?} of an attempt")]
+    #[error("upstream `{upstream}` sent no complete response within the attempt timeout of {after:?}")]
     AttemptDeadline {
         /// The upstream.
         upstream: UpstreamName,
@@ -198,7 +199,7 @@ pub enum UpstreamError {
         in_flight_limit: usize,
     },
     /// No credential is available for the upstream.
-    #[error("there is no credential for upstream `{upstream}`, so nothing was sent")]
+    #[error("no credential is available for upstream `{upstream}`, so no request was sent")]
     Credential {
         /// The upstream.
         upstream: UpstreamName,
@@ -207,7 +208,7 @@ pub enum UpstreamError {
         source: Arc<CredentialError>,
     },
     /// Rate limit.
-    #[error("{} asked upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.describe())]
+    #[error("{} called upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.describe())]
     TooOften {
         /// The upstream.
         upstream: UpstreamName,
@@ -222,16 +223,15 @@ pub enum UpstreamError {
     },
     /// The rate limit is counted in the shared state, which is unreachable, and is set to reject all calls
     /// then.
-    #[error(
-        "what may be asked of upstream `{upstream}` is counted in the shared store, which can't be reached"
-    )]
+    #[error("the rate limit of upstream `{upstream}` is counted in the shared state, which can't be reached")]
     RateLimitUnavailable {
         /// The upstream.
         upstream: UpstreamName,
     },
     /// The client sends its request body too slowly.
     #[error(
-        "the client sent the body of its request for upstream `{upstream}` too slowly: it had {after:?}, and more for what came"
+        "the client sent the body of its request for upstream `{upstream}` too slowly: not complete within \
+         {after:?} and the extra time for the received bytes"
     )]
     SlowUpload {
         /// The upstream.
@@ -339,17 +339,17 @@ impl RateLimitScope {
 
     fn describe(self) -> &'static str {
         match self {
-            Self::ClientOfRoute => "one caller of one route",
-            Self::ClientOfUpstream => "one caller",
-            Self::Route => "the callers of one route",
-            Self::Upstream => "all callers together",
+            Self::ClientOfRoute => "one client of one route",
+            Self::ClientOfUpstream => "one client",
+            Self::Route => "all clients of one route",
+            Self::Upstream => "all clients together",
         }
     }
 }
 
 /// Marks the error of a reused connection.
 #[derive(Debug, thiserror::Error)]
-#[error("a connection that had been kept was closed")]
+#[error("an idle connection was closed by the upstream")]
 struct ReusedConnection {
     source: ErrorSource,
 }
@@ -438,7 +438,7 @@ impl UpstreamError {
             }
             Self::TooOften { whose, rest, .. } => rejected("rate_limited", whose.limit(), *rest),
             Self::RateLimitUnavailable { .. } => {
-                rejected("rate_limit_unavailable", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
+                rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)
             }
             // The credential source decides when to try again.
             Self::Credential { .. } => failed("credential_unavailable", FailureStage::Rejected, Never),

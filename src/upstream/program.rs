@@ -120,7 +120,7 @@ impl ProcessGroup {
     /// Starts a program as leader of a new process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
-        let id = child.id().ok_or_else(|| io::Error::other("it ended before it was known"))?;
+        let id = child.id().ok_or_else(|| io::Error::other("it exited before its process id was known"))?;
         Ok(Self { running: Some(Running { child, id }) })
     }
 
@@ -134,7 +134,7 @@ impl ProcessGroup {
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.running {
             Some(running) => running.child.wait().await,
-            None => Err(io::Error::other("it has ended before")),
+            None => Err(io::Error::other("it has exited before")),
         }
     }
 

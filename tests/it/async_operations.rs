@@ -156,7 +156,7 @@ async fn an_operation_over_the_timeout_is_cancelled() {
     let response = call(&start(&upstream, &keys).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 504, "{}", response.text());
     let told = response.tool_text();
-    assert!(told.contains("has begun the work") && told.contains("told to stop"), "{told}");
+    assert!(told.contains("started the operation") && told.contains("It was cancelled"), "{told}");
     let ended = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /api/jobs/7 ");
     upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
 }
@@ -191,5 +191,5 @@ async fn the_error_about_a_lost_operation_warns_against_repeating() {
     let keys = "request: POST old/reports\nasync_operation: { poll_interval: 20ms }";
     let response = call(&start(&upstream, keys).await, "{}").await;
     assert_eq!(response.status, 502, "{}", response.text());
-    assert!(response.tool_text().contains("check before repeating"), "{}", response.tool_text());
+    assert!(response.tool_text().contains("check before you retry"), "{}", response.tool_text());
 }

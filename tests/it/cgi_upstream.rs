@@ -86,7 +86,11 @@ async fn an_invalid_cgi_response_is_a_tool_error() {
     ] {
         let response = Script::new("wrong", lines).call("request: GET old/x", json!({})).await;
         assert_eq!(response.status, 502, "{lines}");
-        assert!(response.tool_text().contains("gave a reply that can't be read"), "{}", response.tool_text());
+        assert!(
+            response.tool_text().contains("wrote a response that is not valid CGI"),
+            "{}",
+            response.tool_text()
+        );
         assert!(!response.text().contains("hello"));
     }
 }
@@ -95,7 +99,7 @@ async fn an_invalid_cgi_response_is_a_tool_error() {
 async fn its_redirects_are_not_followed_and_its_body_has_a_limit() {
     let script = Script::new("redirect", "echo 'Location: /elsewhere'; echo");
     let response = script.call("request: GET old/x", json!({})).await;
-    assert!(response.tool_text().contains("redirects are not followed"), "{}", response.tool_text());
+    assert!(response.tool_text().contains("does not follow"), "{}", response.tool_text());
     let script = Script::new("endless", "echo 'Content-Type: text/plain'; echo; exec yes");
     let response = script.call("request: GET old/x, response_limit: 10KiB", json!({})).await;
     assert!(response.tool_text().contains("longer than the limit of 10 KiB"), "{}", response.tool_text());

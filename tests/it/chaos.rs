@@ -39,9 +39,9 @@ fn truth(fault: Disruption) -> (u16, &'static str) {
         Disruption::None | Disruption::Slow | Disruption::HalfClosed | Disruption::LongerThanSaid => {
             (200, "all is well")
         }
-        Disruption::Silent | Disruption::SilentAfterHead => (504, "no complete reply within"),
+        Disruption::Silent | Disruption::SilentAfterHead => (504, "no complete response within"),
         Disruption::Endless => (502, "longer than the limit"),
-        Disruption::Closed | Disruption::CutOff | Disruption::Reset => (502, "broke off"),
+        Disruption::Closed | Disruption::CutOff | Disruption::Reset => (502, "closed the connection"),
         Disruption::TwoLengths | Disruption::NotHttp => (502, "not valid HTTP"),
         Disruption::Charset => (502, "UTF-8"),
         Disruption::Compression => (502, "gzip"),
@@ -50,7 +50,7 @@ fn truth(fault: Disruption) -> (u16, &'static str) {
     }
 }
 
-const CIRCUIT_OPEN: (u16, &str) = (503, "left alone for a while");
+const CIRCUIT_OPEN: (u16, &str) = (503, "temporarily unavailable");
 
 fn config(mixed: &Scripted, quiet: &Scripted, bad: &Scripted) -> String {
     let mut routes = String::new();

@@ -327,6 +327,6 @@ async fn git_output_becomes_a_result() {
         json!([{"author": "Ola", "subject": "Go on"}])
     );
     let found = call(&text, json!({"grep": "--output=/tmp/evil"})).await;
-    assert!(found.tool_text().contains("found an empty reply"), "{}", found.text());
+    assert!(found.tool_text().contains("found an empty response"), "{}", found.text());
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -112,7 +112,7 @@ async fn nothing_is_sent_while_there_is_no_token() {
     let refusal = r#"{"error": "invalid_client", "error_description": "no such secret: s3cr3t"}"#;
     let server = Scripted::answering(response("401 Unauthorized", "application/json", refusal)).await;
     let program = before(&upstream, &oauth(&server)).await;
-    for words in ["try again later", "try again in 1 s", "try again in 1 s", "try again in 1 s"] {
+    for words in ["Retry later", "Retry in 1 s", "Retry in 1 s", "Retry in 1 s"] {
         let response = call(&program, "get_thing").await;
         assert_eq!(response.status, 502);
         let told = response.tool_text();

@@ -117,7 +117,7 @@ const MISFITS: [(&str, &str, &str, &str); 12] = [
         "json",
         "response: { extract: json }",
         "patient Ada",
-        "json: expected JSON, found something else: expected value at line 1, column 1",
+        "json: invalid JSON: expected value at line 1, column 1",
     ),
     (
         "schema",
@@ -129,14 +129,14 @@ const MISFITS: [(&str, &str, &str, &str); 12] = [
         "member",
         "output: { properties: { age: { type: integer } }, additionalProperties: false }",
         "{\"patient Ada\": 1}",
-        "there is a member that the schema has no place for; found an object",
+        "must have no other properties; found an object",
     ),
     ("filter", "response: { structured: '.age + 1' }", "{\"age\": \"patient Ada\"}", "`structured` "),
     (
         "template",
         "response: { content: '{{ json.age | round }}' }",
         "{\"age\": \"patient Ada\"}",
-        "a template of the rule could not be filled in",
+        "a template of the rule failed to render",
     ),
     (
         "capture",

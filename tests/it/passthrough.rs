@@ -234,7 +234,7 @@ async fn a_head_that_does_not_come_is_a_gateway_timeout() {
     let response = setup.start().await.get("/old").await;
     assert_eq!(
         (response.status, response.text()),
-        (504, r#"{"error":"the upstream did not answer in time"}"#)
+        (504, r#"{"error":"the upstream did not respond in time"}"#)
     );
     upstream.until("the upstream is left", |state| state.left == 1).await;
 }
@@ -316,7 +316,7 @@ async fn an_upload_that_comes_too_slowly_is_broken_off() {
     client.write(UPLOAD).await;
     let response = soon("a response", client.read(false)).await;
     assert_eq!(response.status, 408);
-    assert_eq!(response.text(), r#"{"error":"the request's body came too slowly"}"#);
+    assert_eq!(response.text(), r#"{"error":"the request's body arrived too slowly"}"#);
     upstream.until("the upstream is left", |state| state.left == 1).await;
 }
 

@@ -37,8 +37,8 @@ async fn a_rate_limited_client_gets_retry_after() {
     let refused = call(&served, "a", &[]).await;
     assert_eq!(refused.status, 429, "{}", refused.text());
     assert_eq!(refused.header("retry-after").as_deref(), Some("3600"));
-    let told = "This tool is called too often. All its clients together may call it once per hour. Nothing was sent; \
-                try again in 3600 s.";
+    let told = "The rate limit of this tool is exceeded. All clients together may call it once per hour. \
+                No request was sent. Retry in 3600 s.";
     assert_eq!(refused.tool_text(), told);
     assert_eq!(refused.json()["_meta"]["glossator/retryAfter"], 3600);
     assert_eq!(call(&served, "b", &[]).await.tool_text(), "ok", "another route has nothing to do with it");
@@ -81,7 +81,11 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     }
     let rejected = call(&served, "bad", &[]).await;
     assert_eq!((rejected.status, rejected.header("retry-after").as_deref()), (503, Some("3600")));
-    assert!(rejected.tool_text().contains("the tool is left alone for a while"), "{}", rejected.tool_text());
+    assert!(
+        rejected.tool_text().contains("This tool is temporarily unavailable"),
+        "{}",
+        rejected.tool_text()
+    );
     for _ in 0..5 {
         assert_eq!(call(&served, "worse", &[]).await.status, 502, "its circuit breaker is off");
     }
@@ -197,7 +201,7 @@ async fn a_client_may_set_a_shorter_timeout() {
     assert_eq!(late.status, 504);
     assert_eq!(
         late.tool_text(),
-        "The service gave no complete reply within 50 ms. Try again, or ask for less."
+        "The service sent no complete response within 50 ms. Retry, or request less."
     );
     upstream.until("the request is dropped", |state| state.left == 1).await;
     let wrong = call(&served, "a", &["X-Request-Timeout: soon"]).await;
@@ -348,9 +352,9 @@ async fn a_coalesced_call_that_times_out_does_not_claim_that_nothing_was_sent() 
         let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
         let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
         assert_eq!((second.status, counts.joined.get()), (504, 1), "{policy}: {}", second.text());
-        assert!(!second.tool_text().contains("nothing was sent"), "{policy}: {}", second.tool_text());
+        assert!(!second.tool_text().contains("No request was sent"), "{policy}: {}", second.tool_text());
         assert!(
-            second.tool_text().contains("gave no complete reply within 50 ms"),
+            second.tool_text().contains("sent no complete response within 50 ms"),
             "{policy}: {}",
             second.tool_text()
         );
@@ -427,7 +431,7 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
     let others = async {
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = get("/thing", "10.0.0.1").await;
-        assert!(second.tool_text().contains("one client may have 1 in flight"), "{}", second.text());
+        assert!(second.tool_text().contains("the limit per client is 1"), "{}", second.text());
         let through = get("/elsewhere", "10.0.0.1").await;
         for said in [second, through] {
             assert_eq!((said.status, said.header("retry-after").as_deref()), (429, Some("2")));

@@ -130,7 +130,7 @@ async fn a_truncated_response_is_no_result() {
         "HTTP/1.1 100 Continue\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n",
     ] {
-        check(bytes.as_bytes(), true, Error("broke off")).await;
+        check(bytes.as_bytes(), true, Error("closed the connection")).await;
     }
 }
 
@@ -180,7 +180,7 @@ async fn a_body_of_a_204_that_comes_late_is_not_taken_for_the_next_response() {
 
 #[tokio::test]
 async fn a_204_without_a_body_leaves_its_connection_for_the_next_call() {
-    let told = "Done: the upstream answered 204 No Content without content.";
+    let told = "Done: the service responded with status 204 No Content and no content.";
     check(b"HTTP/1.1 204 No Content\r\n\r\n", false, Text(told)).await;
     check(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", false, Text(told)).await;
 }

@@ -61,7 +61,7 @@ async fn a_get_endpoint_takes_arguments_from_path_and_query_with_their_types() {
     let wrong = proxy.get("/weather/oslo?days=five").await;
     assert_eq!(wrong.status, 400);
     assert_eq!(wrong.tool_text(), "argument `days` must be an integer; found `five`");
-    check_error(&proxy.get("/weather/oslo?city=bergen").await, 400, "`city` is given more than once");
+    check_error(&proxy.get("/weather/oslo?city=bergen").await, 400, "`city` is present more than once");
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn missing_paths_and_wrong_methods_have_different_errors() {
     check_error(&proxy.call("get_thin", "{}").await, 404, "unknown tool `get_thin`");
     check_error(&proxy.get("/nothing").await, 404, "`GET /tools` lists all tools");
     let wrong = proxy.send("DELETE /thing", &[], "").await;
-    check_error(&wrong, 405, "`DELETE` is not possible here; GET, HEAD is");
+    check_error(&wrong, 405, "`DELETE` is not allowed here; use GET, HEAD");
     assert_eq!(wrong.header("allow").as_deref(), Some("GET, HEAD"));
     let wrong = proxy.get("/tools/get_thing").await;
     assert_eq!((wrong.status, wrong.header("allow").as_deref()), (405, Some("POST")));
@@ -243,11 +243,11 @@ async fn a_route_may_replace_the_status_endpoint() {
     let get = of("GET /status").await;
     assert_eq!(get.get("/status").await.tool_text(), "theirs");
     assert_eq!(get.send("HEAD /status", &[], "").await.status, 200);
-    check_error(&get.send("POST /status", &[], "").await, 405, "GET, HEAD is");
+    check_error(&get.send("POST /status", &[], "").await, 405, "use GET, HEAD");
     let post = of("POST /status").await;
     assert_eq!(post.send("POST /status", &[], "").await.tool_text(), "theirs");
     assert_eq!(post.get("/status").await.json()["name"], "glossator");
-    check_error(&post.send("PUT /status", &[], "").await, 405, "POST, GET, HEAD is");
+    check_error(&post.send("PUT /status", &[], "").await, 405, "use POST, GET, HEAD");
     let mut setup = answering("200 OK", "text/plain", "theirs").await;
     setup.routes = vec![route("get_thing", "GET /{city}").with_endpoint("GET /{city}")];
     let any = setup.start().await;
@@ -330,7 +330,7 @@ async fn openapi_describes_every_operation_and_its_errors() {
             json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
         );
     }
-    check_error(&proxy.send("POST /openapi.json", &[], "").await, 405, "GET, HEAD is");
+    check_error(&proxy.send("POST /openapi.json", &[], "").await, 405, "use GET, HEAD");
 }
 
 #[tokio::test]

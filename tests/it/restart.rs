@@ -202,7 +202,7 @@ async fn during_the_delay_it_serves_and_is_not_ready() {
     // As in a container, where the process listens on every address.
     let listen = format!("0.0.0.0:{}", operators.port());
     let (status, told) = health(&[], Some(&listen));
-    assert!(status == Some(1) && told.contains("/readyz answers 503"), "{told}");
+    assert!(status == Some(1) && told.contains("/readyz responded with 503"), "{told}");
 }
 
 /// Exit status and output of `glossator health`.

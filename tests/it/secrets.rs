@@ -347,7 +347,10 @@ async fn no_client_and_no_log_gets_a_secret() {
     look_through("a reload", &(reloaded.head.clone() + reloaded.text()));
     program.terminate();
     let (_, log) = program.ended().await;
-    assert!(log.contains("\"TRACE\"") && log.contains("there is no credential"), "the log has every detail");
+    assert!(
+        log.contains("\"TRACE\"") && log.contains("no credential is available"),
+        "the log has every detail"
+    );
     look_through("the log", &log);
 }
 

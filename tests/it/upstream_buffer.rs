@@ -179,7 +179,7 @@ async fn a_call_without_memory_gets_retry_after() {
     until("the memory is taken", || buffer.used_bytes() >= LIMIT).await;
     let response = served.connect().await.send("GET /rejected", &[], "").await;
     assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
-    assert!(response.tool_text().contains("too many long responses"), "{}", response.text());
+    assert!(response.tool_text().contains("buffer for long responses is full"), "{}", response.text());
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "rejected" } });
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
     let response = served.connect().await.send("POST /mcp", &headers, &call.to_string()).await;

@@ -148,7 +148,7 @@ await check("failures tell rule and reason, and markup in them stays text", asyn
   equal(await broken.count(), 1);
   const cells = await broken.locator("td").allTextContents();
   equal([cells[3], cells[4], cells[6]], ["unparseable_response", "2", "200"]);
-  holds(cells[7].includes("the reply could not be read: pairs"), cells[7]);
+  holds(cells[7].includes("the response could not be processed: pairs"), cells[7]);
   holds((await page.textContent("#failures-table")).includes("could not connect to upstream `gone`"), "no reason");
 });
 

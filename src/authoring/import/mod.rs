@@ -62,10 +62,10 @@ pub enum ImportError {
         found: String,
     },
     /// It does not name the URL of the API.
-    #[error("the document does not say where the API is; give `--url http://HOST:PORT/BASE`")]
+    #[error("the document has no server URL; set `--url http://HOST:PORT/BASE`")]
     NoServer,
     /// The URL of the API can't be used.
-    #[error("the API can't be reached at `{url}`: {why}; give `--url http://HOST:PORT/BASE`")]
+    #[error("`{url}` is not a usable server URL: {why}; set `--url http://HOST:PORT/BASE`")]
     Server {
         /// The URL.
         url: String,
@@ -73,12 +73,10 @@ pub enum ImportError {
         why: String,
     },
     /// It has no operation that can become a route.
-    #[error("the document has no operation that a route can be made of")]
+    #[error("the document has no operation that can become a route")]
     Nothing,
     /// It has too many operations.
-    #[error(
-        "at most {ROUTE_LIMIT} routes are made of a document, which has {found} operations; choose some with `--tag`"
-    )]
+    #[error("a document may have at most {ROUTE_LIMIT} operations, found {found}; select some with `--tag`")]
     TooMany {
         /// Number of operations.
         found: usize,
@@ -130,12 +128,12 @@ impl Document {
         for _ in 0..REFERENCE_LIMIT {
             let Some(reference) = reference_of(value) else { return Ok(value) };
             let Some(pointer) = reference.strip_prefix('#') else {
-                return Err(format!("`{reference}` refers to another document, which is not read"));
+                return Err(format!("`{reference}` refers to another document, which is not supported"));
             };
             let pointer = percent_decode_str(pointer).decode_utf8_lossy();
             value = self.root.pointer(&pointer).ok_or_else(|| format!("`{reference}` refers to nothing"))?;
         }
-        Err(format!("more than {REFERENCE_LIMIT} references lead to each other"))
+        Err(format!("more than {REFERENCE_LIMIT} references in a chain"))
     }
 
     /// A string in `info`.
@@ -196,7 +194,7 @@ fn file(
                 *text = plain;
                 return true;
             }
-            remarks.push(ImportRemark { about, what: format!("left out: {why}") });
+            remarks.push(ImportRemark { about, what: format!("omitted: {why}") });
             false
         });
     }
@@ -206,7 +204,7 @@ fn file(
     // Two routes that are valid alone may conflict; the later one is dropped.
     while let Err(why) = load_error(&whole(&routes)) {
         let Some((operation, _)) = routes.pop() else { return Err(ImportError::Nothing) };
-        remarks.push(ImportRemark { about: operation.about, what: format!("left out: {why}") });
+        remarks.push(ImportRemark { about: operation.about, what: format!("omitted: {why}") });
     }
     Ok(ImportResult { yaml: whole(&routes), routes: routes.len(), remarks })
 }
@@ -224,8 +222,8 @@ fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> 
     let title = shortened(document.info("title").unwrap_or("an API"), 80);
     let version = shortened(document.info("version").unwrap_or_default(), 30);
     let source = shortened(source, 80);
-    let _ = writeln!(head, "# {title} {version}, made of {source} by `glossator import openapi`.");
-    head += "# Every operation is a tool here. Models choose better among few tools: keep the useful ones,\n";
+    let _ = writeln!(head, "# {title} {version}, generated from {source} by `glossator import openapi`.");
+    head += "# Every operation becomes a tool. Models choose better among few tools: keep the useful ones,\n";
     head += "# and describe in each when to call it. Results are checked against `output`; where the API\n";
     head += "# returns something else than its document declares, change it.\n\nupstreams:\n";
     let url = yaml::text(url);
@@ -263,7 +261,10 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
                 format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", quoted(text("name")))
             }
             ("apiKey", _, place) => {
-                format!("a key in the {place}, `{}`: no `credentials` writes it", quoted(text("name")))
+                format!(
+                    "a key in the {place}, `{}`: `credentials` does not support this",
+                    quoted(text("name"))
+                )
             }
             ("oauth2", _, _) => {
                 let token_url = scheme.pointer("/flows/clientCredentials/tokenUrl").and_then(Value::as_str);

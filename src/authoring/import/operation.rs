@@ -39,7 +39,7 @@ impl Operation {
             let item = match document.resolved(written) {
                 Ok(item) => item,
                 Err(why) => {
-                    remarks.push(ImportRemark { about: path.clone(), what: format!("left out: {why}") });
+                    remarks.push(ImportRemark { about: path.clone(), what: format!("omitted: {why}") });
                     continue;
                 }
             };
@@ -60,7 +60,7 @@ impl Operation {
                         );
                         operations.push(operation);
                     }
-                    Err(why) => remarks.push(ImportRemark { about, what: format!("left out: {why}") }),
+                    Err(why) => remarks.push(ImportRemark { about, what: format!("omitted: {why}") }),
                 }
             }
         }
@@ -78,7 +78,7 @@ impl Operation {
             |name: &str| operation.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let mut parts = parts(document, path, item.get("parameters"), operation)?;
         if operation.get("servers").is_some() || item.get("servers").is_some() {
-            parts.left_out.push("asked at the address of the others, and not at its own".to_owned());
+            parts.left_out.push("requested at the URL of the document, not at its own server".to_owned());
         }
         let Success { output, as_json } = success(document, operation);
         if as_json {
@@ -264,16 +264,16 @@ impl RequestParts {
         let style = parameter.get("style").and_then(Value::as_str);
         let schema_written = parameter.get("schema");
         let why = match (place, style, schema_written) {
-            (_, _, None) => Some("it is written in a media type of its own"),
+            (_, _, None) => Some("it has its own media type"),
             ("path", None | Some("simple"), _) | ("query", None | Some("form"), _) => None,
             ("header", _, _) if NO_PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) => return Ok(()),
             ("header", _, _) => None,
             ("cookie", ..) => Some("it is a cookie"),
-            _ => Some("it is written in a style that templates do not have"),
+            _ => Some("its style is not supported by templates"),
         };
         let copied = schema_written.map(|written| schema(document, written, SchemaUse::Input));
         let why = match copied {
-            Some(None) => why.or(Some("its schema refers to what is not there")),
+            Some(None) => why.or(Some("its schema has a broken `$ref`")),
             _ => why,
         };
         if let Some(why) = why {
@@ -296,7 +296,7 @@ impl RequestParts {
             "path" => {
                 self.path = self.path.replace(&format!("{{{name}}}"), &format!("{{{argument}}}"));
                 if !self.path.contains(&format!("{{{argument}}}")) {
-                    return Err(format!("its path has no place for the parameter `{name}`"));
+                    return Err(format!("its path does not contain the parameter `{name}`"));
                 }
             }
             "query" => {
@@ -328,7 +328,7 @@ impl RequestParts {
             let kinds: Vec<_> = content.iter().map(|(name, _)| format!("`{}`", essence(name))).collect();
             let kinds = kinds.join(", ");
             if is_needed {
-                return Err(format!("its body is {kinds}, and only JSON, forms and text are sent"));
+                return Err(format!("its body is {kinds}, and only JSON, forms and text are supported"));
             }
             self.left_out.push(format!("without a body, which is {kinds}"));
             return Ok(());
@@ -336,7 +336,7 @@ impl RequestParts {
         let media_type = essence(media_type);
         let written = described.get("schema").cloned().unwrap_or_else(|| json!({}));
         let copied = schema(document, &written, SchemaUse::Input)
-            .ok_or("the schema of its body refers to what is not there")?;
+            .ok_or("the schema of its body has a broken `$ref`")?;
         if is_json(media_type) && !matches!(media_type, "application/json" | "*/*") {
             self.headers.insert("Content-Type".into(), media_type.into());
         }
@@ -355,7 +355,7 @@ impl RequestParts {
                 let kind = if is_form(media_type) { "form" } else { "json" };
                 self.body = Some(json!({ kind: template }));
             }
-            None if is_form(media_type) => return Err("its form does not say which fields it has".to_owned()),
+            None if is_form(media_type) => return Err("its form declares no fields".to_owned()),
             None => {
                 let kind = if media_type == "text/plain" { "text" } else { "json" };
                 let argument = self.argument("body", copied, true);

@@ -126,7 +126,7 @@ fn last_resort(sorted: &ClassifiedSamples<'_>) -> Candidate {
     let is_binary = sorted.texts.is_none() && !sorted.successes.is_empty();
     let (extract, why) = match is_binary {
         true => (json!("binary"), "the samples are not text"),
-        false => (json!("text"), "nothing else reads every sample: the whole text"),
+        false => (json!("text"), "no extractor parses every sample: the whole text"),
     };
     Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, why) }
 }
@@ -395,19 +395,19 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
     };
     let is_below_title = |text: &&str| text.split_once('\n').is_some_and(|(_, rest)| is_table(&rest));
     if texts.iter().all(|text| is_drawn(text)) {
-        vec![Candidate::likely(json!("columns"), "the values stand between bars, below a line that is drawn")]
+        vec![Candidate::likely(json!("columns"), "the values are between bars, below a drawn line")]
     } else if texts.iter().all(is_table) {
         vec![Candidate::likely(
             json!("columns"),
-            "the first line names columns, and the values stand below the names",
+            "the first line has the column names, and the values are below them",
         )]
     } else if texts.iter().all(|text| is_led(text)) {
         vec![Candidate::likely(
             json!({ "columns": { "first_column": "name" } }),
-            "the first line names columns, but for the first of them",
+            "the first line has the column names, except for the first column",
         )]
     } else if texts.iter().all(is_below_title) {
-        let why = "the line below a title names columns, and the values stand below the names";
+        let why = "the line below a title has the column names, and the values are below them";
         vec![Candidate::likely(json!({ "columns": { "skip": 1 } }), why)]
     } else {
         Vec::new()

@@ -58,7 +58,7 @@ pub(super) fn shapes(reader: &RankedCandidate) -> Vec<Shape> {
         let schema = schema(&values, "", 0, Numbers::from_candidate(&reader.candidate));
         let mut why = format!("of {number} sample{plural}");
         if has_required(&schema) {
-            why += "; what all of them have is required";
+            why += "; properties that all of them have are required";
         }
         let finding = Finding { part: "output".into(), value: "a schema".into(), sure, why };
         shapes.push(Shape { fields: Vec::new(), output: Some((schema, finding)) });
@@ -142,7 +142,7 @@ fn field(
     let optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {
         guess.kind += "[]";
-        guess.why += "; several in one reply";
+        guess.why += "; several in one response";
     }
     let mut spec = guess.options;
     let is_short = from == name && spec.is_empty();

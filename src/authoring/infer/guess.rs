@@ -84,7 +84,7 @@ pub(super) fn guess(name: &str, texts: &[&str], words: AvailableTypes) -> Guess 
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
         }
         guess.options.insert("null_values".into(), json!(nothing));
-        guess.why += &format!("; {} stands for nothing", listed(&nothing));
+        guess.why += &format!("; {} means null", listed(&nothing));
     }
     guess
 }
@@ -156,9 +156,12 @@ fn text(texts: &[&str]) -> Guess {
         0 => "always empty".to_owned(),
         // With `values`, a new word would be an error, so only an author who knows all words can decide.
         _ if few && texts.len() >= 8 => {
-            format!("a text; only {} so far: where there are no others, `values` says so", listed(&different))
+            format!(
+                "a string; only {} so far: if there are no others, list them in `values`",
+                listed(&different)
+            )
         }
-        _ => "a text".to_owned(),
+        _ => "a string".to_owned(),
     };
     Guess { kind: "string".into(), options: Map::new(), sure: sureness(texts.len()), why }
 }
@@ -238,7 +241,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     if !marks.is_certain {
         // `1,024` may be slightly more than one.
         sure = sure.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
-        why += &format!("; `{}` stands between thousands, or else before a fraction", marks.mark());
+        why += &format!("; `{}` separates thousands, or else a fraction", marks.mark());
     }
     let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };

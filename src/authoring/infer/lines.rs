@@ -198,7 +198,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     }
     let pattern = format!(r"^\s*{}\s*$", parts.join(r"\s+"));
     let why = format!(
-        "{} numbers in {} lines of words that are always the same, some in a line below their names",
+        "{} numbers in {} lines of constant words, some in a line below their names",
         names.len(),
         first.len()
     );

@@ -168,7 +168,7 @@ fn ranked(sorted: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
         && last.candidate.name() == "text"
         && !why.is_empty()
     {
-        last.candidate.why = format!("the whole text, since `{name}` does not read every sample: {why}");
+        last.candidate.why = format!("the whole text, because `{name}` does not parse every sample: {why}");
     }
     trial::rank(&mut readers);
     readers

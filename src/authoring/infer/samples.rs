@@ -93,15 +93,15 @@ impl Fallback {
         let named = sample.response.charset();
         let wrong = match named {
             Some(name) if name.parse::<Charset>().is_err() => {
-                format!("`Content-Type` names `{name}`, which is not a charset")
+                format!("`Content-Type` declares `{name}`, which is not a charset")
             }
-            Some(name) => format!("the text is not in `{name}`, which `Content-Type` names"),
-            None if label == "utf-8" => "the document names a charset that does not exist".to_owned(),
-            None => "the text is not in UTF-8, and `Content-Type` names no charset".to_owned(),
+            Some(name) => format!("the text is not in `{name}`, which `Content-Type` declares"),
+            None if label == "utf-8" => "the document declares an unknown charset".to_owned(),
+            None => "the text is not in UTF-8, and `Content-Type` declares no charset".to_owned(),
         };
         let (sure, right) = match label {
             "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
-            _ => (Confidence::Guess, "this one reads any bytes: change it where letters are wrong"),
+            _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
         };
         let why = format!("{wrong}; {right}");
         Self { label, finding: Finding { part: "charset".into(), value: label.into(), sure, why } }
@@ -192,14 +192,14 @@ pub(super) fn error_rules(sorted: &ClassifiedSamples<'_>) -> Option<Vec<Inferred
             &sign,
             &texts,
             sure,
-            format!("{} of the samples say so with a success status", texts.len()),
+            format!("{} of the samples report it with a success status", texts.len()),
         ));
         known.push(sign);
     }
     if let Some(name) = implied_error_member(sorted)
         && !known.contains(&ErrorEvidence::False(name))
     {
-        let why = format!("every success says `{name}: true`; no sample shows the other");
+        let why = format!("every success has `{name}: true`; no sample has `false`");
         rules.push(error_rule(&ErrorEvidence::False(name), &[], Confidence::Guess, why));
     }
     (!rules.is_empty()).then_some(rules)
@@ -235,7 +235,7 @@ fn error_rule(sign: &ErrorEvidence, texts: &[String], sure: Confidence, why: Str
             (json!({ "status": "2xx", "json": condition }), message(texts))
         }
     };
-    let value = "an error in a reply with a success status".to_owned();
+    let value = "an error in a response with a success status".to_owned();
     InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, sure, why } }
 }
 
@@ -252,7 +252,7 @@ fn message(texts: &[String]) -> String {
         "error_message",
         "description",
     ];
-    const FALLBACK_MESSAGE: &str = "The upstream reported an error without a message.";
+    const FALLBACK_MESSAGE: &str = "The service reported an error without a message.";
     let values: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let at = |value: &Value, place: &str| {
         value

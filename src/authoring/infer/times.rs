@@ -76,13 +76,13 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     let sure = sure.max(Confidence::Likely);
     let evidence = |what: &str| format!("{count} of {count} are {what}");
     if reads(FieldKind::DateTime(TimeForm::default()), texts) {
-        return Some(found("date-time", &[], sure, evidence("points in time")));
+        return Some(found("date-time", &[], sure, evidence("timestamps")));
     }
     for (format, zone) in CERTAIN {
         if reads(FieldKind::DateTime(form(format, zone)?), texts) {
             let mut options = vec![("format", format)];
             options.extend(zone.map(|zone| ("timezone", zone)));
-            return Some(found("date-time", &options, sure, evidence("points in time")));
+            return Some(found("date-time", &options, sure, evidence("timestamps")));
         }
     }
     if let Some(local) = local(texts) {
@@ -98,7 +98,8 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
         [format] => Some(found("date", &[("format", format)], sure, evidence("days"))),
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
-            let why = format!("days, as `type: date` reads with `format: \"{one}\"`, or else `\"{other}\"`");
+            let why =
+                format!("dates; `type: date` parses them with `format: \"{one}\"`, or else `\"{other}\"`");
             Some(found("string", &[], Confidence::Guess, why))
         }
     }
@@ -109,14 +110,16 @@ fn local(texts: &[&str]) -> Option<Guess> {
     let utc: Option<TimeZoneSetting> = "UTC".parse().ok();
     let usual = TimeForm { format: TimeFormat::Standard, zone: utc };
     if reads(FieldKind::DateTime(usual), texts) {
-        let why = "times without an offset; `type: date-time` reads them, with the `timezone` of their clock";
+        let why = "times without an offset; `type: date-time` parses them, with the `timezone` of their \
+                   clock";
         return Some(found("string", &[], Confidence::Likely, why.to_owned()));
     }
     let fits =
         |format: &&str| form(format, Some("UTC")).is_some_and(|form| reads(FieldKind::DateTime(form), texts));
     let format = LOCAL.into_iter().find(fits)?;
     let why = format!(
-        "times without an offset; `type: date-time` reads them, with `format: \"{format}\"` and the `timezone` of their clock"
+        "times without an offset; `type: date-time` parses them, with `format: \"{format}\"` and the \
+         `timezone` of their clock"
     );
     Some(found("string", &[], Confidence::Likely, why))
 }
@@ -151,7 +154,7 @@ pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
         (true, _, true) => ("unix-ms", "milliseconds"),
         _ => return None,
     };
-    let why = format!("{0} of {0} may be {word} since 1970, and the name says a time", numbers.len());
+    let why = format!("{0} of {0} may be {word} since 1970, and the name suggests a time", numbers.len());
     Some(found("date-time", &[("format", format)], sureness(numbers.len()).min(Confidence::Likely), why))
 }
 

@@ -123,8 +123,7 @@ impl ProposalDraft<'_> {
             return None;
         }
         let mebibytes = (2 * longest_bytes).next_power_of_two().min(MAX_RESPONSE_LIMIT_BYTES) >> 20;
-        let why =
-            format!("the longest sample has {longest_bytes} bytes, which is more than the default takes");
+        let why = format!("the longest sample has {longest_bytes} bytes, more than the default limit");
         Some(Finding {
             part: "response_limit".into(),
             value: format!("{mebibytes}MiB"),
@@ -149,14 +148,14 @@ impl ProposalDraft<'_> {
         };
         let mut why = candidate.why.clone();
         if samples == 0 {
-            why = "there is no success among the samples".to_owned();
+            why = "the samples have no success".to_owned();
         } else if self.sorted.texts.is_some()
             && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
         {
             let percent = (self.reader.explained * 100.0).floor();
             let _ = match samples {
-                1 => write!(why, "; it finds {percent} % of the words of the sample"),
-                _ => write!(why, "; it finds {percent} % or more of the words of every sample"),
+                1 => write!(why, "; it extracts {percent} % of the words of the sample"),
+                _ => write!(why, "; it extracts {percent} % or more of the words of every sample"),
             };
         }
         Finding { part: "extract".into(), value: candidate.name().to_owned(), sure, why }
@@ -171,7 +170,8 @@ impl ProposalDraft<'_> {
             return None;
         }
         let sure = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
-        let why = format!("{samples} of {samples} successes have it; a page of another type is not a report");
+        let why =
+            format!("{samples} of {samples} successes have it; a response of another type is not a report");
         Some((first.to_string(), Finding { part: "when".into(), value: first.into(), sure, why }))
     }
 
@@ -216,7 +216,8 @@ impl ProposalDraft<'_> {
         if left_out > 0 {
             let _ = writeln!(
                 out,
-                "    # Without an example: {left_out} of the samples, which are many or long. `response: {{ recording: FILE }}` names one."
+                "    # Without an example: {left_out} of the samples, which are many or long. `response: \
+                 {{ recording: FILE }}` loads one."
             );
         }
         if !examples.is_empty() {
@@ -289,23 +290,24 @@ fn file_header(naming: &RouteNaming, samples: usize) -> String {
     let plural = if samples == 1 { "" } else { "s" };
     let RouteNaming { name, upstream, address, method, path } = naming;
     format!(
-        "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` say how far to trust a part.\n\
+        "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` are \
+         the confidence in each part.\n\
          upstreams:\n  {}: {}\nroutes:\n  {}:\n    \
-         description: {} # guess: say what a model should know to choose this tool\n    request: {}\n",
+         description: {} # guess: describe when a model should call this tool\n    request: {}\n",
         yaml::text(upstream),
         yaml::flow(&address.as_str().into()),
         yaml::text(name),
-        yaml::flow(&format!("The reply of {method} {path}.").into()),
+        yaml::flow(&format!("The response of {method} {path}.").into()),
         yaml::flow(&format!("{method} {upstream}{path}").into()),
     )
 }
 
 /// The proposal if all others fail: the default rules, by media type.
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
-    let why = "no rule holds for every sample: replies are read by their media type".to_owned();
+    let why = "no rule matches every sample: responses are parsed by their media type".to_owned();
     let finding =
         Finding { part: "response".into(), value: "the default rules".into(), sure: Confidence::Guess, why };
-    let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that no rule holds for", 1);
+    let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that match no rule", 1);
     comment(&mut yaml, 4, &finding);
     Proposal { yaml, findings: vec![finding] }
 }

@@ -66,11 +66,11 @@ impl Takes {
 impl Listed {
     pub(super) fn read(tool: &RawValue) -> Result<Self, &'static str> {
         let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool.get()) else {
-            return Err("a tool of its list is left out: it is not an object");
+            return Err("a tool of its list is omitted: it is not an object");
         };
         match members.get("name").and_then(Value::as_str).map(str::to_owned) {
             Some(name) if !name.is_empty() => Ok(Self { name, members }),
-            Some(_) | None => Err("a tool of its list is left out: it has no name"),
+            Some(_) | None => Err("a tool of its list is omitted: it has no name"),
         }
     }
 

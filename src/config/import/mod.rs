@@ -154,7 +154,7 @@ impl Trees<'_> {
                 let route = &route.route.definition.name;
                 let meant = nearest(called, names).map(|name| format!("; did you mean `{name}`?"));
                 let what = format!(
-                    "the route `{route}` calls it, and the server has no such tool{}",
+                    "the route `{route}` calls it, but the server has no such tool{}",
                     meant.unwrap_or_default()
                 );
                 imported.notes.push(ImportNote { tool: called.to_owned(), what });
@@ -166,7 +166,7 @@ impl Trees<'_> {
                 match self.read(around, &adopting).map(|route| with_meta(route, tool)) {
                     Ok(route) => imported.written.push(route),
                     Err(why) => imported.notes.push(tool.note(format!(
-                        "the route `{}` does not take over what the server says of it: {why}",
+                        "the route `{}` does not use the server's definition of it: {why}",
                         entry.key.text
                     ))),
                 }
@@ -189,14 +189,14 @@ impl Trees<'_> {
     ) {
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for stranger in rules.strangers(&names) {
-            let what = "`tools` names it, and the server has no such tool".to_owned();
+            let what = "`tools` lists it, but the server has no such tool".to_owned();
             imported.notes.push(ImportNote { tool: stranger.to_owned(), what });
         }
         let mut taken: Vec<String> = Vec::new();
         for tool in listed.iter().filter(|tool| rules.takes(&tool.name)) {
             let name = rules.name_of(&tool.name);
             if tool.is_task_only() {
-                imported.notes.push(tool.note("it is left out: it can be called as a task only".to_owned()));
+                imported.notes.push(tool.note("omitted: it can be called as a task only".to_owned()));
                 continue;
             }
             // Whoever wrote a route for a tool did not mean to offer it without.
@@ -206,14 +206,12 @@ impl Trees<'_> {
                 continue;
             }
             if written.iter().any(|file| file.route.definition.name.as_str() == name) {
-                let what = format!("it is left out: there is a route `{name}`; give the tools a `prefix`");
+                let what = format!("omitted: a route has the name `{name}`; set a `prefix` for the tools");
                 imported.notes.push(tool.note(what));
                 continue;
             }
             if taken.contains(&name) {
-                imported
-                    .notes
-                    .push(tool.note(format!("it is left out: another tool is called `{name}`, too")));
+                imported.notes.push(tool.note(format!("omitted: another tool has the name `{name}`, too")));
                 continue;
             }
             if let Some(route) = self.route_of(around, upstream, rules, tool, &name, &mut imported.notes) {
@@ -246,7 +244,7 @@ impl Trees<'_> {
                 Err(_) => {}
             }
         }
-        notes.push(tool.note(format!("it is left out: {why}")));
+        notes.push(tool.note(format!("omitted: {why}")));
         None
     }
 

@@ -68,7 +68,7 @@ impl Trees<'_> {
             {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
-                    let why = format!("it is left out: a prompt is named as a tool is, and {error}");
+                    let why = format!("omitted: prompt names follow the rules of tool names, and {error}");
                     out.notes.push(note(&upstream_key, why));
                     continue;
                 }
@@ -94,7 +94,7 @@ impl Trees<'_> {
             for listed in templates {
                 match UriPattern::parse(&listed.0, rules.except.clone()) {
                     Ok(pattern) => out.templates.push((pattern, proxied(listed))),
-                    Err(why) => out.notes.push(note(&listed.0, format!("it is left out: {why}"))),
+                    Err(why) => out.notes.push(note(&listed.0, format!("omitted: {why}"))),
                 }
             }
         }
@@ -128,7 +128,7 @@ impl Trees<'_> {
                 Some(route)
             }
             Err(why) => {
-                out.notes.push(note("", format!("its {key} are left out: {why}")));
+                out.notes.push(note("", format!("its {key} are omitted: {why}")));
                 None
             }
         }
@@ -152,14 +152,14 @@ fn taken(
         let members = serde_json::from_str::<Map<String, Value>>(entry.get()).unwrap_or_default();
         match members.get(key).and_then(Value::as_str).filter(|known_by| !known_by.is_empty()) {
             Some(known_by) => listed.push((known_by.to_owned(), well_formed(&members, key))),
-            None => notes.push(note("", format!("an entry of its list is left out: it has no `{key}`"))),
+            None => notes.push(note("", format!("an entry of its list is omitted: it has no `{key}`"))),
         }
     }
     let names: Vec<&str> = listed.iter().map(|(known_by, _)| known_by.as_str()).collect();
     // `only` of resources may name a template as well as a resource.
     if key == "name" {
         for stranger in rules.strangers(&names) {
-            notes.push(note(stranger, "`prompts` names it, and the server has no such prompt".to_owned()));
+            notes.push(note(stranger, "`prompts` lists it, but the server has no such prompt".to_owned()));
         }
     }
     listed.retain(|(known_by, _)| rules.takes(known_by));

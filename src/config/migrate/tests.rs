@@ -122,22 +122,22 @@ fn uncertain_names_are_unchanged() {
     check_remarks(
         "server: { bind: a, listen: b, front_page: c }\n",
         &[
-            "1:11: server: `bind` is called `listen` now, which is there as well",
-            "1:31: server: `front_page` is gone: leave it out",
+            "1:11: server: `bind` is now `listen`, which is present as well",
+            "1:31: server: `front_page` was removed: leave it out",
         ],
     );
     check_remarks(
         "server: { tls_key: k, tls: file }\n",
-        &["1:11: server: `tls_key` is called `tls.key` now, which is there as well"],
+        &["1:11: server: `tls_key` is now `tls.key`, which is present as well"],
     );
     check_remarks(
         "server: { tls: { client_ca: c }, tls_key: k # why\n}\n",
-        &["1:34: server: `tls_key` is called `tls.key` now: move it by hand"],
+        &["1:34: server: `tls_key` is now `tls.key`: move it by hand"],
     );
     // A map that is `retry` in one place, and something else in the other.
     check_remarks(
         "routes: { a: { retry: &r { tries: 1 }, cache: *r } }\n",
-        &["1:28: retry: `tries` is called `max_attempts` now, but an alias takes it for something else"],
+        &["1:28: retry: `tries` is now `max_attempts`, but an alias uses it for something else"],
     );
 }
 

@@ -210,7 +210,7 @@ impl<'t> Walk<'t> {
         let is_same = found.iter().map(|word| &word.now).eq(in_file.iter().map(|word| &word.now));
         if !is_same || self.refused.contains(&span.start) {
             for word in found {
-                self.remark(span, &word.was, section, format!("`{}` is called `{}` now", word.was, word.now));
+                self.remark(span, &word.was, section, format!("`{}` is now `{}`", word.was, word.now));
             }
             return;
         }
@@ -247,7 +247,7 @@ impl<'t> Walk<'t> {
                 }
                 (None, Some(Now::Gone(help))) => {
                     self.known += 1;
-                    self.remark(place, &name, keys.section, format!("`{name}` is gone: {help}"));
+                    self.remark(place, &name, keys.section, format!("`{name}` was removed: {help}"));
                     continue;
                 }
                 (None, Some(Now::Word(..)) | None) => {
@@ -293,7 +293,7 @@ impl<'t> Walk<'t> {
             }),
         };
         if is_taken {
-            let message = format!("`{name}` is called `{path}` now, which is there as well");
+            let message = format!("`{name}` is now `{path}`, which is present as well");
             self.remark(span, &name, keys.section, message);
             return false;
         }
@@ -304,12 +304,7 @@ impl<'t> Walk<'t> {
             return false;
         };
         if !self.moves || self.refused.contains(&span.start) {
-            self.remark(
-                span,
-                &name,
-                keys.section,
-                format!("`{name}` is called `{path}` now: move it by hand"),
-            );
+            self.remark(span, &name, keys.section, format!("`{name}` is now `{path}`: move it by hand"));
             return false;
         }
         let own = |section: Span, entries: &[Entry]| -> Vec<Span> {
@@ -333,12 +328,12 @@ impl<'t> Walk<'t> {
             _ if quoted('"') => format!("\"{now}\""),
             _ if quoted('\'') => format!("'{now}'"),
             _ => {
-                self.remark(span, was, section, format!("`{was}` is called `{now}` now"));
+                self.remark(span, was, section, format!("`{was}` is now `{now}`"));
                 return false;
             }
         };
         if self.refused.contains(&span.start) {
-            let message = format!("`{was}` is called `{now}` now, but an alias takes it for something else");
+            let message = format!("`{was}` is now `{now}`, but an alias uses it for something else");
             self.remark(span, was, section, message);
             return false;
         }

@@ -142,7 +142,7 @@ routes:
         serde_json::value::to_raw_value(&tool).unwrap()
     });
     let imported = loaded.importer.import([(&"old".parse().unwrap(), &tools[..])], &loaded.routes);
-    let what = "the route `ask` calls it, and the server has no such tool; did you mean `get_weather`?";
+    let what = "the route `ask` calls it, but the server has no such tool; did you mean `get_weather`?";
     assert_eq!(imported[0].notes, [ImportNote { tool: "get_wether".into(), what: what.into() }]);
 }
 

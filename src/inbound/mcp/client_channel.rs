@@ -50,16 +50,16 @@ pub(super) type Mailbox = mpsc::Receiver<Bytes>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ClientRequestError {
     /// The client can't receive requests.
-    #[error("the client takes no questions on this request")]
+    #[error("the client can't receive requests on this connection")]
     NoChannel,
     /// The client does not read, or too many requests are open.
-    #[error("too many questions wait for an answer")]
+    #[error("too many requests to the client are open")]
     TooManyOpen,
     /// No response came in time.
-    #[error("no answer came within {0:?}")]
+    #[error("no response came within {0:?}")]
     Timeout(Duration),
     /// The client responded with a JSON-RPC error.
-    #[error("the client refused: {message} ({})", code.0)]
+    #[error("the client responded with an error: {message} ({})", code.0)]
     ClientError {
         /// The code.
         code: ErrorCode,

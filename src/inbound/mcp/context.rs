@@ -383,7 +383,7 @@ pub(super) fn single_value(
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
         return Err(RpcError::Headers(format!(
-            "header `{}` is there twice, with different values",
+            "header `{}` is present twice, with different values",
             name.as_str()
         )));
     }
@@ -436,7 +436,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
         (Some(found), None) => Err(RpcError::Headers(format!(
-            "header `{name}` is `{}`, but the argument is not there",
+            "header `{name}` is `{}`, but the argument is missing",
             TruncatedText(found)
         ))),
         (Some(found), Some(expected)) => {
@@ -547,7 +547,7 @@ mod tests {
         check(&[], json!({ "region": "eu" }), Err("is missing"));
         check(&[], json!({ "region": null }), Ok(()));
         check(&[], json!({}), Ok(()));
-        check(&[("mcp-param-region", "eu")], json!({}), Err("not there"));
+        check(&[("mcp-param-region", "eu")], json!({}), Err("is missing"));
         check(&[("mcp-param-flag", "true")], json!({ "deep": { "flag": true } }), Ok(()));
         check(&[("mcp-param-flag", "false")], json!({ "deep": { "flag": true } }), Err("is `false`"));
     }

@@ -125,16 +125,13 @@ impl<'a> RequestElicitor<'a> {
             let (method, params) = request(&question, self.client.revision);
             let value = match self.client.outbox.send_request(method, &params, self.asking.patience).await {
                 Ok(result) => serde_json::from_str(result.get())
-                    .map_err(|_| InvalidInput::Wrong("the client's answer can't be read".to_owned()))
+                    .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
                     .and_then(|result| answer(&question, result))
                     .and_then(|answer| question.take(answer))
-                    .map_err(|unfit| match unfit {
-                        InvalidInput::Declined(sentence) => sentence,
-                        InvalidInput::Wrong(why) => format!("Nothing was done: {why}."),
-                    })?,
+                    .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
                 Err(ClientRequestError::ClientError { .. }) if question.optional => Value::Null,
                 Err(unanswered) => {
-                    return Err(format!("Nothing was done: asked for `{}`, {unanswered}.", question.name));
+                    return Err(format!("the input request `{}` failed: {unanswered}", question.name));
                 }
             };
             answers.insert(question.name, value);
@@ -221,10 +218,10 @@ fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<Request
         .open(Purpose::State, token, SystemTime::now())
         .map_err(|unsealed: TokenError| refuse(&unsealed.to_string()))?;
     let state: RequestState =
-        serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
+        serde_json::from_slice(&content).map_err(|_| refuse("it was not issued here"))?;
     match state.subject == subject {
         true => Ok(state),
-        false => Err(refuse("it was given out for another request")),
+        false => Err(refuse("it was issued for another request")),
     }
 }
 
@@ -263,7 +260,7 @@ impl ElicitationRound {
 
     pub(super) fn take(&mut self, questions: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
         /// Nobody reads it: the request ends with input requests or an error.
-        const PENDING: &str = "The client is asked first.";
+        const PENDING: &str = "input from the client is needed first";
         // The responses belong to input requests that were sent earlier; further ones need another request of
         // the client.
         let mut responses = self.responses.take().unwrap_or_default();
@@ -414,7 +411,8 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 ///
 /// [`InvalidInput::Wrong`] if the specification does not allow it for such an input request.
 fn answer(question: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
-    let wrong = |what: &str| InvalidInput::Wrong(format!("the answer to `{}` {what}", question.name));
+    let wrong =
+        |what: &str| InvalidInput::Wrong(format!("the response to input request `{}` {what}", question.name));
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
     match &question.inquiry {
         InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {

@@ -322,7 +322,7 @@ fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
         _ => Err(match serde_json::from_slice::<&RawValue>(body) {
             Err(error) => not_json(&error),
             Ok(raw) if raw.get().starts_with('[') => RpcError::NotAMessage(
-                "batches are taken in revision 2025-03-26 only: send each message in a request of its own"
+                "batches are supported in revision 2025-03-26 only: send each message in its own request"
                     .into(),
             ),
             Ok(_) => RpcError::NotAMessage("a message is a JSON object".into()),

@@ -95,7 +95,8 @@ const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
 /// Error for a stream that can't be resumed.
-const SESSION_NOT_FOUND: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
+const SESSION_NOT_FOUND: &str =
+    "`Last-Event-ID`: the events after this one are no longer stored; send the request again";
 
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -242,8 +243,9 @@ impl McpEndpoint {
 
     /// Ends a session of a client up to 2025-11-25.
     fn delete(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
-        let missing =
-            || RpcError::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into());
+        let missing = || {
+            RpcError::NotAMessage("header `Mcp-Session-Id` is missing: it names the session to end".into())
+        };
         let id = carrier.session_to_check()?.ok_or_else(missing)?;
         self.protocol.sessions.end(id, carrier.owner())?;
         self.protocol.forget(id);

@@ -199,7 +199,7 @@ impl MessageDispatcher {
         }
         match (message, revision.lifecycle()) {
             (ClientMessage::Request(request), _) => {
-                unreachable!("requests are taken elsewhere: {}", request.method)
+                unreachable!("requests are handled elsewhere: {}", request.method)
             }
             (ClientMessage::Notification(notification), era) => {
                 if let (Some(session), Some(id)) = (carrier.cancelling_session(), notification.cancelled()) {
@@ -222,8 +222,8 @@ impl MessageDispatcher {
                 false => refuse(
                     None,
                     &RpcError::NotAMessage(
-                        "nobody waits for this answer: there is no such question here; where another replica \
-                         may have asked it, each needs `server.advertise_url`"
+                        "no request with this id is open here; with several replicas, each needs \
+                         `server.advertise_url`"
                             .into(),
                     ),
                 ),

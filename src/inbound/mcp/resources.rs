@@ -133,8 +133,8 @@ fn subscription<'a>(client: &RpcContext<'a>) -> Result<(&'a str, String), RpcErr
     let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
     let session = client.carrier.session().filter(is_ours).ok_or_else(|| {
         RpcError::Params(
-            "subscriptions belong to a session, and this request names none that there is: send the \
-             `Mcp-Session-Id` that `initialize` gave"
+            "a subscription needs a session, and this request names none that exists: send the \
+             `Mcp-Session-Id` that `initialize` returned"
                 .into(),
         )
     })?;

@@ -216,8 +216,8 @@ pub(super) fn accepted() -> Response<Body> {
 
 /// 405 for an unsupported method. The text explains the endpoint to a person with a browser.
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
-    const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it takes JSON-RPC messages by POST. \
-                            Give this address to an MCP client.\n";
+    const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
+                            POST. Configure this URL in an MCP client.\n";
     let mut response = Response::new(Body::from(SENTENCE));
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
@@ -257,7 +257,7 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
         (false, true) => Ok(ResponseForm::EventStream),
         (false, false) if media_ranges(headers).next().is_none() => Ok(ResponseForm::Json),
         (false, false) => {
-            let text = "answers are `application/json` or `text/event-stream`; `Accept` allows neither";
+            let text = "responses are `application/json` or `text/event-stream`; `Accept` allows neither";
             Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
         }
     }

@@ -244,7 +244,7 @@ impl Revision {
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(said)) => Ok(said),
             (None, _, None) => Err(RpcError::NotAMessage(
-                "begin with `initialize`, or say in `params._meta` which revision the request speaks".into(),
+                "send `initialize` first, or specify the protocol revision in `params._meta`".into(),
             )),
         }
     }
@@ -309,8 +309,7 @@ impl Revision {
                 } else if self == Self::R2024_11_05
                     && let ContentBlock::Audio { mime_type, .. } = &content.block
                 {
-                    let words =
-                        format!("a sound ({mime_type}), which this revision of the protocol can't carry");
+                    let words = format!("audio ({mime_type}), which this protocol revision does not support");
                     content.block = ContentBlock::Text(BlockText::Plain(words));
                 }
             }

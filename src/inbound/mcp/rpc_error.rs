@@ -32,20 +32,20 @@ pub(super) enum RpcError {
     #[error("{0}")]
     NotAMessage(Cow<'static, str>),
     /// A method that does not exist, or not in this revision.
-    #[error("method `{}` is not offered here in revision {revision}", TruncatedText(method))]
+    #[error("method `{}` is not supported in revision {revision}", TruncatedText(method))]
     UnknownMethod { method: String, revision: Revision },
     /// Invalid parameters.
     #[error("{0}")]
     Params(Cow<'static, str>),
     /// An unknown tool in a well-formed request.
-    #[error("unknown tool `{}`; `tools/list` names those there are", TruncatedText(tool))]
+    #[error("unknown tool `{}`; `tools/list` lists the available ones", TruncatedText(tool))]
     UnknownTool { tool: String },
     /// An unknown prompt in a well-formed request.
-    #[error("unknown prompt `{}`; `prompts/list` names those there are", TruncatedText(prompt))]
+    #[error("unknown prompt `{}`; `prompts/list` lists the available ones", TruncatedText(prompt))]
     UnknownPrompt { prompt: String },
     /// A completion for an unknown resource template.
     #[error(
-        "unknown resource template `{}`; `resources/templates/list` names those there are",
+        "unknown resource template `{}`; `resources/templates/list` lists the available ones",
         TruncatedText(uri)
     )]
     UnknownTemplate { uri: String },
@@ -65,11 +65,11 @@ pub(super) enum RpcError {
     #[error("{why}")]
     ResourceFailed { uri: String, why: String, request_id: String },
     /// An unknown cursor.
-    #[error("unknown cursor; ask for the list again without one")]
+    #[error("unknown cursor; request the list again without one")]
     UnknownCursor,
     /// Too many requests of one connection are in flight.
     #[error(
-        "{limit} requests are in flight on this connection, and no more may be; send it again when one has ended"
+        "{limit} requests are in flight on this connection, which is the limit; retry when one has ended"
     )]
     TooManyRequests { limit: usize },
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
@@ -88,18 +88,16 @@ pub(super) enum RpcError {
     #[error("protocol version `{}` is not supported", TruncatedText(requested))]
     Version { requested: String },
     /// The client lacks a scope.
-    #[error("the caller is not allowed this: it needs `{needed}`")]
+    #[error("permission denied; required scope: `{needed}`")]
     Forbidden { needed: Scopes },
     /// An unknown or ended session.
-    #[error("this session has ended, or is not known here; begin another with `initialize`")]
+    #[error("this session has ended or is unknown; start another with `initialize`")]
     NoSession,
     /// Too many notification streams are open.
-    #[error("too many clients wait for changes here; ask again later")]
+    #[error("too many notification streams are open; retry later")]
     TooManyStreams,
     /// Too many notification streams of one client are open.
-    #[error(
-        "you wait for changes {limit} times, which is as often as one caller may; end one of these streams first"
-    )]
+    #[error("you have {limit} notification streams open, which is the limit per client; close one first")]
     TooManyStreamsOfClient { limit: usize },
     /// The shutdown of the server cuts the request off.
     #[error("{}", crate::inbound::SHUTTING_DOWN)]
@@ -124,7 +122,7 @@ impl RpcError {
             Self::UnknownPrompt { .. } => ("unknown prompt", ErrorCode::INVALID_PARAMS, OK, OK),
             Self::UnknownTemplate { .. } => ("unknown resource template", ErrorCode::INVALID_PARAMS, OK, OK),
             Self::Prompt(_) => ("invalid prompt arguments", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::Failed(_) => ("prompt failed", ErrorCode::INTERNAL_ERROR, OK, OK),
+            Self::Failed(_) => ("prompt or completion failed", ErrorCode::INTERNAL_ERROR, OK, OK),
             // SEP-2164 made it an invalid parameter.
             Self::NoResource { .. } => ("unknown resource", ErrorCode::INVALID_PARAMS, OK, OK),
             Self::ResourceArguments { .. } => {

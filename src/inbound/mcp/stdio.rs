@@ -101,7 +101,7 @@ impl McpEndpoint {
                     conversation.notify_changes();
                 }
                 Some(ClientLine::TooLong { limit_bytes }) => {
-                    let words = format!("a message may have {limit_bytes} bytes, and this one has more");
+                    let words = format!("a message may have at most {limit_bytes} bytes; this one has more");
                     conversation.reject(None, RpcError::NotAMessage(words.into())).await;
                 }
             }

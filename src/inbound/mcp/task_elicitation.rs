@@ -175,7 +175,8 @@ impl ElicitingTask {
         if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
             return (left, answers);
         }
-        let why = format!("the answers to a task may have {RESPONSES_LIMIT_BYTES} bytes together");
+        let why =
+            format!("the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together");
         (RemainingInput::Invalid(why), answers)
     }
 

@@ -40,9 +40,10 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// its result instead.
 const LIMIT_BYTES: usize = 2048;
 
-const TASK_NOT_FOUND: &str = "unknown task: it was not begun here, or its time is over";
+const TASK_NOT_FOUND: &str = "unknown task: it was not created here, or its TTL has expired";
 
-const TOO_LONG: &str = "The work is done, but its result could not be kept: it is too long, or too many are.";
+const TOO_LONG: &str = "The task is completed, but its result could not be stored: it is too long, or too \
+                        many results are stored.";
 
 /// Whether a call may become a task.
 ///
@@ -355,8 +356,9 @@ impl TaskRequest {
             let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
             Some((task, route))
         });
-        let (task, route) = found
-            .ok_or_else(|| RpcError::Params("unknown task: its tool is no longer what it was".into()))?;
+        let (task, route) = found.ok_or_else(|| {
+            RpcError::Params("unknown task: its tool has changed since it was created".into())
+        })?;
         client.may(&route.scopes)?;
         Ok(Self { id, task, route, snapshot })
     }

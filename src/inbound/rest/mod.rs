@@ -193,7 +193,7 @@ impl RestApi {
             }
             // `handle` has responded to the others.
             Target::NotFound | Target::Health | Target::Metadata(_) => {
-                let text = "nothing is at this path; `GET /tools` lists all tools with their endpoints";
+                let text = "unknown path; `GET /tools` lists all tools with their endpoints";
                 return Err(Rejection::new(StatusCode::NOT_FOUND, "unknown path", text));
             }
         })
@@ -260,7 +260,7 @@ fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) 
     if context.client().may(needed) {
         return Ok(());
     }
-    let text = format!("the caller is not allowed this: it needs `{needed}`");
+    let text = format!("permission denied; required scope: `{needed}`");
     let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
     Err(match context.identity.challenge_for(needed, || snapshot.needed_scopes()) {
         Some(challenge) => rejection.with_header(header::WWW_AUTHENTICATE, challenge),
@@ -292,8 +292,8 @@ fn arguments(
         object(body)?
     };
     let twice = |name: &str, first: &str, second: &str| {
-        let text = format!("argument `{name}` is given more than once: in the {first} and in the {second}");
-        Rejection::new(StatusCode::BAD_REQUEST, "argument given more than once", text)
+        let text = format!("argument `{name}` is present more than once: in the {first} and in the {second}");
+        Rejection::new(StatusCode::BAD_REQUEST, "argument present more than once", text)
     };
     let mut of_path = Vec::new();
     for (name, value) in in_path {

@@ -181,10 +181,11 @@ impl<'a> RouteSchemas<'a> {
         let mut fail = |status: &str, description: &str| {
             responses.entry(status.to_owned()).or_insert_with(|| response(description, &self.failure));
         };
-        fail("400", "The arguments, or the body that they are in, can't be used.");
+        fail("400", "The arguments, or the body that has them, are invalid.");
         fail(
             "4XX",
-            "The request is refused: by the service, whose status this is, or before the service is asked.",
+            "The request is rejected: by the service, whose status this is, or before a request is sent to \
+             it.",
         );
         match self.route.error_status {
             ErrorStatus::Mapped => {
@@ -192,9 +193,15 @@ impl<'a> RouteSchemas<'a> {
                     fail(&status.to_string(), "The service reported an error.");
                 }
                 fail("500", "The call failed.");
-                fail("502", "The service failed, can't be reached, or gave a reply that can't be read.");
-                fail("503", "The service is busy with as many calls as it is given at a time.");
-                fail("504", "The service gave no complete reply in time.");
+                fail(
+                    "502",
+                    "The service failed, can't be reached, or sent a response that can't be processed.",
+                );
+                fail(
+                    "503",
+                    "The service is busy: a concurrency limit is reached, or a circuit breaker is open.",
+                );
+                fail("504", "The service sent no complete response in time.");
             }
             ErrorStatus::Always200 => fail("500", "The call failed."),
         }
@@ -202,7 +209,7 @@ impl<'a> RouteSchemas<'a> {
             ErrorStatus::Mapped => self.success.clone(),
             ErrorStatus::Always200 => json!({ "anyOf": [self.success, self.failure] }),
         };
-        responses.insert("200".into(), response("What the tool gave.", &success));
+        responses.insert("200".into(), response("The result of the tool.", &success));
         json!(responses)
     }
 
@@ -230,7 +237,7 @@ fn plain_error_schema(route: &Route) -> Value {
         let RuleAction::Error(error) = &rule.action else { continue };
         if error.code.is_some() {
             schema["properties"]["code"] =
-                json!({ "description": "The service's own code of the error, where it has one." });
+                json!({ "description": "The error code of the service, if it has one." });
         }
         if error.structured.is_some() {
             schema["properties"]["details"] = json!({ "type": "object" });
@@ -241,7 +248,7 @@ fn plain_error_schema(route: &Route) -> Value {
 
 fn content_schema() -> Value {
     json!({
-        "description": "A block of content, as the Model Context Protocol has it.",
+        "description": "A content block of the Model Context Protocol.",
         "type": "object",
         "properties": {
             "type": { "enum": ["text", "image", "audio", "resource_link", "resource"] },

@@ -167,16 +167,19 @@ fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
 
 /// Checks whether a request can be proxied.
 pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
-    let reject = |status, text| Err(Rejection::new(status, "can't be handed through", text));
+    let reject = |status, text| Err(Rejection::new(status, "can't be proxied", text));
     if parts.method == Method::CONNECT {
-        return reject(StatusCode::NOT_IMPLEMENTED, "this is not a tunnel: `CONNECT` is not possible".into());
+        return reject(
+            StatusCode::NOT_IMPLEMENTED,
+            "`CONNECT` is not supported: this is not a tunnel".into(),
+        );
     }
     if !parts.uri.path().starts_with('/') {
         return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".to_owned());
     }
     // Such a path would lead out of the upstream's base path, and past our own paths.
     if leads_out(parts.uri.path()) {
-        let text = "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
+        let text = "the request's path has a segment `..` or a zero byte, literally or after decoding";
         return reject(StatusCode::BAD_REQUEST, text.to_owned());
     }
     check_transfer_encoding(&parts.headers)?;
@@ -190,7 +193,7 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     });
     let Some(wanted) = wanted else { return Ok(()) };
     let wanted: String = wanted.chars().take(100).collect();
-    let text = format!("a change of protocol (`{wanted}`) can't be handed through");
+    let text = format!("an upgrade to another protocol (`{wanted}`) can't be proxied");
     reject(StatusCode::NOT_IMPLEMENTED, text)
 }
 
@@ -231,34 +234,37 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         UpstreamError::ConnectDeadline { .. }
         | UpstreamError::Deadline { .. }
         | UpstreamError::AttemptDeadline { .. } => {
-            (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time")
+            (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
         UpstreamError::CutOff { .. } => {
-            (StatusCode::BAD_GATEWAY, "the upstream broke off before it answered")
+            (StatusCode::BAD_GATEWAY, "the upstream closed the connection before it responded")
         }
         UpstreamError::NotHttp { .. }
         | UpstreamError::NotCgi { .. }
         | UpstreamError::NotMcp { .. }
         | UpstreamError::HeadTooLong { .. }
-        | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
+        | UpstreamError::TooLong { .. } => {
+            (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed")
+        }
         // Passthrough buffers nothing, so `BufferFull` does not occur.
         UpstreamError::Busy { .. } | UpstreamError::CircuitOpen { .. } | UpstreamError::BufferFull { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
         }
         UpstreamError::SlowUpload { .. } => {
-            (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly")
+            (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly")
         }
         UpstreamError::ClientBusy { .. } => {
-            (StatusCode::TOO_MANY_REQUESTS, "you ask the upstream for too much at once")
+            (StatusCode::TOO_MANY_REQUESTS, "too many of your requests to the upstream are in flight")
         }
-        UpstreamError::Credential { .. } => (
-            StatusCode::BAD_GATEWAY,
-            "the upstream wants to know who asks, and there is no credential for it",
-        ),
-        UpstreamError::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "the upstream is asked too often"),
+        UpstreamError::Credential { .. } => {
+            (StatusCode::BAD_GATEWAY, "no credential is available for the upstream")
+        }
+        UpstreamError::TooOften { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "the rate limit of the upstream is exceeded")
+        }
         UpstreamError::RateLimitUnavailable { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, "how often the upstream is asked can't be counted just now")
+            (StatusCode::SERVICE_UNAVAILABLE, "the rate limit of the upstream can't be checked right now")
         }
-        UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
+        UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
     }
 }

@@ -270,7 +270,7 @@ pub(super) fn upstream_failed(
 /// 405, with `Allow`.
 pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
     let listed = listed(allowed);
-    let message = format!("`{found}` is not possible here; {listed} is");
+    let message = format!("`{found}` is not allowed here; use {listed}");
     let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &message);
     let listed = HeaderValue::from_str(&listed).expect("a method has visible ASCII characters only");
     response.headers_mut().insert(header::ALLOW, listed);

@@ -37,7 +37,7 @@ pub struct JsonText {
 
 /// Reason why bytes are not a valid JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected JSON, found something else: {what} at line {line}, column {column}")]
+#[error("invalid JSON: {what} at line {line}, column {column}")]
 pub struct JsonError {
     /// The parser's message, in a few words.
     pub what: String,
@@ -94,7 +94,7 @@ impl JsonText {
                     (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
                 }
                 ScanError::LoneSurrogate(position) => {
-                    (position, "half of a surrogate pair in a string".to_owned())
+                    (position, "an unpaired surrogate in a string".to_owned())
                 }
             };
             JsonError::new(bytes, position, what)
@@ -104,7 +104,7 @@ impl JsonText {
             return Err(JsonError::with_position(
                 json.as_bytes(),
                 position,
-                "a key that the JSON parser keeps for itself".into(),
+                "a key that the JSON parser reserves".into(),
             ));
         }
         Ok(Self { text: text.slice_ref(json), counts })
@@ -244,7 +244,7 @@ mod tests {
         for json in
             [r#"{"a": "\ud800"}"#, r#""\udc00""#, r#""\ud800\u0041""#, r#""\ud83d x""#, r#"{"\udfff": 1}"#]
         {
-            assert_eq!(check(json).unwrap_err().what, "half of a surrogate pair in a string", "{json}");
+            assert_eq!(check(json).unwrap_err().what, "an unpaired surrogate in a string", "{json}");
         }
         for json in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u00e9\n\"""#] {
             check(json).unwrap().parse();

@@ -201,7 +201,7 @@ macro_rules! keyword {
 }
 
 keyword! {
-    UniqueItems: |_: &UniqueItems| "must have no item twice".to_owned();
+    UniqueItems: |_: &UniqueItems| "must not contain duplicate items".to_owned();
     OneOf: |one_of: &OneOf| one_of.message.clone();
     MultipleOf: |multiple_of: &MultipleOf| multiple_of.message.clone();
 }

@@ -25,12 +25,10 @@ pub const CHECK_STEP_LIMIT: u64 = 50_000_000;
 const ERROR_STEP_LIMIT: u64 = 1_000_000;
 
 /// Message for a value that exceeds [`CHECK_STEP_LIMIT`].
-const TOO_COSTLY: &str =
-    "takes more than 50,000,000 steps to check, which is the limit; found too much for that";
+const TOO_COSTLY: &str = "takes more than 50,000,000 steps to validate, which is the limit";
 
 /// Message for an invalid value whose errors would take too long to collect.
-const UNSPECIFIC_VIOLATION: &str =
-    "must be as the schema says; found a value too large to say where it is not";
+const UNSPECIFIC_VIOLATION: &str = "must match the schema; found a value too large to locate the violation";
 
 /// JSON Schema as configured, an object; shared by its users.
 pub type SchemaDocument = Arc<Map<String, Value>>;

@@ -316,7 +316,7 @@ impl AsyncOperationRule {
     }
 }
 
-const NO_LONGER: &str = "the job was begun when this tool was another";
+const NO_LONGER: &str = "the operation was started by an earlier version of this tool";
 
 fn request_to(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
     let (headers, body) = Default::default();

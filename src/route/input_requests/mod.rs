@@ -390,7 +390,7 @@ impl InputRequestTemplate {
         let text = |template: &Template| {
             template
                 .render_until(names, stop)
-                .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))
+                .map_err(|error| format!("the input request `{}` could not be built: {error}", self.name))
         };
         let inquiry = match &self.inquiry {
             InputRequestKindTemplate::Form { message, form } => {
@@ -403,11 +403,11 @@ impl InputRequestTemplate {
             InputRequestKindTemplate::Link { message, url } => {
                 InputRequestKind::Link { message: text(message)?, url: address(text(url)?)? }
             }
-            InputRequestKindTemplate::Sample(sample) => InputRequestKind::Sample(
-                sample
-                    .render(names, Some(stop))
-                    .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))?,
-            ),
+            InputRequestKindTemplate::Sample(sample) => {
+                InputRequestKind::Sample(sample.render(names, Some(stop)).map_err(|error| {
+                    format!("the input request `{}` could not be built: {error}", self.name)
+                })?)
+            }
             InputRequestKindTemplate::Roots => InputRequestKind::Roots,
         };
         Ok(InputRequest { name: self.name.clone(), optional: self.optional, inquiry })
@@ -419,7 +419,7 @@ fn address(text: String) -> Result<String, String> {
     let web = text.starts_with("https://") || text.starts_with("http://");
     match text.parse::<http::Uri>() {
         Ok(uri) if web && uri.host().is_some() => Ok(text),
-        _ => Err("the arguments make no address that a person could open".to_owned()),
+        _ => Err("the arguments do not form a URL that a user can open".to_owned()),
     }
 }
 
@@ -445,18 +445,21 @@ impl InputRequest {
         let name = &self.name;
         let value = match (&self.inquiry, answer) {
             (_, InputResponse::Declined | InputResponse::Cancelled) if self.optional => Value::Null,
-            (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("said no"))),
+            (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("declined"))),
             (_, InputResponse::Cancelled) => {
-                return Err(InvalidInput::Declined(self.declined("did not answer")));
+                return Err(InvalidInput::Declined(self.declined("did not respond to")));
             }
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(_)) if form.is_empty() => {
                 Value::Bool(true)
             }
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(content)) => {
                 let checked = form.check(content);
-                checked
-                    .map(Value::Object)
-                    .map_err(|why| InvalidInput::Wrong(format!("the answer to `{name}`: {why}")))?
+                checked.map(Value::Object).map_err(|why| {
+                    InvalidInput::Wrong(format!(
+                        "the response to input request `{name}`: \
+                     {why}"
+                    ))
+                })?
             }
             (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
             (InputRequestKind::Sample(_), InputResponse::SampledText { text, model, stop_reason }) => {
@@ -465,13 +468,13 @@ impl InputRequest {
             (InputRequestKind::Roots, InputResponse::Roots(roots)) => Value::Array(roots),
             (_, InputResponse::Accepted(_) | InputResponse::SampledText { .. } | InputResponse::Roots(_)) => {
                 return Err(InvalidInput::Wrong(format!(
-                    "the answer to `{name}` is of another kind than was asked for"
+                    "the response to input request `{name}` has the wrong type"
                 )));
             }
         };
         match value.to_string().len() {
             bytes if bytes > InputRequests::ANSWERS_LIMIT_BYTES => Err(InvalidInput::Wrong(format!(
-                "the answer to `{name}` is longer than {} bytes",
+                "the response to input request `{name}` is longer than {} bytes",
                 InputRequests::ANSWERS_LIMIT_BYTES
             ))),
             _ => Ok(value),
@@ -479,18 +482,13 @@ impl InputRequest {
     }
 
     fn declined(&self, what: &str) -> String {
-        let (who, asked) = match &self.inquiry {
+        match &self.inquiry {
             InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
-                ("the person", Some(message))
+                format!("the user {what} \"{}\"", cut_characters(message, 300))
             }
-            InputRequestKind::Sample(_) => ("the client's model, or the person beside it,", None),
-            InputRequestKind::Roots => ("the client", None),
-        };
-        match asked {
-            Some(message) => {
-                format!("Nothing was done: asked \"{}\", {who} {what}.", cut_characters(message, 300))
+            InputRequestKind::Sample(_) | InputRequestKind::Roots => {
+                format!("the client {what} the input request `{}`", self.name)
             }
-            None => format!("Nothing was done: asked for `{}`, {who} {what}.", self.name),
         }
     }
 }

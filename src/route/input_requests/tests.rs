@@ -156,7 +156,7 @@ fn input_responses_are_validated_against_their_requests() {
         matches!(accepted(json!({"name": "x".repeat(70_000)})), Err(InvalidInput::Wrong(why)) if why.contains("65536"))
     );
     assert!(
-        matches!(who.take(InputResponse::Declined), Err(InvalidInput::Declined(why)) if why.contains("said no"))
+        matches!(who.take(InputResponse::Declined), Err(InvalidInput::Declined(why)) if why.contains("declined"))
     );
     assert!(matches!(who.take(InputResponse::Roots(vec![])), Err(InvalidInput::Wrong(_))));
     let optional = InputRequest { optional: true, ..who.clone() };

@@ -90,7 +90,7 @@ impl CommandTemplate {
         };
         if stdin.len() > Self::STDIN_LIMIT_BYTES {
             let limit = Self::STDIN_LIMIT_BYTES;
-            return Err(too_long(&format!("the program would be given more than {limit} bytes to read")));
+            return Err(too_long(&format!("the input of the program would be longer than {limit} bytes")));
         }
         Ok(CommandRequest { words: words.list, stdin })
     }
@@ -117,7 +117,8 @@ impl CommandTemplate {
                     let may_be_option = words.is_past_options || self.leading_dash_arguments.contains(name);
                     if before.is_empty() && text.starts_with('-') && !may_be_option {
                         return Err(RequestError::new(&format!(
-                            "argument `{name}` must not begin with `-`, or the program would take it for an option"
+                            "argument `{name}` must not begin with `-`, because the program would parse it \
+                             as an option"
                         )));
                     }
                     words.push(format!("{before}{text}{after}"))?;
@@ -138,7 +139,8 @@ impl CommandTemplate {
                     && !self.is_own(template, &text, filling)?
                 {
                     return Err(RequestError::new(
-                        "no argument may begin with `-` here, or the program would take it for an option",
+                        "no argument may begin with `-` here, because the program would parse it as an \
+                         option",
                     ));
                 }
                 words.push(text)
@@ -210,13 +212,14 @@ impl CommandWords {
     fn push(&mut self, word: String) -> Result<(), RequestError> {
         if word.contains('\0') {
             return Err(RequestError::new(
-                "a word of a command can't have the character NUL in it; change the argument it is made of",
+                "an argument of the command can't contain the character NUL; change the tool argument that \
+                 it contains",
             ));
         }
         self.bytes += word.len();
         if word.len() > CommandTemplate::WORD_LIMIT_BYTES {
             let limit = CommandTemplate::WORD_LIMIT_BYTES;
-            return Err(too_long(&format!("a word of the command would have more than {limit} bytes")));
+            return Err(too_long(&format!("an argument of the command would be longer than {limit} bytes")));
         }
         if self.bytes > CommandTemplate::COMMAND_LINE_LIMIT_BYTES {
             let limit = CommandTemplate::COMMAND_LINE_LIMIT_BYTES;
@@ -224,7 +227,7 @@ impl CommandWords {
         }
         if self.list.len() == CommandTemplate::WORD_COUNT_LIMIT {
             let limit = CommandTemplate::WORD_COUNT_LIMIT;
-            return Err(too_long(&format!("the command would have more than {limit} words")));
+            return Err(too_long(&format!("the command would have more than {limit} arguments")));
         }
         self.list.push(word);
         Ok(())
@@ -276,7 +279,7 @@ mod tests {
         );
         check(words(), json!({"n": null}), Ok(&["-n"]));
         check(words(), json!({"path": ["a", 1, ""]}), Ok(&["-n", "a", "1", ""]));
-        check(words(), json!({"path": {"a": 1}}), Err("argument `path` must be a text"));
+        check(words(), json!({"path": {"a": 1}}), Err("argument `path` must be a string"));
         check(words(), json!({"path": "a\0b"}), Err("NUL"));
     }
 
@@ -341,8 +344,8 @@ mod tests {
     #[test]
     fn command_words_are_limited() {
         let list = |count: usize, bytes: usize| json!({"path": vec!["x".repeat(bytes); count]});
-        check(vec![argument("", "path", "")], list(1025, 1), Err("more than 1024 words"));
-        check(vec![argument("", "path", "")], list(1, 128 << 10), Err("more than 131071 bytes"));
+        check(vec![argument("", "path", "")], list(1025, 1), Err("more than 1024 arguments"));
+        check(vec![argument("", "path", "")], list(1, 128 << 10), Err("longer than 131071 bytes"));
         check(vec![argument("", "path", "")], list(6, 100 << 10), Err("more than 524288 bytes"));
         let stdin = Some(RequestBodyTemplate::Text(Template::compile("{{ args.text }}").unwrap()));
         let template = CommandTemplate { stdin, ..CommandTemplate::default() };

@@ -183,10 +183,10 @@ impl HttpTemplate {
         if target.len() > Self::TARGET_LIMIT_BYTES {
             let limit = Self::TARGET_LIMIT_BYTES;
             return Err(RequestError::from(format!(
-                "the arguments are too long: the request's address would have more than {limit} bytes"
+                "the arguments are too long: the URL of the request would be longer than {limit} bytes"
             )));
         }
-        target.parse().map_err(|_| RequestError::new("the arguments do not make an address"))
+        target.parse().map_err(|_| RequestError::new("the arguments do not form a valid URL"))
     }
 }
 
@@ -235,7 +235,7 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
     let whose = named.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
     let character = u32::from(found);
     RequestError::from(format!(
-        "{whose} has the character U+{character:04X}, which XML can't hold: leave it out"
+        "{whose} has the character U+{character:04X}, which XML does not allow: remove it"
     ))
 }
 
@@ -290,7 +290,10 @@ impl JsonTemplate {
 
 fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, RequestError> {
     HeaderValue::from_str(text).map_err(|_| {
-        RequestError::from(format!("header `{name}` can't have line breaks or other control characters; change the argument it is made of"))
+        RequestError::from(format!(
+            "header `{name}` can't have line breaks or other control characters; \
+                                    change the argument that it contains"
+        ))
     })
 }
 

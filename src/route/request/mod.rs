@@ -334,12 +334,12 @@ fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -
     let missing: Vec<&str> = names.iter().copied().filter(is_missing).collect();
     let listed = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let sentence = match (missing.as_slice(), names.as_slice()) {
-        ([], []) => "the request can't be made of these arguments".to_owned(),
+        ([], []) => "the request can't be built from these arguments".to_owned(),
         ([], names) => {
-            format!("the request can't be made of the arguments {}: check what they must be", listed(names))
+            format!("the request can't be built from the arguments {}: check their values", listed(names))
         }
-        ([name], _) => format!("the request can't be made without the argument `{name}`"),
-        (missing, _) => format!("the request can't be made without the arguments {}", listed(missing)),
+        ([name], _) => format!("the request can't be built without the argument `{name}`"),
+        (missing, _) => format!("the request can't be built without the arguments {}", listed(missing)),
     };
     RequestError { sentence, detail: Some(error.to_string()) }
 }
@@ -431,12 +431,12 @@ mod filling_tests {
             RequestRenderer::new(&arguments, None).render(&Template::compile(source).unwrap()).unwrap_err()
         };
         let missing = error("tenant-7/{{ args.city }}/{{ args.day }}", json!({ "city": "Oslo" }));
-        assert_eq!(missing.to_string(), "the request can't be made without the argument `day`");
+        assert_eq!(missing.to_string(), "the request can't be built without the argument `day`");
         assert!(missing.detail().unwrap().contains("args.day"), "{missing:?}");
         let unfit = error("{{ args.days | round }}", json!({ "days": "many" }));
         assert_eq!(
             unfit.to_string(),
-            "the request can't be made of the arguments `days`: check what they must be"
+            "the request can't be built from the arguments `days`: check their values"
         );
     }
 }

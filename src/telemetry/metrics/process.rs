@@ -17,17 +17,19 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Gauges by the lines of `/proc/self/status`: their names and help, and the unit of the number in each line.
 const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
-    ("VmRSS:", "process_resident_memory_bytes", "Memory of this process that is really there", 1024),
-    ("VmSize:", "process_virtual_memory_bytes", "Memory of this process by its addresses", 1024),
-    ("Threads:", "process_threads", "Threads of this process", 1),
+    ("VmRSS:", "process_resident_memory_bytes", "Resident memory of the process, in bytes", 1024),
+    ("VmSize:", "process_virtual_memory_bytes", "Virtual memory of the process, in bytes", 1024),
+    ("Threads:", "process_threads", "Threads of the process", 1),
 ];
 
 /// Adds the metrics of the process. Those that the system does not provide are omitted.
 pub(super) fn report(reading: &mut MetricsSnapshot, began: SystemTime) {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    reading.gauge("process_start_time_seconds", "Since when this process runs").set(since.as_secs_f64());
+    reading
+        .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970")
+        .set(since.as_secs_f64());
     if let Some(seconds) = cpu_seconds() {
-        reading.counter("process_cpu_seconds", "Time of processors that this process took").set(seconds);
+        reading.counter("process_cpu_seconds", "CPU time of the process, in seconds").set(seconds);
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (line, name, help, unit) in STATUS_LINES {
@@ -36,11 +38,11 @@ pub(super) fn report(reading: &mut MetricsSnapshot, began: SystemTime) {
         }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        reading.gauge("process_open_fds", "Files and sockets of this process").set(open.count());
+        reading.gauge("process_open_fds", "Open file descriptors of the process").set(open.count());
     }
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     if let Some(most) = number_in(&limits, "Max open files") {
-        reading.gauge("process_max_fds", "How many files and sockets it may have").set(most);
+        reading.gauge("process_max_fds", "Maximum number of open file descriptors").set(most);
     }
 }
 
@@ -79,7 +81,7 @@ impl HttpMeters {
     }
 
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "Duration of HTTP requests until the head of the response, by scheme, method and status";
+        let help = "Duration of HTTP requests until the response headers, by scheme, method and status";
         let requests = reading.histogram("glossator_http_request_duration_seconds", help);
         for ((scheme, method, status), histogram) in self.0.all() {
             let status = status.to_string().into();

@@ -162,7 +162,7 @@ impl Csv {
 
     fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, ReadError> {
         if text.trim().is_empty() {
-            return self.without_table("expected a table, found an empty reply".into());
+            return self.without_table("expected a table, found an empty response".into());
         }
         let table = match self.table(text) {
             Ok(table) => table,
@@ -196,7 +196,7 @@ impl Csv {
                 if record.len() == 1 && record.get(0) == Some("\0") {
                     break;
                 }
-                return Err(read_error!("line {}: expected an end to what is in quotes, found none", line()));
+                return Err(read_error!("line {}: expected a closing quote, found none", line()));
             }
             if record.len() > RECORD_LIMIT {
                 let found = record.len();
@@ -335,7 +335,7 @@ mod tests {
         let marked = Csv { header: Some("#".into()), ..csv() };
         check(&marked, "title\x1e\n#a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
         check(&csv(), "a\x1fb\x1e1\x1f2\x1e\n3\x1e", Err("line 3: expected 2 cells, found 1"));
-        check(&csv(), "a\x1fb\x1e\"1\x1f2\x1e", Err("expected an end to what is in quotes"));
+        check(&csv(), "a\x1fb\x1e\"1\x1f2\x1e", Err("expected a closing quote"));
     }
 
     #[test]
@@ -357,12 +357,12 @@ mod tests {
     #[test]
     fn a_table_without_rows_is_empty_and_an_empty_response_an_error() {
         check(&plain(), "city,temp\n", Ok("[]"));
-        check(&plain(), " \r\n", Err("found an empty reply"));
+        check(&plain(), " \r\n", Err("found an empty response"));
         check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
         let marked = || Csv { header: Some("# ".into()), ..plain() };
         for csv in [plain(), marked(), Csv { columns: given(&["a"]), ..plain() }, Csv { skip: 3, ..plain() }]
         {
-            check(&csv, " \r\n", Err("found an empty reply"));
+            check(&csv, " \r\n", Err("found an empty response"));
             check(&Csv { allow_empty: true, ..csv }, " \r\n", Ok("[]"));
         }
         check(&Csv { allow_empty: true, ..marked() }, "No proxies.\n", Ok("[]"));
@@ -459,9 +459,9 @@ mod tests {
 
     #[test]
     fn quotes_left_open_are_an_error_not_a_cell() {
-        check(&plain(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected an end to what is in quotes"));
-        check(&plain(), "\"a,b\n", Err("line 1: expected an end"));
-        check(&plain(), "a\n\"", Err("line 2: expected an end"));
+        check(&plain(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected a closing quote"));
+        check(&plain(), "\"a,b\n", Err("line 1: expected a closing quote"));
+        check(&plain(), "a\n\"", Err("line 2: expected a closing quote"));
         check(&plain(), "a\n\"\"", Ok(r#"[{"a":""}]"#));
         check(&plain(), "a\n\0", Ok("[{\"a\":\"\\u0000\"}]"));
     }

@@ -29,7 +29,7 @@ pub struct Json;
 impl Extraction for Json {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         if view.text()?.trim().is_empty() {
-            return Err("expected JSON, found an empty reply".into());
+            return Err("expected JSON, found an empty response".into());
         }
         view.checked_json().map(Extracted::Raw)
     }
@@ -66,7 +66,7 @@ impl Extraction for NdJson {
             at_most(RECORD_LIMIT, documents, "documents")?;
             JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
                 let (line, what) = (index + 1, error.what);
-                read_error!("line {line}: expected a JSON document, found something else: {what}")
+                read_error!("line {line}: invalid JSON: {what}")
             })?;
             if documents > 1 {
                 list.push(b',');
@@ -74,7 +74,7 @@ impl Extraction for NdJson {
             list.extend_from_slice(line.as_bytes());
         }
         if documents == 0 && !self.allow_empty {
-            return Err("expected a JSON document a line, found an empty reply".into());
+            return Err("expected one JSON document per line, found an empty response".into());
         }
         list.push(b']');
         // The list is one level deeper than its documents.
@@ -209,7 +209,7 @@ impl Binary {
             BinaryKind::Image => ContentBlock::Image { data, mime_type },
             BinaryKind::Audio => ContentBlock::Audio { data, mime_type },
             BinaryKind::Resource => ContentBlock::Resource {
-                uri: format!("reply://{}", view.facts.tool),
+                uri: format!("response://{}", view.facts.tool),
                 mime_type: Some(mime_type),
                 body: ResourceBody::Blob(data),
             },
@@ -381,16 +381,16 @@ mod tests {
 
     #[test]
     fn an_invalid_document_is_an_error_with_its_line() {
-        check("{}\n\n{\"a\": }\n", Err("line 3: expected a JSON document, found something else"));
+        check("{}\n\n{\"a\": }\n", Err("line 3: invalid JSON"));
         check("{} {}\n", Err("line 1"));
         check("{\n}\n", Err("line 1"));
         check(&format!("{}{}", "[".repeat(200), "]".repeat(200)), Err("line 1"));
         check(&format!("{}{}", "[".repeat(127), "]".repeat(127)), Err(""));
-        check(" \n", Err("found an empty reply"));
+        check(" \n", Err("found an empty response"));
         let lenient = NdJson { allow_empty: true };
         check_with(lenient, " \n", Ok("[]"));
         check_with(lenient, "", Ok("[]"));
-        check_with(lenient, "none\n", Err("line 1: expected a JSON document"));
+        check_with(lenient, "none\n", Err("line 1: invalid JSON"));
         check(&"1\n".repeat(100_001), Err("at most 100000 documents"));
     }
 }

@@ -30,7 +30,7 @@ impl Extraction for Form {
 fn read(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError> {
     let text = text.trim();
     if text.is_empty() {
-        return Err("expected `name=value&name=value`, found an empty reply".into());
+        return Err("expected `name=value&name=value`, found an empty response".into());
     }
     if !text.contains('=') {
         return Err("expected `name=value&name=value`, found text without `=`".into());
@@ -94,7 +94,7 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadErro
 fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, ReadError> {
     encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
         let name = encoding.name();
-        read_error!("expected percent-encoded text in {name}, found bytes that it has not")
+        read_error!("expected percent-encoded text in {name}, found invalid bytes")
     })
 }
 
@@ -141,7 +141,7 @@ mod tests {
         check("a=%zø", Err("found `zø`"));
         check("a=%F8", Err("pair 1, `a`: expected percent-encoded text in UTF-8"));
         check("%x=1", Err("pair 1: expected two"));
-        check("", Err("an empty reply"));
+        check("", Err("an empty response"));
         check("Service restarting", Err("text without `=`"));
         check("<a href=x>\n</a>", Err("in one line, found a line break after 1 pairs"));
         check(&"a=1&".repeat(100_001), Err("at most 100000 pairs"));

@@ -170,7 +170,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
         (None, Some(_)) => Vec::new(),
         (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
     };
-    at_most(RECORD_LIMIT, content.len(), "blocks of content")?;
+    at_most(RECORD_LIMIT, content.len(), "content blocks")?;
     let content: Vec<Content> = content
         .into_iter()
         .filter_map(|block| parse_block(message, block).transpose())
@@ -188,7 +188,7 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, Rea
     let is_number = |code: &&RawValue| code.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
     let code = code.filter(is_number).and_then(|code| serde_json::from_str(code.get()).ok());
     let words = words.filter(|words| !words.trim().is_empty());
-    let words = words.unwrap_or_else(|| "The server refused the call and did not say why.".to_owned());
+    let words = words.unwrap_or_else(|| "The server rejected the call and gave no reason.".to_owned());
     Ok(McpResult {
         content: Vec::new(),
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
@@ -229,7 +229,7 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
     let members: BlockMembers<'_> = read(block.get())?;
     let missing = |what: &str| {
         Err(ReadError::with_quotes(usize::MAX, |quoted| {
-            format!("expected {what} in a block of content, found {} without", quoted(&members.kind))
+            format!("expected {what} in a content block, found {} without", quoted(&members.kind))
         }))
     };
     match members.kind.as_str() {

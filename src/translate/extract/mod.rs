@@ -265,7 +265,7 @@ impl Extractor {
             Extracted::Text(text) => Ok(text),
             found => match found.into_value(view)? {
                 Value::String(text) => Ok(text.into()),
-                other => Err(read_error!("expected a text to read, found {}", kind_of(&other))),
+                other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
             },
         }
     }
@@ -291,7 +291,7 @@ impl Extracted {
     fn into_success(self) -> Result<Self, ReadError> {
         match &self {
             Self::Mcp(answered) if !answered.is_success() => {
-                Err("the server answered with an error, and with no value".into())
+                Err("the server returned an error and no value".into())
             }
             _ => Ok(self),
         }
@@ -308,7 +308,7 @@ impl Extracted {
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(text.to_string())),
             Self::Mcp(McpResult { value: Some(value), .. }) => value.to_value(view),
-            Self::Block(_) | Self::Mcp(_) => Err("expected a value, found bytes without structure".into()),
+            Self::Block(_) | Self::Mcp(_) => Err("expected a value, found binary data".into()),
             Self::Nothing => Ok(Value::Null),
         }
     }

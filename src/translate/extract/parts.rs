@@ -217,7 +217,7 @@ impl Typing {
             Self::Fields(fields) => fields.check_names(found),
             Self::Value { from: Some(path), .. } => match path.find(found) {
                 Some(_) => Ok(()),
-                None => Err(read_error!("expected `{path}` in the reply, found none")),
+                None => Err(read_error!("expected `{path}` in the response, found none")),
             },
         }
     }
@@ -256,7 +256,7 @@ impl Typing {
                 match value {
                     // A list at this path is one value, not several records.
                     Some(value) => kind.apply_at_path(value),
-                    None => Err(read_error!("expected `{path}` in the reply, found none")),
+                    None => Err(read_error!("expected `{path}` in the response, found none")),
                 }
             }),
         }

@@ -207,7 +207,7 @@ impl CaptureKind {
 impl fmt::Display for CaptureKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Text => "a text",
+            Self::Text => "a string",
             Self::Integer => "an integer",
             Self::Number => "a number",
             Self::Boolean => "`true` or `false`",

@@ -216,8 +216,8 @@ fn missing(field: &Field, found: &Map<String, Value>) -> TypeError {
         names.push("…".into());
     }
     let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    let what = format!("is missing: expected `{}` in the reply, found {found}", field.from);
-    let plain = format!("is missing: expected `{}` in the reply", field.from);
+    let what = format!("is missing: expected `{}` in the response, found {found}", field.from);
+    let plain = format!("is missing: expected `{}` in the response", field.from);
     TypeError::new(what, plain).under(&format!("field `{}`", field.name))
 }
 

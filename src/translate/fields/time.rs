@@ -143,7 +143,7 @@ impl TimeForm {
                 let moment = zone.to_ambiguous_zoned(time);
                 if matches!(moment.offset(), AmbiguousOffset::Gap { .. }) {
                     return Err(
-                        "a time that its `timezone` has (the clocks go forward over this one)".to_owned()
+                        "a time that exists in its `timezone` (a clock change skips this one)".to_owned()
                     );
                 }
                 // In an hour that is repeated, the first occurrence.
@@ -430,17 +430,12 @@ mod tests {
     fn a_time_that_no_clock_showed_is_an_error_and_an_hour_that_comes_twice_is_the_first() {
         let german = "%d.%m.%Y %H:%M";
         for time in ["02:00", "02:30", "02:59"] {
-            check(
-                german,
-                "Europe/Berlin",
-                &format!("29.03.2026 {time}"),
-                Err("the clocks go forward over this"),
-            );
+            check(german, "Europe/Berlin", &format!("29.03.2026 {time}"), Err("a clock change skips this"));
         }
         check(german, "Europe/Berlin", "29.03.2026 01:59", Ok("2026-03-29T01:59:00+01:00"));
         check(german, "Europe/Berlin", "29.03.2026 03:00", Ok("2026-03-29T03:00:00+02:00"));
         check(german, "Europe/Berlin", "25.10.2026 02:30", Ok("2026-10-25T02:30:00+02:00"));
-        check("", "Europe/Berlin", "2026-03-29 02:30", Err("the clocks go forward over this"));
+        check("", "Europe/Berlin", "2026-03-29 02:30", Err("a clock change skips this"));
         check("%Y-%m-%d %H:%M %Q", "", "2026-03-29 02:30 Europe/Berlin", Err("of the form"));
         check("%Y-%m-%d %H:%M %Q", "", "2026-03-29 03:30 Europe/Berlin", Ok("2026-03-29T03:30:00+02:00"));
         assert_eq!(form(german, "Europe/Berlin").date("29.03.2026 02:30").unwrap(), "2026-03-29");

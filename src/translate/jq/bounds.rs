@@ -87,13 +87,13 @@ impl ExhaustedLimit {
         match self {
             Self::Stopped => STOPPED.to_owned(),
             Self::Work => {
-                format!("takes more than {WORK_HERE} steps, which is as much work as a filter may do")
+                format!("takes more than {WORK_HERE} steps, the work limit of a filter")
             }
             Self::Memory => {
-                format!("makes more than {MEMORY_HERE_BYTES} bytes, which is as much as a filter may make")
+                format!("builds more than {MEMORY_HERE_BYTES} bytes, the memory limit of a filter")
             }
-            Self::Number => format!("makes a whole number of more than {NUMBER_LIMIT_BYTES} bytes"),
-            Self::Depth => format!("makes a value that nests more than {DEPTH_LIMIT} deep"),
+            Self::Number => format!("builds an integer of more than {NUMBER_LIMIT_BYTES} bytes"),
+            Self::Depth => format!("builds a value nested more than {DEPTH_LIMIT} levels deep"),
         }
     }
 }

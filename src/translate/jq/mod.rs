@@ -61,7 +61,7 @@ pub struct JqError {
 
 impl From<NumberOutOfBounds> for JqError {
     fn from(error: NumberOutOfBounds) -> Self {
-        Self::new(format!("can't read what it is response: {error}"))
+        Self::new(format!("can't read its input: {error}"))
     }
 }
 
@@ -216,7 +216,7 @@ impl Jq {
         if let Some(over) = spent.exhausted() {
             return Err(JqError::new(over.message()));
         }
-        let first = first.ok_or_else(|| JqError::new("gave no value"))?;
+        let first = first.ok_or_else(|| JqError::new("returned no value"))?;
         let first = first.map_err(|error| {
             let detail = Some(brief(&error));
             let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
@@ -224,11 +224,11 @@ impl Jq {
                 Some(Ok(raised)) => {
                     JqError { raised: Some(raised), detail, ..JqError::new("raised an error") }
                 }
-                Some(Err(_)) | None => JqError { detail, ..JqError::new("does not fit the reply") },
+                Some(Err(_)) | None => JqError { detail, ..JqError::new("failed on this input") },
             }
         })?;
         if more.is_some() {
-            return Err(JqError::new("gave more than one value; wrap it in `[…]` for an array"));
+            return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
         }
         result(&first, names.most_values)
     }
@@ -256,7 +256,7 @@ impl Jq {
         let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
         match spent.exhausted() {
             Some(over) => Err(JqError::new(over.message())),
-            None => first.map_err(|_| JqError::new("does not fit the reply")),
+            None => first.map_err(|_| JqError::new("failed on this input")),
         }
     }
 
@@ -408,16 +408,16 @@ fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
 fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
     let mut left = most_values;
     from_jq(value, 0, &mut left).map_err(|error| match left {
-        0 => JqError::new(format!("gave more than {most_values} values, which is the `max_values`")),
+        0 => JqError::new(format!("returned more than {most_values} values (`max_values`)")),
         _ => error,
     })
 }
 
 /// `left` is the remaining number of values.
 fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError> {
-    *left = left.checked_sub(1).ok_or_else(|| JqError::new("gave too many values"))?;
+    *left = left.checked_sub(1).ok_or_else(|| JqError::new("returned too many values"))?;
     if depth > JSON_DEPTH_LIMIT {
-        return Err(JqError::new("gave a value that nests too deep"));
+        return Err(JqError::new("returned a value that is nested too deeply"));
     }
     Ok(match value {
         Val::Null => Value::Null,
@@ -425,7 +425,7 @@ fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError
         Val::Num(number) => {
             let text = number.to_string();
             let number = serde_json::from_str(&text);
-            Value::Number(number.map_err(|_| JqError::new(format!("gave `{text}`, which JSON has not")))?)
+            Value::Number(number.map_err(|_| JqError::new(format!("returned `{text}`, which is not JSON")))?)
         }
         Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
         Val::Arr(items) => {
@@ -435,7 +435,7 @@ fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError
             let mut map = serde_json::Map::with_capacity(members.len());
             for (key, value) in members.iter() {
                 let Val::TStr(key) = key else {
-                    return Err(JqError::new("gave an object with a key that is not a string"));
+                    return Err(JqError::new("returned an object with a key that is not a string"));
                 };
                 map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, left)?);
             }

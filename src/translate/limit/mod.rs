@@ -138,22 +138,22 @@ impl Limit {
         }
         if shown == 0 && total > 0 && fits(&without_rows) {
             return Err(format!(
-                "The result is too long: its first row alone takes it over the limit of {room} characters. Ask \
-                 for less, if the arguments allow it."
+                "The result is too long: its first row alone is over the limit of {room} characters. \
+                 Request less, if the arguments allow it."
             ));
         }
         if shown == 0 {
             let found = length(&whole);
             return Err(format!(
-                "The result is too long: it has {found} characters, this tool gives at most {room}, and leaving \
-                 rows out does not make it fit. Ask for less, if the arguments allow it."
+                "The result is too long: it has {found} characters, the limit is {room}, and fewer rows do \
+                 not make it fit. Request less, if the arguments allow it."
             ));
         }
         let cut = match output {
             None => cut,
             Some((output, stop)) => output.enforce(cut.json().parse(), None, stop).map_err(|why| {
                 format!(
-                    "The result is too long, and can't be cut to {shown} of {total} {}: {why}. Ask for less.",
+                    "The result is too long, and can't be cut to {shown} of {total} {}: {why}. Request less.",
                     rows.unit()
                 )
             })?,
@@ -221,8 +221,8 @@ impl Limit {
         if total > 0 && !any_text {
             let characters = self.characters.unwrap_or_default();
             return Err(format!(
-                "The result is too long: its first line alone is over the limit of {characters} characters. Ask for \
-                 less, if the arguments allow it."
+                "The result is too long: its first line alone is over the limit of {characters} \
+                 characters. Request less, if the arguments allow it."
             ));
         }
         let cut =
@@ -276,7 +276,7 @@ impl fmt::Display for OmittedPart {
             return Ok(());
         }
         let next: Vec<_> = next.iter().map(|(name, value)| format!("`{name}`: {value}")).collect();
-        write!(formatter, " For the next, call again with {}.", next.join(", "))
+        write!(formatter, " For the next part, call again with {}.", next.join(", "))
     }
 }
 
@@ -317,9 +317,9 @@ impl OmittedPart {
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
         let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
         let budget = TemplateBudget::of_result().until(view.facts.stop);
-        template.render_within(&names, &budget).map_err(|error| {
-            (format!("the template of `note` could not be filled in: {error}"), self.to_string())
-        })
+        template
+            .render_within(&names, &budget)
+            .map_err(|error| (format!("the template of `note` failed to render: {error}"), self.to_string()))
     }
 }
 

@@ -45,11 +45,7 @@ fn whole_rows_are_omitted_at_the_end() {
     // `{"result":["ab"]}` has 17 characters.
     check(&characters(17), json!(["ab", "cd"]), Ok((r#"["ab"]"#, Some("1 of 2 rows are shown."))));
     check(&characters(16), json!(["ab", "cd"]), Err("first row alone"));
-    check(
-        &characters(16),
-        json!({"text": "long enough"}),
-        Err("it has 22 characters, this tool gives at most 16"),
-    );
+    check(&characters(16), json!({"text": "long enough"}), Err("it has 22 characters, the limit is 16"));
 }
 
 #[test]
@@ -85,13 +81,13 @@ fn the_note_names_the_arguments_for_the_rest() {
     check(
         &Limit { more: Some(offset), ..rows(2) },
         json!([1, 2, 3]),
-        Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: 12."))),
+        Ok(("[1,2]", Some("2 of 3 rows are shown. For the next part, call again with `start`: 12."))),
     );
     let offset = PagingArguments::Offset { argument: "start".into(), first: 0 };
     check(
         &Limit { more: Some(offset), text_arguments: vec!["start".into()], ..rows(2) },
         json!([1, 2, 3]),
-        Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: \"12\"."))),
+        Ok(("[1,2]", Some("2 of 3 rows are shown. For the next part, call again with `start`: \"12\"."))),
     );
     // Two pages of 20 and these 10 rows are 50, so the next is page 6 of 10 rows each.
     let page = PagingArguments::Page { argument: "page".into(), size: "per".into(), first: 1 };

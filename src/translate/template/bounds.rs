@@ -48,7 +48,7 @@ impl TemplateBudget {
     /// Fails if the budget is used up.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         if self.left.get() == 0 {
-            let message = "the templates do more work together than one may do alone".to_owned();
+            let message = "the templates together exceed the work limit of one template".to_owned();
             return Err(TemplateError { message, line: None });
         }
         Ok(())
@@ -110,7 +110,7 @@ impl RenderContext {
         self.left.store(left, Ordering::Relaxed);
         match left > 0 && !self.is_stopped_for(bytes) {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::InvalidOperation, "looks up too much")),
+            false => Err(Error::new(ErrorKind::InvalidOperation, "reads too much")),
         }
     }
 
@@ -135,7 +135,7 @@ impl RenderContext {
         let message = if self.is_stopped() {
             STOPPED.to_owned()
         } else if self.left.load(Ordering::Relaxed) == 0 {
-            format!("looks up more than {LOOKED_UP_LIMIT_BYTES} bytes of texts and lists")
+            format!("reads more than {LOOKED_UP_LIMIT_BYTES} bytes of strings and lists")
         } else {
             return Ok(());
         };
@@ -204,7 +204,7 @@ pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), E
 
 /// Error of a rendering that exceeds the limit.
 pub(super) fn output_too_large() -> Error {
-    let message = format!("makes more than {OUTPUT_LIMIT_BYTES} bytes of texts and lists");
+    let message = format!("builds more than {OUTPUT_LIMIT_BYTES} bytes of strings and lists");
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_output_of_filters_is_limited() {
-        const MUCH: &str = "makes more than 67108864 bytes of texts and lists";
+        const MUCH: &str = "builds more than 67108864 bytes of strings and lists";
         for source in [
             "{{ text | replace('a', text) | length }}",
             "{{ text | replace('', text) | length }}",

@@ -257,7 +257,8 @@ impl TemplateError {
     /// For a template that exceeds the work limit of threads that serve other calls, too.
     fn too_slow() -> Self {
         let message = format!(
-            "takes more than {SHORT_FUEL} steps, or looks up too much, where it is written beside other calls"
+            "takes more than {SHORT_FUEL} steps, or reads too much, the limit where other calls share the \
+             thread"
         );
         Self { message, line: None }
     }

@@ -65,7 +65,7 @@ fn repeated_lookups_of_a_template_are_limited() {
         "{% for c in rows %}{{ 'x' if -1 in rows }}{% endfor %}",
     ] {
         let error = Template::compile(source).unwrap().render(&names).unwrap_err();
-        assert!(error.message.starts_with("looks up more than 33554432 bytes"), "{source}: {error}");
+        assert!(error.message.starts_with("reads more than 33554432 bytes"), "{source}: {error}");
     }
     let once = "{% for row in rows %}{{ row }}{% endfor %}{{ text | length }}";
     assert!(Template::compile(once).unwrap().render(&names).unwrap().ends_with("1000000"));
@@ -85,7 +85,7 @@ fn a_text_that_a_template_makes_has_an_end() {
         "{% for i in range(9999) %}{% set t = 'a' * 100000 %}{% endfor %}",
     ] {
         let error = Template::compile(source).unwrap().render(&names).unwrap_err();
-        assert!(error.message.contains("bytes of texts and lists"), "{source}: {error}");
+        assert!(error.message.contains("bytes of strings and lists"), "{source}: {error}");
     }
     check("{{ 'ab' * 2 ~ 3 * 'c' }} {{ 2 * 3.5 }} {{ ([1] * 2) | list }}", "{}", Ok("ababccc 7.0 [1,1]"));
     check("{{ nope * 2 }}", "{}", Err("tried to use * operator on unsupported types undefined and number"));
@@ -117,7 +117,7 @@ fn a_template_stops_when_the_call_is_cancelled() {
 fn json_of_values_that_share_others_has_an_end() {
     let doubled = "{% set a = ['x' * 1000000] %}".to_owned() + &"{% set a = [a, a] %}".repeat(30);
     for write in ["{{ a | tojson }}", "{{ a }}", "{{ a | markdown_table }}"] {
-        check(&format!("{doubled}{write}"), "{}", Err("makes more than 67108864 bytes"));
+        check(&format!("{doubled}{write}"), "{}", Err("builds more than 67108864 bytes"));
     }
 }
 
@@ -126,7 +126,7 @@ fn templates_have_a_budget_together() {
     let busy = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %}").unwrap();
     let (names, budget) = (Value::from(()), TemplateBudget::of_result());
     let error = (0..1000).find_map(|_| busy.render_within(&names, &budget).err()).unwrap();
-    assert!(error.message.contains("more work together"), "{error}");
+    assert!(error.message.contains("together exceed"), "{error}");
     assert!(busy.render(&names).is_ok());
 }
 

@@ -186,7 +186,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
             .collect(),
         Json::Null => Vec::new(),
         Json::Bool(_) | Json::Number(_) | Json::String(_) => {
-            return Err(invalid(format!("a table is made of a list or an object, found {}", kind_of(value))));
+            return Err(invalid(format!("a table needs a list or an object, found {}", kind_of(value))));
         }
     };
     let columns = match columns {
@@ -194,7 +194,10 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
         None => columns_of(&rows)?,
     };
     if columns.len() > COLUMN_LIMIT {
-        return Err(invalid(format!("a table may have {COLUMN_LIMIT} columns, found {}", columns.len())));
+        return Err(invalid(format!(
+            "a table may have at most at most {COLUMN_LIMIT} columns, found {}",
+            columns.len()
+        )));
     }
     if columns.is_empty() {
         return Ok(String::new());
@@ -205,7 +208,9 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     for row in &rows {
         line(&mut table, columns.iter().map(|name| row.get(name).map(cell).unwrap_or_default()));
         if table.len() > TABLE_LIMIT_BYTES {
-            return Err(invalid(format!("a table may have {TABLE_LIMIT_BYTES} bytes, found more")));
+            return Err(invalid(format!(
+                "a table may have at most at most {TABLE_LIMIT_BYTES} bytes, found more"
+            )));
         }
     }
     table.truncate(table.trim_end().len());
@@ -225,7 +230,9 @@ fn columns_of(rows: &[Map<String, Json>]) -> Result<Vec<String>, Error> {
         if !columns.contains(name) {
             columns.push(name.clone());
             if columns.len() > COLUMN_LIMIT {
-                return Err(invalid(format!("a table may have {COLUMN_LIMIT} columns, found more")));
+                return Err(invalid(format!(
+                    "a table may have at most at most {COLUMN_LIMIT} columns, found more"
+                )));
             }
         }
     }

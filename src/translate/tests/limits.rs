@@ -15,7 +15,7 @@ fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result
     match expected {
         Ok(()) => assert!(!result.is_error(), "{text}"),
         Err(place) => {
-            let words = format!("expected at most 10 values, which is the `max_values`, found more{place}.");
+            let words = format!("expected at most 10 values (`max_values`), found more{place}.");
             assert!(result.is_error() && text.ends_with(&words), "{text}");
         }
     }
@@ -86,7 +86,7 @@ fn the_output_of_a_filter_is_counted() {
     translator.limits.values = 10;
     let result = run(&translator, &response(200, "application/json", "[1,2,3,4,5]"));
     let text = result.content[0].block.text(None).unwrap_or_default().into_owned();
-    assert!(text.contains("`structured` gave more than 10 values, which is the `max_values`"), "{text}");
+    assert!(text.contains("`structured` returned more than 10 values (`max_values`)"), "{text}");
 }
 
 /// Whether the translation of a response takes more than ten thousand steps.

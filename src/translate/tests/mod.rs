@@ -117,7 +117,7 @@ fn json_is_passed_on_unchanged() {
         r#"{"result":[1]}"#,
         Some(r#"{"result":[1]}"#),
     );
-    let done = "Done: the upstream answered 204 No Content without content.";
+    let done = "Done: the service responded with status 204 No Content and no content.";
     check(&translator(vec![], None), &response(204, "", ""), done, None);
 }
 
@@ -154,17 +154,17 @@ fn the_message_of_a_4xx_is_found_where_apis_put_it() {
         (
             "text/html",
             "<h1>404 Not Found</h1>",
-            "The upstream refused the request with status 404 Not Found and did not say why.",
+            "The service rejected the request with status 404 Not Found and gave no reason.",
         ),
         (
             "application/json",
             "{}",
-            "The upstream refused the request with status 404 Not Found and did not say why.",
+            "The service rejected the request with status 404 Not Found and gave no reason.",
         ),
         (
             "text/plain",
             "x\n  at a.b.C(D.java:1)",
-            "The upstream refused the request with status 404 Not Found and did not say why.",
+            "The service rejected the request with status 404 Not Found and gave no reason.",
         ),
     ] {
         let result = run(&translator(vec![], None), &response(404, media_type, body));
@@ -197,5 +197,5 @@ fn decompression_is_a_step_of_the_trace() {
     let mut trace = Trace::on();
     translate(&translator(vec![], None), CallInput::new(&tool, &args), &compressed, &mut trace);
     let steps = trace.into_steps();
-    assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("expand", "br: 10 bytes to 6 bytes"));
+    assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("decompress", "br: 10 bytes to 6 bytes"));
 }

@@ -51,7 +51,7 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
     let rows = json!({ "rows": vec![1; BLOCK_LIMIT] }).to_string();
     let result = run(&translator(vec![rule], None), &response(200, "application/json", rows));
     let text = sent(&result)["content"][0]["text"].to_string();
-    assert!(result.is_error() && text.contains("more work together"), "{text}");
+    assert!(result.is_error() && text.contains("together exceed"), "{text}");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn secrets_are_in_no_note_and_redaction_is_a_step() {
     let refused = response(402, "text/plain", "card 1234 was refused");
     translate(&translator, facts, &refused, &mut trace);
     let step = trace.into_steps().pop().unwrap();
-    assert_eq!((step.what.as_str(), step.found.as_str()), ("redact", "words were replaced in the text"));
+    assert_eq!((step.what.as_str(), step.found.as_str()), ("redact", "matches replaced in the text"));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_response_that_matches_no_rule_is_an_error_that_says_so() {
     let result = run(&translator, &response(200, "text/html", "<p>maintenance</p>"));
     assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::UnparseableResponse));
     let text = sent(&result)["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(text.contains("of type text/html, and fits no rule"), "{text}");
+    assert!(text.contains("type text/html, and matches no rule"), "{text}");
     translator.otherwise = OnNoMatch::Text;
     check(&translator, &response(200, "text/html", "<p>x</p>"), "<p>x</p>", Some(r#"{"result":"<p>x</p>"}"#));
 }
@@ -142,7 +142,7 @@ fn typed_fields_make_the_structure_and_its_schema() {
     );
     for (body, part) in [
         ("temp: warm\nrain: yes", "field `temperature` must be a number; found `warm`"),
-        ("rain: yes", "field `temperature` is missing: expected `temp` in the reply, found `rain`"),
+        ("rain: yes", "field `temperature` is missing: expected `temp` in the response, found `rain`"),
         ("temp: 5\nrain: maybe", "field `raining` must be one of `yes`, `no`; found `maybe`"),
     ] {
         let text = sent(&run(&translator, &response(200, "text/plain", body))).to_string();
@@ -185,7 +185,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     // The extractor fails on it, so no condition on its value is true.
     check(&translator, &plain("what?"), "not ready", None);
     let text = sent(&run(&translator, &plain("ready"))).to_string();
-    assert!(text.contains("fits no rule"), "{text}");
+    assert!(text.contains("matches no rule"), "{text}");
 }
 
 #[test]
@@ -258,9 +258,9 @@ fn an_error_raised_by_a_filter_reaches_the_client() {
     // The engine's message on an unfit value is not for clients, and a caught error is not an error.
     for filter in [".why.deeper", "try error(.why) catch . | .deeper", ".why | split(1)"] {
         let text = sent(&run(&raising(filter), &body())).to_string();
-        assert!(text.contains("does not fit the reply") && !text.contains("disk full"), "{text}");
+        assert!(text.contains("failed on this input") && !text.contains("disk full"), "{text}");
     }
-    assert!(sent(&run(&raising("error(null)"), &body())).to_string().contains("could not be put into words"));
+    assert!(sent(&run(&raising("error(null)"), &body())).to_string().contains("could not be rendered"));
     check(
         &raising("try error(.why) catch ."),
         &body(),

@@ -251,7 +251,7 @@ impl HttpUpstream {
         let not_http =
             |why: &str| (UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() }, None);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(not_http("it switched to another protocol without being asked"));
+            return Err(not_http("it switched protocols without a request for it"));
         }
         if let Err(why) = check_framing(response.version(), response.headers_mut()) {
             response.body_mut().close();

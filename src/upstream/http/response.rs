@@ -62,9 +62,7 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
     }
     if headers.contains_key(header::TRANSFER_ENCODING) {
         if headers.contains_key(header::CONTENT_LENGTH) {
-            return Err(
-                "it has both `Content-Length` and `Transfer-Encoding`, so nobody can say where it ends",
-            );
+            return Err("it has both `Content-Length` and `Transfer-Encoding`, so its end is ambiguous");
         }
         let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
         let only = codings.next().and_then(|coding| coding.to_str().ok()).unwrap_or_default().trim();

@@ -261,7 +261,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             }
             Err(_) => {
                 group.end().await;
-                "told to end".to_owned()
+                "terminated".to_owned()
             }
         };
         // Responses that it has already written still count.

@@ -139,7 +139,7 @@ impl HttpLink {
             Ok(answer) => Ok(answer),
             Err(Failure::Refused(response)) => Ok(Answer::Refused(response)),
             Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Forgotten) => Err(not_mcp(self.name(), "it forgets every session at once")),
+            Err(Failure::Forgotten) => Err(not_mcp(self.name(), "it forgets every session immediately")),
         }
     }
 
@@ -183,7 +183,7 @@ impl HttpLink {
             Ok(session) => Ok(session.agreed),
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::Refused(_) | Failure::Forgotten) => {
-                Err(not_mcp(self.name(), "it begins no session"))
+                Err(not_mcp(self.name(), "it starts no session"))
             }
         }
     }
@@ -297,7 +297,7 @@ impl HttpLink {
                 Err(Failure::Refused(upstream_response))
             }
             Ok(Answer::Refused(upstream_response)) => {
-                let message = format!("`{method}` is answered with status {}", upstream_response.status);
+                let message = format!("it responded to `{method}` with status {}", upstream_response.status);
                 let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
                 Ok(Err(jsonrpc::error_in(text).unwrap_or(JsonRpcError { code: 0, message, is_ours: true })))
             }
@@ -411,7 +411,9 @@ impl HttpLink {
             return Ok(Answer::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
         }
         if status.is_success() {
-            return Err(not_mcp(self.name(), "its answer has no response to the request").into());
+            return Err(
+                not_mcp(self.name(), "its response body has no JSON-RPC response to the request").into()
+            );
         }
         // An error without an id concerns the whole message. For an unknown session, servers of legacy
         // revisions respond 404, and many 400.
@@ -456,7 +458,7 @@ impl HttpLink {
                     events.push(&piece);
                 }
                 Some(Err(error)) => return Err(cut_off(error.into())),
-                None => return Err(cut_off("the stream ended before the answer".into())),
+                None => return Err(cut_off("the stream ended before the response".into())),
             }
         }
     }
@@ -513,7 +515,8 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
             }
             // The server offers no such stream.
             Ok(_) => return,
-            Err(error) => debug!(upstream = %error.upstream(), "can't listen to the server: {error}"),
+            Err(error) => debug!(upstream = %error.upstream(), "the notification stream can't be read: \
+             {error}"),
         }
         if began.elapsed() > BACKOFF.1 {
             wait = BACKOFF.0;

@@ -161,7 +161,7 @@ fn message(from: Carrier, text: &str) -> Option<ServerMessage<'_>> {
             outcome: Ok(result),
         })),
         (None, Some(id), None, None) => {
-            let told = "its answer has neither a result nor an error".to_owned();
+            let told = "its response has neither a result nor an error".to_owned();
             let error = JsonRpcError { code: JsonRpcError::INTERNAL, message: told, is_ours: true };
             Some(ServerMessage::Response(ServerResponse { id: own_id(id), text, outcome: Err(error) }))
         }
@@ -321,7 +321,7 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
 pub(super) fn cancelled(id: u64) -> Bytes {
     let mut params = Map::new();
     params.insert("requestId".into(), id.into());
-    params.insert("reason".into(), "the caller does not wait any more".into());
+    params.insert("reason".into(), "the call was cancelled".into());
     notification("notifications/cancelled", params)
 }
 
@@ -331,8 +331,8 @@ pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
     written(&match method {
         "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
         _ => {
-            let error =
-                json!({ "code": JsonRpcError::METHOD_NOT_FOUND, "message": "this client can't do that" });
+            let error = json!({ "code": JsonRpcError::METHOD_NOT_FOUND, "message": "this client does not \
+                                 support that" });
             json!({ "jsonrpc": "2.0", "id": id, "error": error })
         }
     })
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(kinds(r#"{"id":null,"error":"down"}"#), r#"None!error 0: "down""#);
         assert_eq!(
             kinds(r#"{"id":7,"result":null}"#),
-            "Some(7)!error -32603: its answer has neither a result nor an error"
+            "Some(7)!error -32603: its response has neither a result nor an error"
         );
         assert_eq!(kinds(r#"{"id":"a","method":"ping"}"#), r#""a"?ping"#);
         assert_eq!(kinds(r#"{"method":"notifications/x","params":{"a":1}}"#), r#"notifications/x({"a":1})"#);

@@ -75,8 +75,8 @@ impl NegotiatedSession {
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
         let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
             let found: String = found.chars().take(40).collect();
-            let words = format!("it speaks revision `{found}`, which is none that is known here");
-            return Err(QuotedSource::new("it speaks a revision that is not known here", words));
+            let words = format!("it uses revision `{found}`, which is not supported");
+            return Err(QuotedSource::new("it uses a revision that is not supported", words));
         };
         Ok(Self { revision, declared: introduction.declared() })
     }
@@ -87,7 +87,7 @@ impl NegotiatedSession {
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
             true => Ok(Self { revision: PER_REQUEST, declared: introduction.declared() }),
             false => {
-                let why = format!("it does not speak revision {PER_REQUEST}");
+                let why = format!("it does not support revision {PER_REQUEST}");
                 Err(QuotedSource::new(why.clone(), why))
             }
         }

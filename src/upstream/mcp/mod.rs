@@ -396,7 +396,7 @@ fn is_of_no_tool(error: &JsonRpcError) -> bool {
 fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<ServerResponse<'a>, UpstreamError> {
     let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
     let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::ServerMessage::into_response);
-    response.ok_or_else(|| not_mcp(upstream, "its answer is not a JSON-RPC response"))
+    response.ok_or_else(|| not_mcp(upstream, "its response is not a JSON-RPC response"))
 }
 
 fn not_mcp(upstream: &UpstreamName, source: impl Into<ErrorSource>) -> UpstreamError {

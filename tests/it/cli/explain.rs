@@ -63,8 +63,8 @@ fn unused_arguments_about_a_response_are_errors() {
     assert_eq!(told(&body), "");
     assert_eq!(
         told(&whole),
-        "`--status` takes the place of what the recording says, which is 200 OK\n\
-         `--content-type` takes the place of what the recording says, which is no media type\n"
+        "`--status` overrides the value of the recording, 200 OK\n\
+         `--content-type` overrides the value of the recording, no media type\n"
     );
 }
 
@@ -119,15 +119,15 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
     let nothing = TemporaryFile::new("nothing.txt", "");
     let reply = ["--response", nothing.path()];
     let told = explained(&[&reply[..], &["--exit-status", "1", "--args", args]].concat());
-    assert!(told.starts_with("output       exit status 1, 0 bytes\nrule 1       holds\n"), "{told}");
+    assert!(told.starts_with("output       exit status 1, 0 bytes\nrule 1       matches\n"), "{told}");
     let told = explained(
         &[&reply[..], &["--exit-status", "SIGKILL", "--stderr", "killed", "--args", args]].concat(),
     );
     assert!(
-        told.contains("does not hold: exit status is SIGKILL, expected `exit_status` to be `1`"),
+        told.contains("does not match: exit status is SIGKILL, expected `exit_status` to be `1`"),
         "{told}"
     );
-    assert!(told.contains("was ended by signal SIGKILL"), "{told}");
+    assert!(told.contains("was terminated by signal SIGKILL"), "{told}");
     for (option, value) in [("--status", "200"), ("--content-type", "text/plain"), ("--exit-status", "300")] {
         let wrong = [&["explain", "find_lines"], &config[..], &reply[..], &[option, value]].concat();
         assert!(!glossator(&wrong).status.success(), "{option}");

@@ -113,8 +113,9 @@ fn a_document_becomes_a_file_that_is_good() {
         remarks,
         [
             "GET /orders/{order-id}: without the parameter `session`: it is a cookie",
-            "POST /upload: left out: its body is `multipart/form-data`, and only JSON, forms and text are sent",
-            "/elsewhere: left out: `other.yaml#/paths/x` refers to another document, which is not read",
+            "POST /upload: omitted: its body is `multipart/form-data`, and only JSON, forms and text are \
+             supported",
+            "/elsewhere: omitted: `other.yaml#/paths/x` refers to another document, which is not supported",
         ]
     );
     assert_eq!(told["routes"], 4);
@@ -183,10 +184,10 @@ fn an_unusable_document_is_an_error_with_help() {
             "expected an OpenAPI document with `openapi: 3.0` or `3.1`, found `swagger: \"2.0\"`",
         ),
         ("routes: {}", "found neither `openapi` nor `swagger` in it"),
-        ("openapi: 3.1.0\npaths: { /a: { get: {} } }", "give `--url http://HOST:PORT/BASE`"),
+        ("openapi: 3.1.0\npaths: { /a: { get: {} } }", "set `--url http://HOST:PORT/BASE`"),
         (
             "openapi: 3.1.0\nservers: [{ url: 'ftp://a' }]\npaths: { /a: { get: {} } }",
-            "can't be reached at `ftp://a`",
+            "`ftp://a` is not a usable server URL",
         ),
         ("openapi: 3.1.0\nservers: [{ url: 'http://a' }]", "no operation"),
         ("openapi: [", "never closed"),

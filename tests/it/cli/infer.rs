@@ -123,7 +123,7 @@ fn entries_of_several_endpoints_are_no_samples_of_one_route() {
     let empty = TemporaryFile::new("empty.har", json!({ "log": { "entries": [] } }).to_string());
     assert!(told(&["infer", empty.path()]).contains("at least one entry, found none"));
     let body = TemporaryFile::new("no-har.txt", "a: 1\n");
-    assert!(told(&["infer", body.path(), "--entry", "1"]).contains("found a single reply"));
+    assert!(told(&["infer", body.path(), "--entry", "1"]).contains("found a single response"));
 }
 
 #[test]
@@ -131,11 +131,9 @@ fn a_long_response_gets_the_limit_that_it_needs() {
     let lines: String = (0..600_000).map(|number| format!("{number},a b c d e\n")).collect();
     let file = TemporaryFile::new("long.csv", format!("id,words\n{lines}"));
     let yaml = succeeds(&["infer", file.path()]);
-    for part in [
-        "    response_limit: 32MiB\n",
-        "which is more than the default takes",
-        "`csv` does not read every sample:",
-    ] {
+    for part in
+        ["    response_limit: 32MiB\n", "more than the default limit", "`csv` does not parse every sample:"]
+    {
         assert!(yaml.contains(part), "{part} is missing in\n{}", &yaml[..yaml.len().min(2000)]);
     }
 }
@@ -179,7 +177,7 @@ fn input_without_a_route_is_a_usage_error() {
         (vec!["infer", "/nowhere.http"], "/nowhere.http"),
         (
             vec!["infer", sample, "--name", "no name"],
-            "`--name`, `--upstream`, `--url` and `--request` give no route",
+            "`--name`, `--upstream`, `--url` and `--request` form no valid route",
         ),
         (vec!["infer", sample, "--upstream", "a/b"], "is not a name for an upstream"),
         (vec!["infer", sample, "--request", "GET /a b c"], "`--request` takes `METHOD /path`"),

@@ -186,7 +186,7 @@ async fn a_call_that_needs_a_yes_waits_for_it() {
         call["requestState"] = first["requestState"].clone();
         call
     };
-    for (answer, words) in [("decline", "said no"), ("cancel", "did not answer")] {
+    for (answer, words) in [("decline", "declined"), ("cancel", "did not respond")] {
         let result = newest(&program, again(json!({ "action": answer }))).await;
         check_rejected(&result, words);
     }
@@ -355,7 +355,7 @@ async fn a_client_gets_no_request_that_it_does_not_support() {
         rest.send("POST /tools/delete_page", &["Content-Type: application/json"], r#"{"id": "7"}"#).await;
     assert_eq!(response.status, 403);
     assert!(
-        response.tool_text().contains("`elicitation`") && response.tool_text().contains("no argument"),
+        response.tool_text().contains("`elicitation`") && response.tool_text().contains("No argument"),
         "{}",
         response.tool_text()
     );
@@ -569,8 +569,8 @@ async fn a_legacy_client_that_declines_or_lacks_support_gets_an_error() {
     let (program, upstream) = start().await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     for (answer, words) in [
-        (json!({ "action": "decline" }), "said no"),
-        (json!({ "action": "cancel" }), "did not answer"),
+        (json!({ "action": "decline" }), "declined"),
+        (json!({ "action": "cancel" }), "did not respond"),
         (json!({ "action": "maybe" }), "`action`"),
         (json!({ "error": { "code": -1, "message": "no such window" } }), "no such window"),
     ] {
@@ -601,7 +601,7 @@ async fn an_input_request_times_out() {
     let loaded = config::load(&Sources::of_text("ask.yaml", &file)).unwrap();
     let program = Loaded::start(&loaded).await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
-    check_rejected(&client.call("wipe", json!({}), vec![]).await, "no answer came within 1s");
+    check_rejected(&client.call("wipe", json!({}), vec![]).await, "no response came within 1s");
     assert_eq!(upstream_requests(&upstream), 0);
 }
 

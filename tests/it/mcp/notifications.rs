@@ -174,7 +174,7 @@ async fn a_long_response_reports_its_progress() {
         ))
         .await;
     let told = client.read_until("\"total\":1000000000").await;
-    assert!(told.contains("\"progressToken\":\"t\"") && told.contains("bytes of the reply"), "{told}");
+    assert!(told.contains("\"progressToken\":\"t\"") && told.contains("bytes of the response"), "{told}");
     drop(client);
     upstream.until("the upstream is left", |state| state.left == 1).await;
 }
@@ -198,7 +198,7 @@ async fn lines_go_to_the_request_that_names_a_level() {
             vec![
                 "info: asking for [redacted]",
                 "warning: answered with 200",
-                "debug: rule 1 of the route decides",
+                "debug: rule 1 of the route matches",
             ],
         ),
         ("info", vec!["info: asking for [redacted]", "warning: answered with 200"]),

@@ -234,7 +234,7 @@ async fn request_errors_are_described_and_internal_failures_are_not() {
             (get("assess", json!({ "city": "berlin" })), -32602, "must be one of `oslo`"),
             (get("assess", json!({ "city": "oslo", "days": "many" })), -32602, "`days`"),
             (get("assess", json!({ "city": "nowhere" })), -32603, "There is no station in nowhere."),
-            (get("assess", json!({ "city": "broken" })), -32603, "the prompt can't be made: "),
+            (get("assess", json!({ "city": "broken" })), -32603, "the prompt can't be built: "),
             (json!({ "name": "silent" }), -32603, "no message"),
         ] {
             let shown = params.to_string();

@@ -74,7 +74,7 @@ async fn a_child_that_ends_is_started_again_and_the_call_is_cut_off() {
     let served = served(", retry: off").await;
     let first = served.call("pid", json!({})).await.tool_text();
     let told = served.call("die", json!({})).await.tool_text();
-    assert!(told.starts_with("The service broke off"), "{told}");
+    assert!(told.starts_with("The service closed the connection"), "{told}");
     let second = served.call("pid", json!({})).await.tool_text();
     assert_ne!(first, second);
     assert!(!is_alive(&first));
@@ -163,5 +163,5 @@ async fn a_missing_program_does_not_affect_other_upstreams() {
     .await;
     assert_eq!(served.names().await, ["one", "other"]);
     let told = served.call("other", json!({})).await.tool_text();
-    assert!(told.contains("can't be reached") || told.contains("left alone"), "{told}");
+    assert!(told.contains("can't be reached") || told.contains("temporarily unavailable"), "{told}");
 }

@@ -476,11 +476,11 @@ async fn redacted_parts_of_an_error_are_in_the_debug_log() {
     };
     soon("the tools", async { while call("sql").await.status == 503 {} }).await;
     for (tool, told) in [
-        ("sql", "The service failed. What it said of it is not for clients."),
+        ("sql", "The service failed. Its message has internal details and is not shown."),
         (
             "row",
-            "The service could not answer the call and reported an internal error, of which no more is shown here. Check \
-             the arguments; if they are right, try again later.",
+            "The service reported an internal error, whose details are not shown. Check the arguments; if \
+             they are valid, retry later.",
         ),
     ] {
         assert_eq!(call(tool).await.tool_text(), told);

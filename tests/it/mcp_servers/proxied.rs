@@ -181,8 +181,13 @@ async fn errors_are_json_rpc_errors_without_internals_of_the_server() {
         for (method, params, code, words) in [
             ("prompts/get", get("lost"), -32602, "no note of this name in [path]"),
             ("prompts/get", json!({ "name": "sum_up" }), -32602, "argument `note` is missing"),
-            ("prompts/get", get("crash"), -32603, "the prompt can't be made: The service could not answer"),
-            ("prompts/get", get("empty"), -32603, "the prompt can't be made"),
+            (
+                "prompts/get",
+                get("crash"),
+                -32603,
+                "the prompt can't be built: The service reported an internal error",
+            ),
+            ("prompts/get", get("empty"), -32603, "the prompt can't be built"),
             ("prompts/get", json!({ "name": "sum up" }), -32602, "unknown prompt"),
             (
                 "prompts/get",
@@ -196,7 +201,7 @@ async fn errors_are_json_rpc_errors_without_internals_of_the_server() {
                 no_resource,
                 "resource not found: note://x is not at [path]",
             ),
-            ("resources/read", json!({ "uri": "other:x" }), no_resource, "no resource has this URI"),
+            ("resources/read", json!({ "uri": "other:x" }), no_resource, "unknown resource"),
             ("resources/read", json!({ "uri": "note://broken" }), -32603, "the resource can't be read"),
         ] {
             let error = send_json(&served, revision, method, params).await["error"].clone();

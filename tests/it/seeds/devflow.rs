@@ -40,7 +40,7 @@ const ERRORS: [(&str, &str); 20] = [
     ("Failed to generate", "Failed to generate embedding: EmbeddingJobManager not initialized"),
     ("deletions must be", "deletions must be an array"),
     ("Unknown tool", "Unknown tool: drop_everything"),
-    ("incomplete input", "The service failed. What it said of it is not for clients."),
+    ("incomplete input", "The service failed. Its message has internal details and is not shown."),
     ("CHECK constraint", FAILED),
     ("is undefined", FAILED),
     ("near \\\"", FAILED),

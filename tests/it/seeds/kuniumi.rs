@@ -79,7 +79,10 @@ async fn every_error_is_json_with_its_status() {
             "Add",
             json!({ "x": 777, "y": 0 }),
             502,
-            r#"{"error":"The service broke off before its reply was complete. It may have taken effect: check before repeating it."}"#,
+            concat!(
+                r#"{"error":"The service closed the connection before its response was complete. "#,
+                r#"The request may have taken effect: check before you retry."}"#,
+            ),
         ),
     ] {
         let result = seed.call(&format!("functions.{function}"), arguments.clone()).await;

@@ -153,7 +153,7 @@ impl Columns {
 
     fn extract(&self, text: &str, typing: &Typing) -> Result<Value, ReadError> {
         if text.trim().is_empty() && !self.allow_empty {
-            return Err("expected a table, found an empty reply".into());
+            return Err("expected a table, found an empty response".into());
         }
         let lines = self.lines(text)?;
         if self.allow_empty && lines.iter().all(|line| is_rule(line.text)) {
@@ -286,8 +286,8 @@ impl Columns {
             let drawn: String = header[drawn].iter().collect();
             return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                 format!(
-                    "line {number}: expected names of columns, found {}, which stands over several; `skip` passes over the \
-                     line",
+                    "line {number}: expected names of columns, found {}, which spans several; `skip` skips \
+                     the line",
                     quoted(&drawn)
                 )
             }));
@@ -359,8 +359,8 @@ impl Columns {
                         }
                     };
                     format!(
-                        "line {number}: expected cells that stand under the words of the header, found {found}; `columns` \
-                         or `widths` say where cells begin"
+                        "line {number}: expected cells below the words of the header, found {found}; \
+                         `columns` or `widths` set where cells begin"
                     )
                 }));
             }
@@ -379,7 +379,8 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
                 break;
             }
             return Err(read_error!(
-                "line {}: expected a row between bars, found a line without; `stop_before` says where the table ends",
+                "line {}: expected a row between bars, found a line without; `stop_before` sets where the \
+                 table ends",
                 line.number
             ));
         };

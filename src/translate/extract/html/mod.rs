@@ -144,7 +144,7 @@ impl Html {
 
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
         if text.trim().is_empty() {
-            return Err("expected a page, found an empty reply".into());
+            return Err("expected a page, found an empty response".into());
         }
         let mut page = page::parse(text)?;
         let mut work = PageBudget::for_page(&page, text);

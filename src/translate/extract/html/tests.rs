@@ -73,7 +73,7 @@ fn the_text_is_what_a_browser_shows() {
         page,
         Ok(r#""State & more\n\nUp\nsince noon\n\nOne   two\n\nthree\na\tb\nc\n x\n  y""#),
     );
-    check(&PagePart::Text, " \n", Err("found an empty reply"));
+    check(&PagePart::Text, " \n", Err("found an empty response"));
 }
 
 #[test]

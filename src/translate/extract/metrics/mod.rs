@@ -439,7 +439,7 @@ impl<'t> Scanner<'t> {
     /// Takes a quoted text and resolves its escapes.
     fn quoted(&mut self) -> Result<String, ReadError> {
         if !self.take('"') {
-            return Err(self.error("a text in quotes"));
+            return Err(self.error("a quoted string"));
         }
         let mut escaped = false;
         let end = self.0.bytes().position(|byte| {

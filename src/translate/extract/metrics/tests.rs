@@ -107,7 +107,7 @@ fn an_invalid_metric_is_an_error_with_its_line() {
     sample("up", Err("expected a value of `up`, found none"));
     sample("up 1 soon", Err("expected a time after the value, found `soon`"));
     sample("up 1 2 3", Err("expected the end of the line, found `3`"));
-    sample("up{a=1} 1", Err("expected a text in quotes, found `1} 1`"));
+    sample("up{a=1} 1", Err("expected a quoted string, found `1} 1`"));
     sample("up{a=\"1} 1", Err("expected `\"` at the end"));
     sample("up{a=\"1\" b=\"2\"} 1", Err("expected `,` or `}` after a label, found `b=\"2\"} 1`"));
     sample("up{a=\"1\",a=\"2\"} 1", Err("expected label `a` once"));

@@ -380,7 +380,7 @@ impl<'t> Builder<'_, 't> {
             && let Some(captures) = pattern.regex().captures(bare)
         {
             self.count_pair()?;
-            self.check_nesting(self.sections.len(), "sections in one another")?;
+            self.check_nesting(self.sections.len(), "nested sections")?;
             let name = pattern.names().first().and_then(|name| captures.name(name));
             self.begin_section(name.map_or("", |name| name.as_str().trim()));
             return Ok(());

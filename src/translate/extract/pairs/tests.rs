@@ -66,11 +66,7 @@ fn sections_with_an_end_may_be_nested() {
     };
     let text = "a:1\nBEGIN:X\nb:2\nBEGIN:Y\nc:3\nEND:Y\nd:4\nEND:X\nEND:Z\ne:5\nBEGIN:X\nf:6\n";
     check(&pairs(), text, Ok(r#"{"a":"1","X":[{"b":"2","Y":{"c":"3"},"d":"4"},{"f":"6"}],"e":"5"}"#));
-    check(
-        &pairs(),
-        &"BEGIN:X\n".repeat(33),
-        Err("line 33: expected at most 32 sections in one another, found more"),
-    );
+    check(&pairs(), &"BEGIN:X\n".repeat(33), Err("line 33: expected at most 32 nested sections, found more"));
     let nested = Pairs { indented: Indented::Nested, ..pairs() };
     check(&nested, "BEGIN:X\nb: 2\n c: 3\nEND:X\nd: 4\n", Ok(r#"{"X":{"b":{"value":"2","c":"3"}},"d":"4"}"#));
 }

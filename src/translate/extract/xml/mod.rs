@@ -194,7 +194,7 @@ impl Xml {
         let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let lines_before = text[..text.len() - document.len()].matches('\n').count();
         if document.is_empty() {
-            return Err("expected an XML document, found an empty reply".into());
+            return Err("expected an XML document, found an empty response".into());
         }
         let place = |offset: usize| position(document, offset, lines_before);
         if !document.starts_with('<') {
@@ -350,15 +350,15 @@ fn explained(error: &Error, document: &str, lines_before: usize) -> ReadError {
             format!("expected an attribute once, found one with a name of {} bytes again", name.len()),
         ),
         Error::NonXmlChar(character, _) => ReadError::new(
-            format!("expected characters that XML may have, found {character:?}"),
-            "expected characters that XML may have, found another",
+            format!("expected characters that XML allows, found {character:?}"),
+            "expected characters that XML allows, found another",
         ),
         Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
-            let why = ReadError::from("expected the end tag of every element, found the end of the reply");
+            let why = ReadError::from("expected the end tag of every element, found the end of the response");
             return why.in_part(&end());
         }
         Error::NoRootNode => {
-            return ReadError::from("expected an element, found the end of the reply").in_part(&end());
+            return ReadError::from("expected an element, found the end of the response").in_part(&end());
         }
         Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
             return read_error!("expected a smaller document, found one in which {error}");
@@ -369,7 +369,7 @@ fn explained(error: &Error, document: &str, lines_before: usize) -> ReadError {
             let words = text.replacen(&place, "", 1).replace('\'', "`");
             ReadError::new(
                 format!("expected well-formed XML, found: {words}"),
-                "expected well-formed XML, found what is not",
+                "expected well-formed XML, found invalid XML",
             )
         }
     };
@@ -432,7 +432,7 @@ pub(super) fn check(text: &str) -> Result<(), XmlError> {
                 let in_scope = open.iter().sum::<usize>() + tag.namespaces;
                 namespace_work += in_scope * in_scope;
                 if namespace_work > NAMESPACE_WORK_LIMIT {
-                    let message = "expected few namespaces to be declared, found many, and again and again";
+                    let message = "expected fewer namespace declarations, found too many";
                     return Err((start, message.to_owned()));
                 }
             }
@@ -507,8 +507,8 @@ fn document_type(text: &str) -> Result<usize, String> {
             (Some(_), _) => {}
             (None, b'"' | b'\'') => quote = Some(byte),
             (None, b'[') => {
-                return Err("expected a document without declarations of its own, found a `<!DOCTYPE` with \
-                            some: entities are not expanded"
+                return Err("expected a document without a DTD, found a `<!DOCTYPE` with \
+                            declarations: entities are not expanded"
                     .to_owned());
             }
             (None, b'>') => return Ok(index + 1),

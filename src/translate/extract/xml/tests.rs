@@ -135,7 +135,7 @@ fn an_invalid_path_is_an_error_with_its_position() {
 
 #[test]
 fn malformed_xml_is_an_error_with_its_position() {
-    check("", Err("found an empty reply"));
+    check("", Err("found an empty response"));
     check("Not found", Err("line 1, column 1: expected an XML document, found \"Not found\""));
     check("\n<a>\n <b>1</c></a>", Err("line 3, column 6: expected `</b>`, found `</c>`"));
     check("<a><b>", Err("line 1, column 7: expected the end tag of every element"));
@@ -149,7 +149,7 @@ fn malformed_xml_is_an_error_with_its_position() {
 #[test]
 fn entities_are_never_resolved() {
     let bomb = "<?xml version='1.0'?>\n<!DOCTYPE l [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;'>]>\n<l>&b;</l>";
-    check(bomb, Err("line 2, column 1: expected a document without declarations of its own"));
+    check(bomb, Err("line 2, column 1: expected a document without a DTD"));
     check("<!DOCTYPE l SYSTEM 'file:///etc/passwd' [<!ENTITY x SYSTEM 'y'>]><l>&x;</l>", Err("declarations"));
     check("<!DOCTYPE l SYSTEM '/etc/passwd'><l>&x;</l>", Err("found `&x;`"));
     check("<!DOCTYPE l '[' [<!ENTITY x 'y'>]><l>&x;</l>", Err("declarations"));
@@ -174,7 +174,7 @@ fn deep_wide_and_long_documents_end_soon() {
     check(&format!("<a{attributes}/>"), Err("at most 250 attributes"));
     let spaces: String = (0..99).map(|index| format!(" xmlns:a{index}\n  = 'u{index}'")).collect();
     let rows = "<b xmlns:z=''/>".repeat(100_000);
-    check(&format!("<a{spaces}>{rows}</a>"), Err("expected few namespaces"));
+    check(&format!("<a{spaces}>{rows}</a>"), Err("expected fewer namespace"));
     check(&"=<".repeat(4 * LARGE), Err("expected an XML document"));
     check(&format!("<a>{}", "=".repeat(4 * LARGE)), Err("marks `<` and `=`"));
 }

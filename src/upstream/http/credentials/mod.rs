@@ -194,7 +194,7 @@ pub enum CredentialError {
         after: Duration,
     },
     /// The token server refused.
-    #[error("the token server refused with status {status} and {code}")]
+    #[error("the token server rejected the request with status {status} and {code}")]
     Refused {
         /// HTTP status.
         status: StatusCode,
@@ -202,7 +202,7 @@ pub enum CredentialError {
         code: &'static str,
     },
     /// The token server sent a success without a token.
-    #[error("the token server answered {found}")]
+    #[error("the token server responded {found}")]
     NoToken {
         /// Problem with the response, without quoting it.
         found: &'static str,
@@ -219,7 +219,7 @@ pub enum CredentialError {
         source: Arc<Self>,
     },
     /// The task that requests the token ended without a result.
-    #[error("what was to get a token has ended without one")]
+    #[error("the token request ended without a token")]
     Lost,
 }
 

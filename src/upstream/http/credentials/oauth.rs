@@ -155,13 +155,13 @@ fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> 
         return none("with a token that is not a bearer token");
     }
     let Ok(token) = BearerToken::new(token) else {
-        return none("with a token that no header can have");
+        return none("with a token that is not a valid header value");
     };
     let life = match answer.get("expires_in") {
         None | Some(Value::Null) => DEFAULT_LIFE,
         Some(value) => match seconds(value) {
             Some(life) if !life.is_zero() => life.min(MAX_LIFE),
-            _ => return none("with a token that has ended already, or of which the end can't be read"),
+            _ => return none("with a token that has expired, or whose expiry can't be read"),
         },
     };
     Ok(IssuedToken { token, life })
@@ -264,10 +264,10 @@ mod tests {
         check(200, "s3cr3t", Err("not a JSON object"));
         check(200, r#"{"token": "s3cr3t"}"#, Err("without `access_token`"));
         check(200, r#"{"access_token": "s3cr3t", "token_type": "mac"}"#, Err("not a bearer token"));
-        check(200, "{\"access_token\": \"s3cr3t\\nX: y\"}", Err("no header can have"));
+        check(200, "{\"access_token\": \"s3cr3t\\nX: y\"}", Err("not a valid header value"));
         for life in ["0", "-1", "\"soon\"", "[]"] {
             let body = format!(r#"{{"access_token": "s3cr3t", "expires_in": {life}}}"#);
-            check(200, &body, Err("ended already"));
+            check(200, &body, Err("has expired"));
         }
     }
 

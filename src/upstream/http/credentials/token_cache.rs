@@ -293,7 +293,7 @@ impl FileState {
             return Err(no_token("is empty"));
         }
         let token = BearerToken::new(text);
-        Ok(token.map_err(|_| no_token("has white space or odd characters in its token"))?.credential())
+        Ok(token.map_err(|_| no_token("has white space or invalid characters in its token"))?.credential())
     }
 }
 
@@ -415,7 +415,7 @@ mod tests {
     async fn the_backoff_of_a_failing_token_server_grows() {
         let server = Server::new();
         server.fails(true);
-        assert!(server.credential_text().await.contains("answered nothing"));
+        assert!(server.credential_text().await.contains("responded nothing"));
         let resting = server.credential_text().await;
         assert!(resting.contains("sent in 1s, after 1 failures"), "{resting}");
         for _ in 0..1000 {
@@ -469,7 +469,7 @@ mod tests {
                 Ok(IssuedToken { token: BearerToken::new("token").unwrap(), life: SECOND })
             })
         });
-        assert!(shown(tokens.credential(&CallContext::default()).await).contains("ended without one"));
+        assert!(shown(tokens.credential(&CallContext::default()).await).contains("ended without a token"));
         assert_eq!(shown(tokens.credential(&CallContext::default()).await), "token");
     }
 

@@ -92,7 +92,7 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
                 (entry.endpoint.clone(), settings.clone(), endpoints.clone());
             checks.spawn(async move {
                 let asked = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
-                let asked = asked.unwrap_or_else(|_| Err("no answer in time".into()));
+                let asked = asked.unwrap_or_else(|_| Err("no response in time".into()));
                 if let Err(error) = &asked {
                     let error = ErrorChain(&**error);
                     debug!(address = %endpoint.address(), error = %error, "health check failed");
@@ -121,5 +121,5 @@ async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError>
     let response = endpoint.connections().send(request).await.map_err(|(error, _)| error)?;
     let status = response.status();
     Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
-    if status.is_success() { Ok(()) } else { Err(format!("it answered {status}").into()) }
+    if status.is_success() { Ok(()) } else { Err(format!("it responded with status {status}").into()) }
 }

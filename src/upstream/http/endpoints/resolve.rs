@@ -17,7 +17,7 @@ use crate::{telemetry::ErrorChain, upstream::UpstreamError};
 /// error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
-const NO_ADDRESS: &str = "no address has this name";
+const NO_ADDRESS: &str = "the name has no address";
 
 /// Resolver from host and port to addresses.
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ impl Endpoints {
             if found.is_err() {
                 // The known addresses are used until the next interval. Otherwise every request would wait as
                 // long.
-                names.remember(Some("no answer in time".to_owned()));
+                names.remember(Some("no response in time".to_owned()));
             }
             return Ok(known);
         }

@@ -82,7 +82,7 @@ fn a_response_without_a_table_is_an_empty_list_if_configured() {
     let skip = || Columns { skip: 3, ..Columns::default() };
     let names = Some(vec!["a".to_owned(), "b".to_owned()]);
     for columns in [under_header(), by_words("a b"), widths(None), widths(names), from(), skip()] {
-        check(&columns, " \r\n", Err("found an empty reply"));
+        check(&columns, " \r\n", Err("found an empty response"));
         check(&Columns { allow_empty: true, ..columns }, " \r\n", Ok("[]"));
     }
     check(&Columns { allow_empty: true, ..from() }, "No volumes.\n", Ok("[]"));
@@ -110,7 +110,7 @@ fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
 #[test]
 fn a_table_without_rows_is_empty_and_an_empty_response_an_error() {
     check(&under_header(), "a  b\n", Ok("[]"));
-    check(&under_header(), "\r\n \n", Err("found an empty reply"));
+    check(&under_header(), "\r\n \n", Err("found an empty response"));
     check(&Columns { skip: 1, ..under_header() }, "title\n", Err("expected a line with the names"));
     check(&Columns { skip: 2, ..under_header() }, "title\n", Err("expected 2 lines before the table"));
     let from = Columns { start_at: pattern("^Proto"), ..under_header() };
@@ -241,18 +241,15 @@ fn words_between_two_names_are_an_error() {
     let text = "  PID  PPID                  STARTED     ELAPSED COMMAND
   992   991 Sat Nov 21 13:57:54 2026    02:19:15 bash
 ";
-    let expected = "line 2: expected cells that stand under the words of the header, found `21` between `PPID` and `STARTED`";
+    let expected =
+        "line 2: expected cells below the words of the header, found `21` between `PPID` and `STARTED`";
     check(&under_header(), text, Err(expected));
     // No other row shows where the cells of a shifted row are.
     let overflow = "\
 USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND
 www-data 1234567 12.5  0.0 1234567890 98765432 ?      Ssl  Nov20 1234:47 /usr/bin/foo
 ";
-    check(
-        &under_header(),
-        &format!("{} -D\n", overflow.trim_end()),
-        Err("line 2: expected cells that stand under"),
-    );
+    check(&under_header(), &format!("{} -D\n", overflow.trim_end()), Err("line 2: expected cells below"));
 }
 
 #[test]
@@ -267,7 +264,7 @@ fn tabs_become_spaces() {
 #[test]
 fn overlapping_cells_are_an_error_or_skipped() {
     let text = "NAME   SIZE   OWNER\na b    1      x\nlonger than it 12     y\nmuchtoolongname12345   z\n";
-    check(&under_header(), text, Err("line 4: expected cells that stand under the words of the header"));
+    check(&under_header(), text, Err("line 4: expected cells below the words of the header"));
     let skip = Columns { ragged_rows: RaggedRows::Skip, ..under_header() };
     assert_eq!(skip.extract(text, &Typing::Untyped).unwrap().as_array().unwrap().len(), 2);
 }

@@ -232,7 +232,7 @@ Red                       2.00
         "Name|Qty|Unit price",
         &[&["Blue  widget", "5", "1.50"], &["Red", "", "2.00"]],
     );
-    check(&under_header(), "a  b\n-- --\nxxxx\n", Err("line 3: expected cells that stand under"));
+    check(&under_header(), "a  b\n-- --\nxxxx\n", Err("line 3: expected cells below"));
     check(&under_header(), "Report\n======\nx\n", Ok(r#"[{"Report":"x"}]"#));
 }
 
