@@ -367,8 +367,8 @@ mod tests {
         check(r#"{"rule": "", "response": {"status": 99}}"#, "100 to 599");
         check(r#"{"rule": "", "response": {"status": 600}}"#, "100 to 599");
         check(r#"{"rule": "", "response": {"headers": {"a": "b"}}}"#, "takes pairs");
-        check(r#"{"rule": "", "response": {"headers": [["a b", "c"]]}}"#, "can't be sent");
-        check(r#"{"rule": "", "response": {"headers": [["a", "b\nc"]]}}"#, "can't be sent");
+        check(r#"{"rule": "", "response": {"headers": [["a b", "c"]]}}"#, "is invalid");
+        check(r#"{"rule": "", "response": {"headers": [["a", "b\nc"]]}}"#, "is invalid");
         check(r#"{"rule": "", "response": {"body": "", "body_base64": ""}}"#, "not both");
         check(r#"{"rule": "", "response": {"body_base64": "!"}}"#, "not Base64");
         check(r#"{"rule": "", "response": {"exit_status": "boom"}}"#, "`exit_status`");

@@ -198,7 +198,7 @@ impl Issuer {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let subject = text("sub").or_else(|| text("client_id")).or_else(|| text("azp"));
         let subject = subject.filter(|subject| subject.len() <= SUBJECT_LIMIT_BYTES);
-        let subject = subject.ok_or(AuthError::Invalid("the token has no subject (`sub`)"))?;
+        let subject = subject.ok_or(AuthError::Invalid("the token needs a subject (`sub`) of 1 to 512 bytes"))?;
         let scopes = match claims.get(&settings.scope_claim) {
             Some(Value::String(words)) => Scopes::from_client(words.split_whitespace()),
             Some(Value::Array(words)) => Scopes::from_client(words.iter().filter_map(Value::as_str)),
@@ -304,8 +304,8 @@ mod tests {
         check_rejected(json!({ "exp": 1e300 }), "invalid timestamp");
         check_rejected(json!({ "nbf": NOW + 31 }), "not valid yet");
         check_rejected(json!({ "nbf": "x" }), "invalid timestamp");
-        check_rejected(json!({ "sub": "" }), "whose it is");
-        check_rejected(json!({ "sub": "a".repeat(513) }), "whose it is");
+        check_rejected(json!({ "sub": "" }), "needs a subject");
+        check_rejected(json!({ "sub": "a".repeat(513) }), "needs a subject");
         for fine in
             [json!({ "exp": NOW - 29 }), json!({ "exp": NOW as f64 + 0.5 }), json!({ "nbf": NOW + 29 })]
         {

@@ -204,12 +204,12 @@ async fn a_proxied_response_has_one_length() {
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
             502,
-            "can't be read",
+            "can't be parsed",
         ),
         (
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
             502,
-            "can't be read",
+            "can't be parsed",
         ),
     ];
     for (bytes, status, text) in cases {

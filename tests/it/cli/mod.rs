@@ -391,7 +391,7 @@ fn explain_prints_every_step() {
         "rule 1",
         "`status` is 200, expected `404`",
         "rule 2",
-        "holds",
+        "matches",
         "extract pairs",
         "schema",
         "5.0 °C in Oslo, grey.",

@@ -388,7 +388,8 @@ async fn a_server_of_the_newest_revision_is_called_without_a_session() {
 
 #[tokio::test]
 async fn a_server_without_mcp_is_reported_as_such() {
-    for (body, expected) in [("<html>", "not MCP"), (r#"{"jsonrpc":"2.0","id":"?","result":{}}"#, "not MCP")]
+    for (body, expected) in
+        [("<html>", "not valid MCP"), (r#"{"jsonrpc":"2.0","id":"?","result":{}}"#, "not valid MCP")]
     {
         let old = server_of(json!([tool("odd")]), move |_, _| answer(body)).await;
         let served =
