@@ -198,7 +198,8 @@ impl Issuer {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let subject = text("sub").or_else(|| text("client_id")).or_else(|| text("azp"));
         let subject = subject.filter(|subject| subject.len() <= SUBJECT_LIMIT_BYTES);
-        let subject = subject.ok_or(AuthError::Invalid("the token needs a subject (`sub`) of 1 to 512 bytes"))?;
+        let subject =
+            subject.ok_or(AuthError::Invalid("the token needs a subject (`sub`) of 1 to 512 bytes"))?;
         let scopes = match claims.get(&settings.scope_claim) {
             Some(Value::String(words)) => Scopes::from_client(words.split_whitespace()),
             Some(Value::Array(words)) => Scopes::from_client(words.iter().filter_map(Value::as_str)),

@@ -56,9 +56,6 @@ fn plain(error: &ValidationError<'_>) -> String {
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
             "must match one of the schema's alternatives".to_owned()
         }
-        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "must match one of the schema's \
-                                                            alternatives"
-            .to_owned(),
         _ => message_parts(error).expected,
     };
     let found = match error.instance().as_ref() {

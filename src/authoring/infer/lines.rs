@@ -55,7 +55,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             _ => json!({ "pairs": { "separator": separator } }),
         };
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        let why = format!("{:.0} % of the lines or more are a key, {shown} and a value", share * 100.0);
+        let why = format!("at least {:.0} % of the lines are a key, {shown} and a value", share * 100.0);
         let indented = texts.iter().any(|text| has_nesting(text, separator));
         if indented {
             let nested = json!({ "pairs": { "separator": separator, "indented": "nested" } });

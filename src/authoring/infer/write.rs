@@ -155,7 +155,7 @@ impl ProposalDraft<'_> {
             let percent = (self.reader.explained * 100.0).floor();
             let _ = match samples {
                 1 => write!(why, "; it extracts {percent} % of the words of the sample"),
-                _ => write!(why, "; it extracts {percent} % or more of the words of every sample"),
+                _ => write!(why, "; it extracts at least {percent} % of the words of every sample"),
             };
         }
         Finding { part: "extract".into(), value: candidate.name().to_owned(), sure, why }
