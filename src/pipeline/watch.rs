@@ -129,7 +129,7 @@ pub enum WatchError {
     #[error("unknown resource; `resources/list` and `resources/templates/list` list the available ones")]
     Unknown,
     /// Its route has no `poll_interval`.
-    #[error("changes of this resource are not detected; read it again to see them")]
+    #[error("this resource does not support subscriptions; read it again to see changes")]
     Unwatched,
     /// The URI is longer than [`WATCHED_URI_LIMIT_BYTES`].
     #[error("the URI of a subscription may have at most {WATCHED_URI_LIMIT_BYTES} bytes")]

@@ -417,7 +417,7 @@ routes:
         assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
     };
     refused(OLDER, "news:none", &session, -32002, "unknown resource").await;
-    refused(OLDER, "news:old", &session, -32602, "not watched").await;
+    refused(OLDER, "news:old", &session, -32602, "does not support subscriptions").await;
     refused(OLDER, "news:all", "", -32602, "`Mcp-Session-Id`").await;
     refused(OLDER, "news:all", "made-up", -32602, "`Mcp-Session-Id`").await;
     refused(NEWEST, "news:all", "", -32601, "resources/subscribe").await;

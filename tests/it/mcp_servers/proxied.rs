@@ -447,7 +447,7 @@ async fn until_a_server_is_there_its_prompts_and_resources_are_not_ready() {
         ("resources/read", json!({ "uri": "note://1" }), false),
     ] {
         let error = send_json(&served, "2026-07-28", method, params).await["error"].clone();
-        assert_eq!(error["message"].as_str().unwrap().starts_with("Not ready"), !ready, "{error}");
+        assert_eq!(error["message"].as_str().unwrap().contains("Not ready"), !ready, "{error}");
     }
     let list = send_json(&served, "2026-07-28", "prompts/list", json!({})).await;
     assert_eq!((&list["result"]["prompts"], &list["result"]["ttlMs"]), (&json!([]), &json!(0)), "{list}");
