@@ -187,17 +187,17 @@ fn explain_response(
     response: UpstreamResponse,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let made_up = match given.is_empty() {
+    let generated = match given.is_empty() {
         true => generated_arguments(&file.route).into_value(),
         false => Value::Null,
     };
-    let made_up = made_up.as_object().filter(|made_up| !made_up.is_empty());
+    let generated = generated.as_object().filter(|generated| !generated.is_empty());
     let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
     let explained = explain_translation(file, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
         let rule = explained.rule.map(|index| index + 1);
         screen.json(&json!({ "rule": rule, "steps": explained.steps_to_json(), "notes": explained.notes,
-            "result": explained.result, "made_up_arguments": made_up,
+            "result": explained.result, "generated_arguments": generated,
             "no_output_schema": file.no_output_schema }));
         return Ok(());
     }
@@ -209,9 +209,9 @@ fn explain_response(
             format!("response     {}, {media_type}, {bytes} bytes", response.status)
         }
     });
-    if let Some(made_up) = made_up {
-        let made_up = serde_json::to_string(made_up).expect("a map of JSON has a text");
-        show_step(screen, "arguments", &format!("generated, because `--args` is missing: {made_up}"));
+    if let Some(generated) = generated {
+        let generated = serde_json::to_string(generated).expect("a map of JSON has a text");
+        show_step(screen, "arguments", &format!("generated, because `--args` is missing: {generated}"));
     }
     for step in &explained.steps {
         show_step(screen, &step.what, &step.found);

@@ -56,32 +56,34 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
-    let (accepted, refused) = if arguments.update { update(&verdicts) } else { (Vec::new(), Vec::new()) };
+    let (updated, not_updated) = if arguments.update { update(&verdicts) } else { (Vec::new(), Vec::new()) };
     let different = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
     let passed = verdicts.len() - different;
-    let failed = different - accepted.len();
+    let failed = different - updated.len();
     match arguments.output {
         Output::Json => {
             let tests: Vec<_> = verdicts.iter().map(ExampleResult::to_json).collect();
-            let refused: Vec<_> =
-                refused.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
-            screen
-                .json(&json!({ "passed": passed, "failed": failed, "accepted": accepted, "refused": refused,
-                "tests": tests }));
+            let not_updated: Vec<_> =
+                not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+            screen.json(
+                &json!({ "passed": passed, "failed": failed, "updated": updated, "not_updated": not_updated,
+                "tests": tests }),
+            );
         }
         Output::Text => {
             for verdict in &verdicts {
-                verdict.show(accepted.contains(&verdict.name), screen);
+                verdict.show(updated.contains(&verdict.name), screen);
             }
             let mut routes: Vec<_> = verdicts.iter().map(|verdict| &verdict.route).collect();
             routes.dedup();
             let plural = if routes.len() == 1 { "" } else { "s" };
-            let told =
-                if arguments.update { format!(", {} accepted", accepted.len()) } else { String::new() };
-            screen.line(format!("{passed} passed, {failed} failed{told} in {} route{plural}", routes.len()));
+            let updates =
+                if arguments.update { format!(", {} updated", updated.len()) } else { String::new() };
+            screen
+                .line(format!("{passed} passed, {failed} failed{updates} in {} route{plural}", routes.len()));
         }
     }
-    for (name, why) in refused {
+    for (name, why) in not_updated {
         screen.error_line(&format!("{name} is unchanged: {why}"));
     }
     if failed == 0 { Ok(()) } else { Err(Failure::Reported(1)) }
@@ -138,10 +140,10 @@ impl ExampleResult {
         Self { name, route, index, found, position: example.position.clone(), differences }
     }
 
-    fn show(&self, is_accepted: bool, screen: &mut Screen) {
-        let outcome = match (self.differences.is_empty(), is_accepted) {
+    fn show(&self, is_updated: bool, screen: &mut Screen) {
+        let outcome = match (self.differences.is_empty(), is_updated) {
             (true, _) => screen.paint(Paint::Good, "ok"),
-            (false, true) => screen.paint(Paint::Good, "accepted"),
+            (false, true) => screen.paint(Paint::Good, "updated"),
             (false, false) => screen.paint(Paint::Bad, "FAILED"),
         };
         screen.line(format!("test {} ... {outcome}", self.name));
@@ -192,20 +194,20 @@ impl Difference {
     }
 }
 
-/// Writes the actual results into the files. Returns the accepted examples, and those that failed, with the
-/// reason.
+/// Writes the actual results into the files. Returns the updated examples, and with the reason those that can't
+/// be updated.
 fn update(verdicts: &[ExampleResult]) -> (Vec<String>, Vec<(String, String)>) {
-    let (mut accepted, mut refused) = (Vec::new(), Vec::new());
+    let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
     for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {
-        match accept_one(verdict) {
-            Ok(()) => accepted.push(verdict.name.clone()),
-            Err(why) => refused.push((verdict.name.clone(), why)),
+        match update_one(verdict) {
+            Ok(()) => updated.push(verdict.name.clone()),
+            Err(why) => not_updated.push((verdict.name.clone(), why)),
         }
     }
-    (accepted, refused)
+    (updated, not_updated)
 }
 
-fn accept_one(verdict: &ExampleResult) -> Result<(), String> {
+fn update_one(verdict: &ExampleResult) -> Result<(), String> {
     let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;

@@ -326,7 +326,7 @@ async fn a_forwarded_identity_is_valid_for_one_request() {
     about(&two, OWNER, "tasks/get", &id, json!({ "taskId": id })).await;
     let overheard = relay.state().asked[0].clone();
     let (head, body) = (overheard.head.clone(), String::from_utf8(overheard.body.clone()).unwrap());
-    assert!(head.contains("glossator-caller: ") && !head.contains(OWNER), "{head}");
+    assert!(head.contains("glossator-client: ") && !head.contains(OWNER), "{head}");
     let replayed = async |head: String, body: String| {
         let mut client = one.connect().await;
         client.write(format!("{head}{body}")).await;
@@ -347,7 +347,7 @@ async fn a_forwarded_identity_is_valid_for_one_request() {
         (head.clone(), body.replace("\"id\":7", "\"id\":8")),
         (replaced("POST /mcp ", "POST /message "), body.clone()),
         (replaced("mcp-protocol-version: 2026-07-28", "mcp-protocol-version: 2025-11-25"), body.clone()),
-        (replaced("glossator-handed-on: 1\r\n", ""), body.clone()),
+        (replaced("glossator-forwarded: 1\r\n", ""), body.clone()),
     ] {
         let refused = replayed(head.clone(), body).await;
         assert_eq!(refused.status, 401, "{head}{}", refused.text());

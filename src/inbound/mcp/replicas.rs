@@ -55,7 +55,7 @@ const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 const RESULT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Marks a forwarded message, so that it is not forwarded again.
-const FORWARDED: HeaderName = HeaderName::from_static("glossator-handed-on");
+const FORWARDED: HeaderName = HeaderName::from_static("glossator-forwarded");
 
 /// The headers that are forwarded with an input response.
 const FORWARDED_HEADERS: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
@@ -251,7 +251,7 @@ async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, U
 }
 
 /// Header with the signed identity.
-pub(super) const IDENTITY: HeaderName = HeaderName::from_static("glossator-caller");
+pub(super) const IDENTITY: HeaderName = HeaderName::from_static("glossator-client");
 
 /// Lifetime of a signed identity: the timeout between replicas, and a difference of their clocks.
 const SIGNATURE_TTL: Duration = Duration::from_secs(15);

@@ -321,7 +321,7 @@ fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
     let second = glossator(&["test", "--config", path]);
     std::fs::remove_file(&file).unwrap();
     let out = String::from_utf8(first.stdout).unwrap();
-    assert!(first.status.success() && out.contains("3 accepted"), "{out}");
+    assert!(first.status.success() && out.contains("3 updated"), "{out}");
     let expected = before
         .replace("text: six", "text: five")
         .replace("expect: {}", "expect: { structuredContent: { result: seven } }")
