@@ -87,6 +87,18 @@ address_in() {
     return 1
 }
 
+# admin_address_in NAME: where $work/NAME.log says that the admin API listens, as a URL.
+admin_address_in() {
+    local address
+    for _ in $(seq 100); do
+        address=$(sed 's/\x1b\[[0-9;]*m//g' "$work/$1.log" \
+            | grep -aoE 'admin API listening.*address=[0-9.:]+' | grep -oE '[0-9.]+:[0-9]+$' | head -1 || true)
+        [ -z "$address" ] || { printf 'http://%s\n' "$address"; return; }
+        sleep 0.1
+    done
+    die "$1 did not log the address of its admin API"
+}
+
 # wait_for_url URL: until it answers anything at all.
 wait_for_url() {
     for _ in $(seq 100); do
@@ -182,6 +194,26 @@ node_22() {
     npm install --prefix "$target/node-$version" --no-save --no-audit --no-fund --loglevel=error \
         "$package@$version" >"$target/outside/npm-node.log" 2>&1 \
         || { cat "$target/outside/npm-node.log" >&2; die "npm could not install Node"; }
+}
+
+# have_browser: Chromium from Debian, its driver and axe from npm; $CHROMIUM and $NODE_FOLDER for scripts of node.
+have_browser() {
+    local playwright=playwright-core@1.65.1 axe=axe-core@4.14.1
+    have chromium chromium fonts-dejavu-core
+    have node nodejs
+    CHROMIUM=$(command -v chromium)
+    NODE_FOLDER=$target/page-${playwright#*@}-${axe#*@}
+    export CHROMIUM NODE_FOLDER
+    if [ -f "$NODE_FOLDER/installed" ]; then
+        say "found $playwright and $axe"
+        return
+    fi
+    say "installing $playwright and $axe (npm)"
+    mkdir -p "$NODE_FOLDER"
+    npm install --prefix "$NODE_FOLDER" --no-save --no-audit --no-fund --loglevel=error \
+        "$playwright" "$axe" >"$work/npm.log" 2>&1 \
+        || { cat "$work/npm.log" >&2; die "npm could not install playwright-core and axe-core"; }
+    touch "$NODE_FOLDER/installed"
 }
 
 # count_lines FILE: shows what another script reported, and counts it here.
