@@ -1,36 +1,129 @@
-//! `async_operation`: how work is followed that is not done with the first reply.
+//! `async_operation`: polling of work that is not done with the first response.
+
+use std::time::Duration;
 
 use http::{Method, Uri, uri::PathAndQuery};
+use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
     extract,
-    keys::{JOB, ROUTE},
-    node::{Entry, Kind, Node},
+    node::{Entry, Node},
     renamed,
     report::Report,
     request::{self, METHODS, Upstreams},
-    response::{self, whole},
+    response::whole,
     schemas::UsedArguments,
-    section::Section,
+    section::{ReadElsewhere, cursor, in_scope},
     source::Span,
     upstreams::UpstreamFile,
-    when,
 };
 use crate::{
     route::{
         AsyncOperationRule, CancelRule, HttpTemplate, OperationLocationRule, RequestTemplate, TaskRule,
-        TaskSupport, UpstreamName,
+        UpstreamName,
+    },
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
     },
     translate::{Jq, Matcher},
 };
 
-/// What a job is read with.
+/// What `async_operation` takes.
+pub(super) const KIND: ValueKind =
+    ValueKind::Either(&[ValueKind::Word(&["follow_location"]), JobSettings::KIND]);
+
+/// A jq condition over the value, or conditions of every kind.
+const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]);
+
+/// The section `async_operation`.
+#[derive(DeriveSection)]
+#[section(id = "async_operation", default, check_keys = Self::check_keys)]
+struct JobSettings {
+    /// Extractor for the responses about the operation. Default: they are JSON.
+    extract: Option<extract::Compiled>,
+    /// jq: the id of the operation in the first response. Without it, the `Location` of the first response is
+    /// polled.
+    id: Option<Jq>,
+    /// Polling request, with the id as the argument `job`.
+    #[key(kind = request::KIND)]
+    status: ReadElsewhere,
+    /// When the operation is done: jq, or a map as in `when`.
+    #[key(kind = CONDITION, with = read_condition, shown = "when the status is not 202")]
+    done: Option<Matcher>,
+    /// When the operation has failed: jq, or a map as in `when`. Rules can report the reason; a success of
+    /// theirs is still a tool error.
+    #[key(kind = CONDITION, with = read_condition)]
+    failed: Option<Matcher>,
+    /// When the operation was cancelled: jq, or a map as in `when`.
+    #[key(kind = CONDITION, with = read_condition)]
+    cancelled: Option<Matcher>,
+    /// Request for the result. Default: the response in which the operation is done.
+    #[key(kind = request::KIND)]
+    result: ReadElsewhere,
+    /// Request that cancels the operation when no client waits; a method alone (`DELETE`) uses the polled
+    /// location.
+    #[key(kind = request::KIND)]
+    cancel: ReadElsewhere,
+    /// Polling interval, if the response has no `Retry-After`.
+    #[key(range = 20..=3_600_000, default = AsyncOperationRule::POLL_DEFAULT)]
+    poll_interval: Duration,
+    /// jq: progress, as a number.
+    #[key(shown = "the number of polls")]
+    progress: Option<Jq>,
+    /// jq: the value of `progress` at the end.
+    total: Option<Jq>,
+    /// jq: status message for users.
+    message: Option<Jq>,
+    #[key(part)]
+    task: TaskRule,
+}
+
+impl JobSettings {
+    /// An operation has an id and a request for its status, or neither.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let (place, message, help) = match (section.entry("id"), section.entry("status")) {
+            (Some(id), None) => (
+                id.key.span,
+                "`id` names a job, and no `status` asks for it",
+                "write `status: GET UPSTREAM/jobs/{job}`, or leave `id` out to ask at the `Location`",
+            ),
+            (None, Some(status)) => {
+                (status.key.span, "`status` asks for a job, and no `id` names it", ID_HELP)
+            }
+            (None, None) | (Some(_), Some(_)) => return Ok(()),
+        };
+        match section.has_unknown_keys {
+            // One of them is probably the missing one.
+            true => Ok(()),
+            false => Err(section.reject_at(Code::MissingKey.at(place), message, help)),
+        }
+    }
+}
+
+const ID_HELP: &str = "write `id: .id`, a jq filter that finds the job's name in the first reply";
+
+/// jq over the value, or a map of conditions.
+fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
+    if value.node.as_text().is_some() {
+        return Ok(Some(Matcher { value: Some(Jq::read(value)?), ..Matcher::default() }));
+    }
+    let matcher = Matcher::read(value)?;
+    if matcher.is_empty() {
+        let message = format!("{} says nothing, so it would always hold", value.name);
+        let help = "write a jq condition, such as `.state == \"done\"`";
+        return value.reject_at(value.place, Invalid::new(message, help).with_code(Code::EmptyValue));
+    }
+    Ok(Some(matcher))
+}
+
+/// What `async_operation` is read with.
 pub(super) struct Context<'a> {
     /// Every name that is written.
     pub(super) names: &'a [(UpstreamName, Span)],
     pub(super) upstreams: &'a [UpstreamFile],
-    /// Whom the route asks.
+    /// The upstream of the route.
     pub(super) upstream: Option<&'a UpstreamName>,
 }
 
@@ -42,6 +135,7 @@ pub(super) fn read(
     asked: &mut UsedArguments,
     used: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
+    let node = &entry.value;
     let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
@@ -55,29 +149,10 @@ pub(super) fn read(
         return None;
     }
     let base = base(context);
-    if renamed::report_word(report, &entry.value, ROUTE.id, "async_operation") {
+    if renamed::report_word(report, node, "route", "async_operation") {
         return None;
     }
-    if entry.value.as_text() == Some("follow_location") {
-        return Some(by_location(base?));
-    }
-    if let Kind::Text(_) = &entry.value.kind {
-        let message =
-            format!("`async_operation` is `follow_location` or a map, found {}", entry.value.found());
-        report.error(
-            Code::WrongType.at(entry.value.span),
-            message,
-            "`follow_location` asks at the `Location` of a 202 until it is another status",
-        );
-        return None;
-    }
-    let section = Section::open(report, entry.key.span, &entry.value, &JOB)?;
-    let extract = section.entry("extract").map(|entry| extract::read(report, entry));
-    let filter = |name: &'static str, what: &str, used: &mut UsedArguments| {
-        section.get(name).map(|node| response::jq(report, node, what, &[], used))
-    };
-    let id = filter("id", "`id`", used);
-    let named = section.get("id").is_some() || section.get("status").is_some();
+    let named = ["id", "status"].iter().any(|name| node.get(name).is_some());
     if let Some(argument) =
         asked.arguments.iter().find(|argument| named && argument.name == AsyncOperationRule::ARGUMENT)
     {
@@ -89,127 +164,64 @@ pub(super) fn read(
         );
         return None;
     }
-    let (progress, total) = (filter("progress", "`progress`", used), filter("total", "`total`", used));
-    let message = filter("message", "`message`", used);
-    let done = section.entry("done").map(|entry| condition(report, entry, used));
-    let failed = section.entry("failed").map(|entry| condition(report, entry, used));
-    let cancelled = section.entry("cancelled").map(|entry| condition(report, entry, used));
-    let task = task(&section);
+    let settings = match node.as_text() {
+        Some("follow_location") => Some(JobSettings::default()),
+        Some(_) => {
+            let message = format!("`async_operation` is `follow_location` or a map, found {}", node.found());
+            let help = "`follow_location` asks at the `Location` of a 202 until it is another status";
+            report.error(Code::WrongType.at(node.span), message, help);
+            return None;
+        }
+        None => in_scope(&[], used, |scope| {
+            let value = cursor(report, entry.key.span, node, "`async_operation`", JobSettings::KIND);
+            JobSettings::read(&value.in_scope(scope))
+        }),
+    };
     let mut reader = Requests { report, context, named, asked };
-    let status = section.entry("status").map(|entry| reader.read(entry));
-    let result = section.entry("result").map(|entry| reader.read(entry));
-    let cancel = section.entry("cancel").map(|entry| match method(&entry.value) {
+    let status = node.entry("status").map(|entry| reader.read(entry));
+    let result = node.entry("result").map(|entry| reader.read(entry));
+    let cancel = node.entry("cancel").map(|entry| match method(&entry.value) {
         Some(method) => Some(CancelRule::Method(method)),
         None => reader.read(entry).map(CancelRule::Request),
     });
-    let poll = section.duration("poll_interval");
-    match (section.entry("id"), section.entry("status")) {
-        (Some(entry), None) => {
-            let help = "write `status: GET UPSTREAM/jobs/{job}`, or leave `id` out to ask at the `Location`";
-            section.missing_at(entry.key.span, "`id` names a job, and no `status` asks for it", help);
-            return None;
-        }
-        (None, Some(entry)) => {
-            let help = "write `id: .id`, a jq filter that finds the job's name in the first reply";
-            section.missing_at(entry.key.span, "`status` asks for a job, and no `id` names it", help);
-            return None;
-        }
-        (None, None) | (Some(_), Some(_)) => {}
-    }
-    let place = match (whole(id)?, whole(status)?) {
+    let JobSettings {
+        extract,
+        id,
+        done,
+        failed,
+        cancelled,
+        poll_interval,
+        progress,
+        total,
+        message,
+        task,
+        ..
+    } = settings?;
+    let place = match (id, whole(status)?) {
         (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
         _ => OperationLocationRule::Location,
     };
     Some(AsyncOperationRule {
         place,
-        extract: whole(extract)?.map(|compiled| compiled.extract),
-        done: whole(done)?,
-        failed: whole(failed)?,
-        cancelled: whole(cancelled)?,
-        task,
-        result: whole(result)?,
-        cancel: whole(cancel)?,
-        poll: poll.unwrap_or(AsyncOperationRule::POLL_DEFAULT),
-        progress: whole(progress)?,
-        total: whole(total)?,
-        message: whole(message)?,
-        base: base?,
-    })
-}
-
-fn by_location(base: Uri) -> AsyncOperationRule {
-    let nothing: Option<Jq> = None;
-    let (extract, result, cancel) = (None, None, None);
-    let (done, failed, cancelled, progress, total) = (None, None, None, None, None);
-    let task = TaskRule::default();
-    let (place, poll) = (OperationLocationRule::Location, AsyncOperationRule::POLL_DEFAULT);
-    AsyncOperationRule {
-        place,
-        extract,
+        extract: extract.map(|compiled| compiled.extract),
         done,
         failed,
         cancelled,
         task,
-        result,
-        cancel,
-        poll,
+        result: whole(result)?,
+        cancel: whole(cancel)?,
+        poll: poll_interval,
         progress,
         total,
-        message: nothing,
-        base,
-    }
-}
-
-/// `task` and what belongs to it.
-fn task(section: &Section<'_, '_>) -> TaskRule {
-    let default = TaskRule::default();
-    let offer = match section.word("task") {
-        Some("forbidden") => TaskSupport::Forbidden,
-        Some("required") => TaskSupport::Required,
-        Some(_) | None => default.offer,
-    };
-    let (after, life) = (section.duration("task_after"), section.duration("task_ttl"));
-    let asks = section.flag("task_requests_input");
-    for name in ["task_after", "task_ttl", "task_requests_input"] {
-        if let Some(entry) = section.entry(name).filter(|_| offer == TaskSupport::Forbidden) {
-            section.report.warning(
-                Code::ConflictingKeys.at(entry.key.span),
-                format!("`{name}` has no effect beside `task: forbidden`"),
-                "leave it out",
-            );
-        }
-    }
-    TaskRule {
-        offer,
-        after: after.unwrap_or(default.after),
-        life: life.unwrap_or(default.life),
-        asks: asks.unwrap_or(default.asks),
-    }
+        message,
+        base: base?,
+    })
 }
 
 /// What a `Location` of the route's upstream is resolved against.
 fn base(context: &Context<'_>) -> Option<Uri> {
     let upstream = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream)?;
     upstream.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()
-}
-
-/// jq over the value, or a map of conditions.
-fn condition(report: &Report<'_>, entry: &Entry, used: &mut UsedArguments) -> Option<Matcher> {
-    if let Kind::Text(_) = &entry.value.kind {
-        let filter = response::jq(report, &entry.value, &format!("`{}`", entry.key.text), &[], used)?;
-        return Some(Matcher { value: Some(filter), ..Matcher::default() });
-    }
-    let matcher = when::read(report, entry, used)?;
-    if matcher.is_empty() {
-        let message = format!("`{}` says nothing, so it would always hold", entry.key.text);
-        report.error(
-            Code::EmptyValue.at(entry.key.span),
-            message,
-            "write a jq condition, such as `.state == \"done\"`",
-        );
-        return None;
-    }
-    Some(matcher)
 }
 
 /// A method alone.
@@ -241,11 +253,10 @@ impl Requests<'_, '_, '_> {
             if argument.name != AsyncOperationRule::ARGUMENT {
                 self.asked.add_for(argument, None);
             } else if !self.named {
-                let help = "write `id: .id`, a jq filter that finds the job's name in the first reply";
                 self.report.error(
                     Code::UndeclaredArgument.at(argument.span),
                     "the job has no name to put here",
-                    help,
+                    ID_HELP,
                 );
                 return None;
             }

@@ -1,6 +1,6 @@
 //! `clients`, `auth` of `server` and every `scopes`, held against one another: who may call, and what.
 
-use super::{code::Code, lint, section::Section};
+use super::{code::Code, lint, node::Node};
 use crate::{
     auth::{AccessSettings, ClientSettings, ResourceServer},
     route::Scopes,
@@ -23,15 +23,10 @@ pub(super) struct Clients {
     pub(super) lets_others_say: bool,
 }
 
-/// Reads `scopes` of a section. `None` where nothing is written, or something is wrong with it.
-pub(super) fn scopes(section: &Section<'_, '_>) -> Option<Scopes> {
-    section.read("scopes")
-}
-
 /// Reads who may call. `auth` is `None` where something is wrong with `server`.
 pub(super) fn read(
     context: Context<'_>,
-    file: &Section<'_, '_>,
+    file: &Node,
     auth: Option<Option<ResourceServer>>,
     default_scopes: &Scopes,
 ) -> Clients {

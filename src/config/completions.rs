@@ -3,18 +3,40 @@
 
 use std::sync::Arc;
 
+use settings_derive::Section as DeriveSection;
+
 use super::{
-    code::Code,
-    keys::COMPLETE,
-    language,
     node::{Entry, Kind},
     report::Report,
     route_calls::{self, WrittenCall},
     schemas::UsedArguments,
-    section::Section,
+    section::{ReadElsewhere, cursor, in_scope},
     upstreams::scalar,
 };
-use crate::route::{Completion, RouteCompletion};
+use crate::{
+    route::{Completion, RouteCompletion},
+    settings::{code::Code, keys::ValueKind, section::Setting, value::Named},
+    translate::Jq,
+};
+
+/// What `completions` takes.
+pub(super) const KIND: ValueKind =
+    ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), CompletionSettings::KIND]);
+
+/// A route that returns the values.
+#[derive(DeriveSection)]
+#[section(id = "completions")]
+pub(super) struct CompletionSettings {
+    /// Route that returns the values.
+    #[key(example = "`route: NAME`, or a list of values")]
+    route: String,
+    /// Arguments for that route: a template each, or a value.
+    #[key(kind = ValueKind::Map(&ValueKind::Anything))]
+    args: Named<ReadElsewhere>,
+    /// jq filter from its result to the list of values. Default: the result is the list, or the lines of its
+    /// text.
+    values: Option<Jq>,
+}
 
 /// What completes an argument, and the call that is made for it.
 pub(super) struct Compiled {
@@ -48,19 +70,17 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
         );
         return None;
     }
-    let section = Section::open(report, entry.key.span, &entry.value, &COMPLETE)?;
-    section.required("route", "write `route: NAME`, or a list of values")?;
+    let value = cursor(report, entry.key.span, &entry.value, "`completions`", CompletionSettings::KIND);
+    let settings = in_scope(&[], &mut UsedArguments::default(), |scope| {
+        CompletionSettings::read(&value.in_scope(scope))
+    });
     let mut asked = UsedArguments::default();
-    let values = section.get("values").map(|node| language::jq(report, node, "`values`", &[]));
-    let (call, written) = route_calls::read(&section, &mut asked)?;
+    let (call, written) = route_calls::read(report, &entry.value, &mut asked)?;
     let before = report.errors();
     route_calls::refuse_unknown(report, &asked, known, "there is no argument", |name| {
         format!("name it among the arguments: `{name}:`")
     });
-    let values = match values {
-        None => None,
-        Some(values) => Some(Arc::new(values?)),
-    };
+    let values = settings?.values.map(Arc::new);
     let chosen = asked.names(own);
     let completion = Completion::Route(RouteCompletion { call, values, chosen });
     (report.errors() == before).then_some(Compiled { completion, call: Some(written) })

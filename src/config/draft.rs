@@ -6,16 +6,15 @@
 
 use super::{
     Importer, RouteFile, file,
-    keys::ROUTE,
     masked::{self, HIDDEN},
     node::{Entry, Kind, Node},
     problem::Problem,
     report::Report,
-    routes::{self, Surroundings},
+    routes::{self, RouteSettings, Surroundings},
     source::{Files, Span},
     yaml,
 };
-use crate::{route::UpstreamName, translate::WorkBudget};
+use crate::{route::UpstreamName, settings::section::Section as _, translate::WorkBudget};
 
 /// What a draft is called in problems.
 const NAME: &str = "draft";
@@ -82,7 +81,9 @@ impl Importer {
 fn unwrapped(name: &str, tree: Node) -> Node {
     match &tree.kind {
         Kind::Map(entries) => match entries.as_slice() {
-            [only] if only.key.text == name && ROUTE.get(name).is_none() => only.value.clone(),
+            [only] if only.key.text == name && RouteSettings::keys().get(name).is_none() => {
+                only.value.clone()
+            }
             _ => tree,
         },
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,

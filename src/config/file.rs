@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    keys::{BASIC, CREDENTIALS, OAUTH, UPSTREAM},
-    renamed::RENAMES,
-};
+use super::{renamed::RENAMES, upstreams::UpstreamSection};
 use crate::{
     auth::{ResourceServer, TokenSettings},
     settings::{
@@ -16,6 +13,7 @@ use crate::{
         tree::{self, Entry, Kind, Node},
     },
     tls::TlsSection,
+    upstream::http::{BasicCredentials, CredentialsSection, OAuthSettings},
 };
 
 /// Reads one file. `None` when it is not YAML, or empty; that has been reported then.
@@ -67,7 +65,8 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
     // In the place of the hash of a key there may be the key itself, by mistake.
     let is_key = matches!(key, "api_key_hashes" | "keys" | "hash");
     // `breaker`, an earlier name, is near to `bearer`, and is no misspelt one.
-    let is_setting = UPSTREAM.get(key).is_some() || RENAMES.key(UPSTREAM.id, key).is_some();
+    let upstream = UpstreamSection::keys();
+    let is_setting = upstream.get(key).is_some() || RENAMES.key(upstream.id, key).is_some();
     let is_misspelt = !is_setting && suggest::nearest(key, WORDS).is_some();
     if is_key || is_secret_name(key) || is_misspelt {
         hide(value, ranges);
@@ -84,8 +83,14 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
 
 /// Hides what is in `auth` and `credentials` under unknown keys: one of them may be a misspelt secret.
 fn hide_unknown(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    let known =
-        [&CREDENTIALS, &BASIC, &OAUTH, TlsSection::keys(), ResourceServer::keys(), TokenSettings::keys()];
+    let known = [
+        CredentialsSection::keys(),
+        BasicCredentials::keys(),
+        OAuthSettings::keys(),
+        TlsSection::keys(),
+        ResourceServer::keys(),
+        TokenSettings::keys(),
+    ];
     let Kind::Map(entries) = &mut node.kind else { return };
     for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
         if known.iter().all(|keys| keys.get(&key.text).is_none()) {

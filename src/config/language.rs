@@ -3,15 +3,10 @@
 use super::{node::Node, report::Report, section::cursor};
 use crate::{
     settings::section::Setting,
-    translate::{Jq, Pattern, Template, expressions},
+    translate::{Jq, Template, expressions},
 };
 
 pub(super) use crate::translate::expressions::{arguments_of, span_of_name};
-
-/// A regular expression.
-pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
-    Pattern::read(&cursor(report, node.span, node, what, Pattern::KIND)).ok()
-}
 
 /// A jq filter, which may also use these captures.
 pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {

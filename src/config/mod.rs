@@ -2,19 +2,18 @@
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in
 //! which every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what
-//! its repetitions take; `keys` lists every key there is, `section` reads them, `version` knows the languages
-//! a file was written in, `renamed` the names of earlier programs, and `migrate` rewrites files that have
-//! them; `compile` makes one configuration of the trees, with a file for each part (`upstreams` of each kind,
-//! with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`,
-//! `reply`, `extract`, `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes,
-//! `complete`), `import` makes routes of what MCP servers list later, `draft` of what is only tried out, and
-//! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with
-//! the environment and the command line, a `setting` at a time; `certificates` when certificates expire,
-//! `clients` who may call, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong,
-//! `suggest` what was probably meant, `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`]
-//! describes the file for editors.
+//! its repetitions take; `keys` has the sections of the file, `section` how they are opened, `version` the
+//! languages that a file was written in, `renamed` the names of earlier programs, and `migrate` rewrites files
+//! that have them; `compile` makes one configuration of the trees, with a module for each part (`upstreams` of
+//! each kind, `routes` with their `request`, `async_operation`, `input_requests`, `resource`, `notifications`,
+//! `schemas` and `completions`, `rules`, `response`, `extract`, `content`, `route_tests`, `recording`, `prompts`
+//! with their `route_calls`), and `lint` checks across them; `import` makes routes of what MCP servers list
+//! later, `draft` of what is only tried out; `language` is for patterns, jq and templates, `certificates` for
+//! the expiry of certificates, `clients` for authorization, `telemetry` for the destination of traces and
+//! metrics. [`Problem`] reports what is wrong, `suggest` what was probably meant, `secret` keeps secrets out of
+//! it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
-//! All problems of all files are found in one run. The only room that reads files or the environment.
+//! All problems of all files are found in one run. The only module that reads files or the environment.
 
 mod update_tests;
 mod admin;
@@ -56,7 +55,6 @@ mod upstreams;
 mod version;
 mod file_watch;
 pub mod yaml;
-mod when;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 

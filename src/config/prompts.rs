@@ -1,30 +1,31 @@
 //! `prompts`: messages that people ask for by name.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
+use settings_derive::Section as DeriveSection;
 
 use super::{
-    clients,
     code::Code,
-    completions, content,
-    extract::media_type,
-    input_requests,
-    keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE},
-    language,
+    completions, content, input_requests, language,
     node::{Entry, Kind, Node},
     report::Report,
     route_calls::{self, Routes, WrittenCall},
     route_tests::Position,
     schemas::UsedArguments,
-    section::{Section, read_in_scope},
+    section::{ReadElsewhere, cursor, open, read_in_scope},
     source::Span,
     suggest,
 };
 use crate::{
     model::{Arguments, ToolName},
     prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role},
-    route::{Completion, InputSchema, JsonTemplate, Scopes},
+    route::{Completion, InputRequests, InputSchema, JsonTemplate, Scopes},
+    settings::{
+        keys::ValueKind,
+        section::{OpenSection, Section as _, Setting},
+        value::Named,
+    },
     translate::{Template, extract::MediaType, request_variables},
 };
 
@@ -39,6 +40,105 @@ pub struct PromptFile {
 
 /// Names that the templates of a prompt may use.
 const NAMES: [&str; 2] = ["args", "input_responses"];
+
+/// The section of a prompt.
+#[derive(DeriveSection)]
+#[section(name = "a prompt", id = "prompt", default)]
+pub(super) struct PromptSettings {
+    /// Display name.
+    title: Option<String>,
+    /// Description of the prompt for users.
+    description: Option<String>,
+    /// Arguments that the user fills in, by name.
+    #[key(kind = ValueKind::Map(&ArgumentSettings::KIND))]
+    arguments: Named<ReadElsewhere>,
+    /// Confirmation that the user must accept before the messages are created: a template.
+    #[key(kind = ValueKind::Text)]
+    confirm: ReadElsewhere,
+    /// Input requests to the user or the client's model before the messages are created: a map, or a list of
+    /// rounds.
+    #[key(kind = input_requests::KIND)]
+    input_requests: ReadElsewhere,
+    /// Timeout of an input request.
+    #[key(range = 1_000..=3_600_000, inherits = InputRequests::DEFAULT_INPUT_TIMEOUT)]
+    input_timeout: Option<Duration>,
+    /// Scopes that a client needs, in addition to those of the routes whose results it inserts; replaces those
+    /// of `defaults`.
+    scopes: Option<Scopes>,
+    /// Messages, in order.
+    #[key(kind = ValueKind::List(&MessageSettings::KIND))]
+    messages: ReadElsewhere,
+}
+
+/// An argument of a prompt.
+#[derive(DeriveSection)]
+#[section(name = "an argument of a prompt", id = "prompt_argument", bare)]
+struct ArgumentSettings {
+    /// Display name.
+    title: Option<String>,
+    /// Description.
+    description: Option<String>,
+    /// Whether the argument is required.
+    #[key(default = false)]
+    required: bool,
+    /// Completions: a list of values, or a route that returns them.
+    #[key(kind = completions::KIND)]
+    completions: ReadElsewhere,
+}
+
+/// What a message shows.
+const CONTENT: ValueKind =
+    ValueKind::Either(&[ValueKind::Text, BlockSettings::KIND, ValueKind::List(&BlockSettings::KIND)]);
+
+/// A message of a prompt.
+#[derive(DeriveSection)]
+#[section(name = "a message", id = "prompt_message")]
+struct MessageSettings {
+    /// Message of the user: a template, a block, or a list of blocks.
+    #[key(kind = CONTENT)]
+    user: ReadElsewhere,
+    /// Message of the model, in the same form.
+    #[key(kind = CONTENT)]
+    assistant: ReadElsewhere,
+}
+
+/// A block of a message.
+#[derive(DeriveSection)]
+#[section(name = "a block of a message", id = "prompt_block")]
+struct BlockSettings {
+    /// Text: a template. An empty text is omitted.
+    #[key(kind = ValueKind::Text)]
+    text: ReadElsewhere,
+    /// Route whose result is inserted, with all its blocks.
+    route: Option<String>,
+    /// Arguments for that route: a template each, or a value.
+    #[key(kind = ValueKind::Map(&ValueKind::Anything))]
+    args: Named<ReadElsewhere>,
+    /// Embedded resource: the URI of a resource of a route, or a map.
+    #[key(kind = ValueKind::Either(&[ValueKind::Text, ResourceSettings::KIND]))]
+    resource: ReadElsewhere,
+    /// Link to a resource.
+    #[key(kind = content::ResourceLink::KIND)]
+    resource_link: ReadElsewhere,
+    /// Annotations for blocks that have none of their own.
+    #[key(kind = content::BlockAnnotations::KIND)]
+    annotations: ReadElsewhere,
+}
+
+/// An embedded resource.
+#[derive(DeriveSection)]
+#[section(name = "`resource`", id = "prompt_resource")]
+struct ResourceSettings {
+    /// URI of the resource: a template.
+    #[key(example = "uri: report://today")]
+    uri: Template,
+    /// Text: a template. When absent, the content is read from the route whose resource has the URI. Default:
+    /// the resource of the route with this URI.
+    text: Option<Template>,
+    /// Media type of `text`.
+    #[key(requires = "text", help = "leave it out: what is read has its own", shown = "`text/plain`")]
+    media_type: Option<MediaType>,
+}
 
 /// A part, where it stands, and the call that it makes.
 struct ReadPart {
@@ -63,17 +163,17 @@ pub(super) fn read(
             "letters, digits, `_`, `-` and `.` make a name",
         );
     });
-    let section = Section::open(report, entry.key.span, &entry.value, &PROMPT)?;
-    let written = section.map("arguments").unwrap_or_default();
+    let section = open::<PromptSettings>(report, entry.key.span, &entry.value)?;
+    let settings = PromptSettings::read_fields(&section, None).unwrap_or_default();
+    let written = section.get("arguments").and_then(Node::as_map).unwrap_or_default();
     let names: Vec<String> = written.iter().map(|entry| entry.key.text.clone()).collect();
     let mut arguments: Vec<PromptArgument> =
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut asked = UsedArguments::default();
     let parts = messages(&section, routes, &mut asked);
-    let questions = input_requests::read(&section, &mut asked);
-    let scopes = clients::scopes(&section).unwrap_or_else(|| default_scopes.clone());
-    let (title, description) = (section.text("title"), section.text("description"));
-    if section.get("description").is_none() && !section.is_misspelt() {
+    let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut asked);
+    let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
+    if section.get("description").is_none() && !section.has_unknown_keys {
         report.warning(
             Code::MissingDescription.at(entry.key.span),
             format!("the prompt `{}` has no `description`", entry.key.text),
@@ -114,8 +214,8 @@ pub(super) fn read(
     }
     let prompt = Prompt {
         name: name.ok()?,
-        title: title.map(str::to_owned),
-        description: description.map(|text| text.trim_end().to_owned()),
+        title: settings.title,
+        description: settings.description.map(|text| text.trim_end().to_owned()),
         // What it shows of a route is shown to nobody who may not call that.
         scopes: parts
             .iter()
@@ -154,18 +254,12 @@ fn argument(
         report.error(Code::InvalidName.at(entry.key.span), message, "write a short word, such as `city`");
         return None;
     }
-    let bare = PromptArgument { name, title: None, description: None, required: false, completion: None };
-    if matches!(entry.value.kind, Kind::Nothing) {
-        return Some(bare);
-    }
-    let section = Section::open(report, entry.key.span, &entry.value, &PROMPT_ARGUMENT)?;
-    let (title, description) = (section.text("title"), section.text("description"));
-    let required = section.flag("required").unwrap_or(false);
-    let completion = match section.entry("completions") {
+    let value = cursor(report, entry.key.span, &entry.value, "an argument", ArgumentSettings::KIND);
+    let settings = ArgumentSettings::read(&value).ok()?;
+    let completion = match entry.value.entry("completions") {
         None => None,
         Some(entry) => {
-            let completions::Compiled { completion, call } =
-                completions::read(report, entry, &bare.name, names)?;
+            let completions::Compiled { completion, call } = completions::read(report, entry, &name, names)?;
             if let Some(call) = call {
                 call.check(report, routes);
             }
@@ -173,22 +267,25 @@ fn argument(
         }
     };
     Some(PromptArgument {
-        title: title.map(str::to_owned),
-        description: description.map(|text| text.trim_end().to_owned()),
-        required,
+        name,
+        title: settings.title,
+        description: settings.description.map(|text| text.trim_end().to_owned()),
+        required: settings.required,
         completion,
-        ..bare
     })
 }
 
 fn messages(
-    section: &Section<'_, '_>,
+    section: &OpenSection<'_>,
     routes: Routes<'_>,
     asked: &mut UsedArguments,
 ) -> Option<Vec<ReadPart>> {
-    let report = section.report;
+    let report = section.value.context.report;
     let help = "write `messages: [{ user: \"…\" }]`";
-    let node = section.required("messages", help)?;
+    let Some(node) = section.get("messages") else {
+        section.missing("a prompt has no `messages`".to_owned(), help);
+        return None;
+    };
     let Kind::List(items) = &node.kind else {
         report.error(
             Code::WrongType.at(node.span),
@@ -221,7 +318,7 @@ fn messages(
 
 /// The parts of a message, without those that are wrong; that has been reported then.
 fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut UsedArguments) -> Vec<ReadPart> {
-    let Some(section) = Section::open(report, node.span, node, &PROMPT_MESSAGE) else { return Vec::new() };
+    let Some(section) = open::<MessageSettings>(report, node.span, node) else { return Vec::new() };
     let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
     let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
     let Some((role, entry)) = said.next() else {
@@ -273,7 +370,8 @@ fn block(
     role: Role,
     asked: &mut UsedArguments,
 ) -> Option<ReadPart> {
-    let section = Section::open(report, place, node, &PROMPT_BLOCK)?;
+    let section = open::<BlockSettings>(report, place, node)?;
+    let read = BlockSettings::read_fields(&section, None);
     let (annotations, last_modified) = match section.entry("annotations") {
         Some(entry) => read_in_scope::<content::BlockAnnotations>(report, entry, &NAMES, asked)?.into(),
         None => (None, None),
@@ -283,7 +381,9 @@ fn block(
     let [one] = kinds[..] else {
         let help = "write `- text: …`, and another `-` for the next block";
         match kinds.get(1) {
-            None => section.missing("a block of a message shows nothing".to_owned(), help),
+            None => {
+                section.missing("a block of a message shows nothing".to_owned(), help);
+            }
             Some(second) => {
                 report.error(
                     Code::ConflictingKeys.at(second.key.span),
@@ -295,14 +395,15 @@ fn block(
         return None;
     };
     let kind = one.key.text.as_str();
-    if kind != "route" {
-        section.refuse_beside(&["args"], kind);
+    if kind != "route" && section.get("args").is_some() {
+        section.conflict("args", kind);
     }
+    read.ok()?;
     let mut call = None;
     let part = match kind {
         "text" => PartContent::Text(template(report, &one.value, "`text`", asked)?),
         "route" => {
-            let (route, written) = route_calls::read(&section, asked)?;
+            let (route, written) = route_calls::read(report, node, asked)?;
             call = Some(written);
             PartContent::Route(route)
         }
@@ -310,26 +411,11 @@ fn block(
             read_of(report, &one.value, template(report, &one.value, "`resource`", asked)?, routes)?
         }
         "resource" => {
-            let inner = Section::open(report, one.key.span, &one.value, &PROMPT_RESOURCE)?;
-            let media_type = media_type(&inner).or_else(|| Some("text/plain".to_owned()));
-            let node = inner.required("uri", "write `uri: report://today`");
-            let uri = node.and_then(|node| template(report, node, "`uri`", asked));
-            match inner.get("text") {
-                Some(text) => {
-                    let text = template(report, text, "`text`", asked);
-                    PartContent::Resource { uri: uri?, media_type, text: text? }
-                }
-                None => {
-                    if let Some(entry) = inner.entry("media_type") {
-                        let help = "leave it out: what is read has its own";
-                        report.error(
-                            Code::RequiresKey.at(entry.key.span),
-                            "`media_type` has no effect without `text`",
-                            help,
-                        );
-                    }
-                    read_of(report, node?, uri?, routes)?
-                }
+            let ResourceSettings { uri, text, media_type } = read_in_scope(report, one, &NAMES, asked)?;
+            let media_type = media_type.map_or_else(|| "text/plain".to_owned(), |MediaType(text)| text);
+            match text {
+                Some(text) => PartContent::Resource { uri, media_type: Some(media_type), text },
+                None => read_of(report, one.value.get("uri")?, uri, routes)?,
             }
         }
         _ => {

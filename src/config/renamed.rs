@@ -4,12 +4,12 @@
 //! `config/upgrading.md` lists it. A row is here only when the program does not take the old name any more.
 
 use super::{
-    code::Code,
-    keys::{FILE, Key, Keys, Takes},
+    keys::{FileSettings, Key, Keys, Takes},
     node::{self, Node},
     report::Report,
 };
-use crate::settings::layers::variable;
+use crate::settings::code::Code;
+use crate::settings::{layers::variable, section::Setting};
 
 /// The names of one language of files that have changed.
 #[derive(Debug)]
@@ -296,14 +296,14 @@ pub(super) fn sections() -> Vec<Takes> {
         }
     }
     let mut all = Vec::new();
-    add(Takes::Section(|| &FILE), &mut Vec::new(), &mut all);
+    add(FileSettings::KIND, &mut Vec::new(), &mut all);
     all
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{file, report::reading, section::Section, server::ServerSettings},
+        super::{file, report::reading, section::open, server::ServerSettings},
         *,
     };
     use crate::settings::section::Section as _;
@@ -380,7 +380,7 @@ mod tests {
         let (_, problems) = reading("server: { direct_path: off }", |report| {
             let root = file::read(report, 0).unwrap();
             let server = root.get("server").unwrap();
-            let _ = Section::open(report, server.span, server, ServerSettings::keys());
+            let _ = open::<ServerSettings>(report, server.span, server);
         });
         assert!(problems[0].to_string().contains("`direct_path` in `server` is gone"), "{problems:?}");
     }

@@ -2,112 +2,137 @@
 
 use std::time::Duration;
 
+use settings_derive::Section as DeriveSection;
+
 use super::{
     code::Code,
     content::BlockAnnotations,
-    extract::media_type,
-    keys::READ_AS,
     language,
-    node::{Entry, Kind, Node},
+    lint::no_effect::forwarded,
+    node::{Entry, Node},
     report::Report,
     schemas::UsedArguments,
-    section::{self, Section},
+    section::{cursor, in_scope},
     source::Span,
 };
 use crate::{
     model::Annotations,
     route::{InputSchema, RequestTemplate, ResourceDefinition, UriError, UriTemplate},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::text_of,
+    },
+    translate::extract::MediaType,
 };
 
-/// A resource as written.
+/// What `resource` takes.
+pub(super) const KIND: ValueKind = ReadAs::KIND;
+
+/// The section `resource` of a route.
+#[derive(DeriveSection)]
+#[section(name = "`resource` of a route", id = "read_as", text = "uri", check_keys = Self::check_size)]
 pub(super) struct ReadAs {
+    /// URI of the resource, or a URI template with arguments as `{name}`.
+    #[key(example = "uri: report://daily/{date}")]
     uri: UriTemplate,
+    /// Media type; that of the response when absent.
+    media_type: Option<MediaType>,
+    /// Size in bytes, if known in advance.
+    #[key(size = 0..=1 << 50)]
+    size: Option<u64>,
+    /// Hints for clients.
+    annotations: Option<Hints>,
+    /// Interval in which the upstream is polled for changes while a client is subscribed.
+    #[key(range = 100..=24 * 3_600_000, shown = "never; clients can't subscribe")]
+    poll_interval: Option<Duration>,
+}
+
+/// A resource, and where its parts stand that later checks speak of.
+pub(super) struct Resource {
+    read: ReadAs,
     uri_span: Span,
-    media_type: Option<String>,
-    size_bytes: Option<u64>,
-    annotations: Option<Annotations>,
-    watch: Option<(Duration, Span)>,
+    poll_span: Option<Span>,
 }
 
 /// Reads `resource`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<ReadAs> {
-    let before = report.errors();
-    let help = "write `resource: report://daily/{date}`";
-    let read = match &entry.value.kind {
-        Kind::Map(_) => {
-            let section = Section::open(report, entry.key.span, &entry.value, &READ_AS)?;
-            let uri = section.required("uri", "write `uri: report://daily/{date}`");
-            let uri = uri.and_then(|node| Some((uri_of(report, node, help)?, node.span)));
-            let size = section.size("size").and_then(|size| u64::try_from(size).ok());
-            let annotations = section.entry("annotations").and_then(|entry| annotations(report, entry));
-            let watch = section
-                .duration("poll_interval")
-                .zip(section.entry("poll_interval").map(|entry| entry.key.span));
-            let media_type = media_type(&section);
-            let (uri, uri_span) = uri?;
-            if let Some(entry) = section.entry("size").filter(|_| uri.is_template()) {
-                let message = "`size` is of one resource, and this is a template of many";
-                report.error(Code::ConflictingKeys.at(entry.key.span), message, "leave it out");
-            }
-            ReadAs { uri, uri_span, media_type, size_bytes: size, annotations, watch }
-        }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-            let (uri, uri_span) = (uri_of(report, &entry.value, help)?, entry.value.span);
-            ReadAs { uri, uri_span, media_type: None, size_bytes: None, annotations: None, watch: None }
-        }
-    };
+pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<Resource> {
+    let value = cursor(report, entry.key.span, &entry.value, "`resource`", KIND);
+    // Hints are known beforehand: there is no response yet that a template could use.
+    let read = in_scope(&[], &mut UsedArguments::default(), |scope| ReadAs::read(&value.in_scope(scope)))?;
+    let uri_span = entry.value.get("uri").unwrap_or(&entry.value).span;
     for name in read.uri.arguments() {
-        asked.add(name, false, language::span_of_name(report, read.uri_span, name));
+        asked.add(name, false, language::span_of_name(report, uri_span, name));
     }
-    (report.errors() == before).then_some(read)
+    let poll_span = entry.value.entry("poll_interval").map(|entry| entry.key.span);
+    Some(Resource { read, uri_span, poll_span })
 }
 
-fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
-    let text = section::text_of(report, node, "`resource`")?;
-    let parsed = UriTemplate::parse(text.trim());
-    let address = parsed.map_err(|error| {
-        let span = match &error {
-            UriError::Expression(words) | UriError::Name(words) | UriError::Twice(words) => {
-                language::span_of_name(report, node.span, words)
-            }
-            UriError::Scheme(_)
-            | UriError::Empty(_)
-            | UriError::TooLong { .. }
-            | UriError::Character(_)
-            | UriError::Percent(_)
-            | UriError::Brace(_)
-            | UriError::Adjacent(..) => node.span,
-        };
-        report.error(Code::InvalidValue.at(span), error.to_string(), help);
-    });
-    address.ok()
+impl Setting for UriTemplate {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::parse(text_of(value)?.trim()).or_else(|error| {
+            let span = match &error {
+                UriError::Expression(words) | UriError::Name(words) | UriError::Twice(words) => {
+                    language::span_of_name(value.context.report, value.node.span, words)
+                }
+                UriError::Scheme(_)
+                | UriError::Empty(_)
+                | UriError::TooLong { .. }
+                | UriError::Character(_)
+                | UriError::Percent(_)
+                | UriError::Brace(_)
+                | UriError::Adjacent(..) => value.node.span,
+            };
+            let help = "write `resource: report://daily/{date}`";
+            value.reject_at(span, Invalid::new(error.to_string(), help))
+        })
+    }
 }
 
-/// Hints that are known beforehand: there is no reply yet that a template could look at.
-fn annotations(report: &Report<'_>, entry: &Entry) -> Option<Annotations> {
-    let read: BlockAnnotations = section::read_in_scope(report, entry, &[], &mut UsedArguments::default())?;
-    let (annotations, template) = read.into();
-    if let (Some(_), Some(node)) = (template, entry.value.get("lastModified")) {
-        let help = "write a moment, such as `\"2026-11-21T09:30:00Z\"`, or leave it out";
-        report.error(
-            Code::NotEvaluated.at(node.span),
-            "`lastModified` of a resource takes no template",
-            help,
-        );
+/// Hints without templates.
+struct Hints(Option<Annotations>);
+
+impl Setting for Hints {
+    const KIND: ValueKind = BlockAnnotations::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let (annotations, template) = BlockAnnotations::read(value)?.into();
+        if let (Some(_), Some(node)) = (template, value.node.get("lastModified")) {
+            let help = "write a moment, such as `\"2026-11-21T09:30:00Z\"`, or leave it out";
+            let message = "`lastModified` of a resource takes no template";
+            return value.reject_at(node.span, Invalid::new(message, help).with_code(Code::NotEvaluated));
+        }
+        Ok(Self(annotations))
     }
-    annotations
 }
 
 impl ReadAs {
+    fn check_size(section: &OpenSection<'_>) -> Checked<()> {
+        let uri = section.get("uri").and_then(Node::as_text).map(|text| UriTemplate::parse(text.trim()));
+        match section.entry("size").filter(|_| uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template())))
+        {
+            Some(entry) => {
+                let message = "`size` is of one resource, and this is a template of many";
+                Err(section.reject_at(Code::ConflictingKeys.at(entry.key.span), message, "leave it out"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Resource {
     /// Holds it against the rest of the route.
     pub(super) fn check(
         &self,
-        report: &Report<'_>,
-        route: &Section<'_, '_>,
+        route: &OpenSection<'_>,
         input: &InputSchema,
         request: &RequestTemplate,
+        idempotent: Option<bool>,
     ) {
-        let missing = input.required().filter(|name| !self.uri.arguments().any(|known| known == *name));
+        let report = route.value.context.report;
+        let missing = input.required().filter(|name| !self.read.uri.arguments().any(|known| known == *name));
         for name in missing {
             report.error(
                 Code::ResourceArgument.at(self.uri_span),
@@ -115,8 +140,8 @@ impl ReadAs {
                 format!("put `{{{name}}}` into the URI, or give it a `default` under `input`"),
             );
         }
-        let Some((_, span)) = self.watch else { return };
-        if route.get("async_operation").is_some() {
+        let Some(span) = self.poll_span else { return };
+        if route.entry("async_operation").is_some() {
             let help = "leave one of the two out";
             report.error(
                 Code::ConflictsWithAsyncOperation.at(span),
@@ -124,7 +149,7 @@ impl ReadAs {
                 help,
             );
         }
-        if !route.flag("idempotent").unwrap_or_else(|| request.is_safe()) {
+        if !idempotent.unwrap_or_else(|| request.is_safe()) {
             report.warning(
                 Code::PollsUnsafeRequest.at(span),
                 format!("`poll_interval` sends this {} again and again", request.describe()),
@@ -132,7 +157,7 @@ impl ReadAs {
             );
         }
         // Those of `defaults` are for whoever needs them.
-        if let Some((_, header)) = route.texts("forward_headers").and_then(|texts| texts.first().copied()) {
+        if let Some(header) = forwarded(route).first().and_then(Node::as_text) {
             report.warning(
                 Code::PollsWithoutClient.at(span),
                 format!("`poll_interval` asks without the caller's `{header}`: there is no caller"),
@@ -145,18 +170,18 @@ impl ReadAs {
     pub(super) fn definition(
         self,
         name: &str,
-        title: Option<&str>,
-        description: Option<&str>,
+        title: Option<String>,
+        description: Option<String>,
     ) -> ResourceDefinition {
         ResourceDefinition {
-            uri: self.uri,
+            uri: self.read.uri,
             name: name.to_owned(),
-            title: title.map(str::to_owned),
-            description: description.map(|text| text.trim_end().to_owned()),
-            media_type: self.media_type,
-            annotations: self.annotations,
-            size_bytes: self.size_bytes,
-            watch: self.watch.map(|(interval, _)| interval),
+            title,
+            description,
+            media_type: self.read.media_type.map(|MediaType(text)| text),
+            annotations: self.read.annotations.and_then(|Hints(annotations)| annotations),
+            size_bytes: self.read.size,
+            watch: self.read.poll_interval,
         }
     }
 }

@@ -4,11 +4,9 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    extract, input_requests,
-    keys::SAMPLE_FORM,
-    language,
+    extract, language,
     lint::output_schema,
-    node::{Entry, Node},
+    node::Node,
     report::Report,
     rules::{Via, WrittenRule},
     schemas::{InputResponseUse, UsedArguments},
@@ -17,10 +15,7 @@ use super::{
     suggest,
 };
 use crate::{
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-    },
+    settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
     translate::{
         Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
         SamplingRequestTemplate, SuccessRule, TEMPLATE_NAMES, Template, extract::ValueCount, scope::Scope,
@@ -222,19 +217,6 @@ fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     Template::read(value)
 }
 
-impl Setting for SamplingRequestTemplate {
-    const KIND: ValueKind = SAMPLE_FORM;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let (scope, entry) =
-            (Scope::from_cursor(value), Entry::new("sample", value.node.clone(), value.place));
-        let mut used = scope.used.borrow_mut();
-        value.checked(
-            scope.template(|names| input_requests::sample(value.context.report, &entry, names, &mut used)),
-        )
-    }
-}
-
 /// A template that goes to `structured.x` where no rule gives an `x` fails at every call.
 fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
     let Some(schema) = output_schema::schema_of(rule) else { return Ok(()) };
@@ -265,18 +247,6 @@ pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
         Some(None) => None,
         Some(some) => Some(some),
     }
-}
-
-/// A filter; one that sees the arguments may use any of them.
-pub(super) fn jq(
-    report: &Report<'_>,
-    node: &Node,
-    what: &str,
-    captures: &[String],
-    used: &mut UsedArguments,
-) -> Option<Jq> {
-    used.add_jq(report, node);
-    language::jq(report, node, what, captures)
 }
 
 /// Whether the first of two rules takes every reply that the later was written for.

@@ -2,9 +2,15 @@
 //! values.
 
 use super::{
-    code::Code, node::Entry, report::Report, request, routes::RouteFile, schemas::UsedArguments,
-    section::Section, source::Span, suggest,
+    node::{Entry, Node},
+    report::Report,
+    request,
+    routes::RouteFile,
+    schemas::UsedArguments,
+    source::Span,
+    suggest,
 };
+use crate::settings::code::Code;
 use crate::{model::ToolName, route::RouteCall};
 
 /// A call as written, to be held against the routes once all of them are read.
@@ -22,14 +28,18 @@ pub(super) struct Routes<'a> {
     pub(super) read: &'a [RouteFile],
 }
 
-/// Reads `route` and `args` of a section. `None` when something is wrong with them; that has been reported
-/// then.
-pub(super) fn read(section: &Section<'_, '_>, asked: &mut UsedArguments) -> Option<(RouteCall, WrittenCall)> {
-    let report = section.report;
-    let (node, name) = section.text_node("route")?;
-    let mut good = section.get("args").is_none_or(|node| node.as_map().is_some());
+/// Reads `route` and `args` of a section whose keys were read. `None` when something is wrong with them; that
+/// has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    section: &Node,
+    asked: &mut UsedArguments,
+) -> Option<(RouteCall, WrittenCall)> {
+    let node = section.get("route")?;
+    let (name, args) = (node.as_text()?, section.get("args"));
+    let mut good = args.is_none_or(|node| node.as_map().is_some());
     let (mut templates, mut arguments) = (Vec::new(), Vec::new());
-    for entry in section.map("args").unwrap_or_default() {
+    for entry in args.and_then(Node::as_map).unwrap_or_default() {
         let what = format!("the argument `{}`", entry.key.text);
         match request::value(report, &entry.value, &what, asked) {
             Some(template) => templates.push((entry.key.text.clone(), template)),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     extract::{self, ExtractSettings},
-    keys::{FILE, Keys, Takes},
+    keys::{FileSettings, Keys, Takes},
 };
 use crate::{
     settings::{keys::ShortForm, section::Section as _},
@@ -16,7 +16,7 @@ use crate::{
 /// The JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
     let mut definitions = BTreeMap::new();
-    let mut root = section(&FILE, &mut definitions);
+    let mut root = section(FileSettings::keys(), &mut definitions);
     let mut schema = Map::new();
     schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
     schema.insert("title".into(), "Configuration of glossator".into());

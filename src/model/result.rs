@@ -5,6 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use bytestring::ByteString;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use settings_derive::Word;
 
 use super::{JsonText, object_without_nones};
 
@@ -31,7 +32,7 @@ pub enum ToolOutcome {
 }
 
 /// Format of the text of a tool error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub enum ErrorFormat {
     /// The message.
     #[default]

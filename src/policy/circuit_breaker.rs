@@ -19,6 +19,7 @@ use super::{CircuitBreakerView, Counter};
 use crate::{
     model::{ToolName, UpstreamResponse},
     route::UpstreamName,
+    settings::value::OrOff,
     telemetry::CallContext,
     upstream::{FailureStage, UpstreamCall, UpstreamError},
 };
@@ -56,9 +57,8 @@ pub(super) struct CircuitBreaker {
 #[section(id = "circuit_breaker")]
 pub struct CircuitBreakerOverride {
     /// Number of consecutive failures after which it opens.
-    // `Some(None)` where the circuit breaker is off.
     #[key(range = 1..=1_000_000, inherits = CircuitBreakerSettings::default().consecutive_failures)]
-    pub consecutive_failures: Option<Option<u32>>,
+    pub consecutive_failures: Option<u32>,
     /// How long it stays open before it is half-open and admits one call.
     #[key(range = 1..=3_600_000, inherits = CircuitBreakerSettings::default().open_for)]
     pub open_for: Option<Duration>,
@@ -66,10 +66,21 @@ pub struct CircuitBreakerOverride {
 
 impl CircuitBreakerOverride {
     /// Completes the settings with inherited ones.
-    pub fn apply_to(self, base: CircuitBreakerSettings) -> CircuitBreakerSettings {
-        CircuitBreakerSettings {
-            consecutive_failures: self.consecutive_failures.unwrap_or(base.consecutive_failures),
-            open_for: self.open_for.unwrap_or(base.open_for),
+    pub(super) fn apply_to(
+        written: Option<OrOff<Self>>,
+        base: CircuitBreakerSettings,
+    ) -> CircuitBreakerSettings {
+        match written {
+            None => base,
+            Some(OrOff::Off) => CircuitBreakerSettings { consecutive_failures: None, ..base },
+            Some(OrOff::On(own)) => CircuitBreakerSettings {
+                // A map turns on what the inherited settings turn off.
+                consecutive_failures: own
+                    .consecutive_failures
+                    .or(base.consecutive_failures)
+                    .or_else(|| CircuitBreakerSettings::default().consecutive_failures),
+                open_for: own.open_for.unwrap_or(base.open_for),
+            },
         }
     }
 }

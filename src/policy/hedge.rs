@@ -12,6 +12,11 @@ use tokio::time::{Instant, sleep};
 use super::{CircuitBreaker, RouteCounts, retry::RetryBudget};
 use crate::{
     model::UpstreamResponse,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Setting},
+        value::duration_or_word,
+    },
     upstream::{UpstreamCall, UpstreamError},
 };
 
@@ -38,6 +43,15 @@ pub enum HedgeSettings {
     After(Duration),
     /// 95th percentile of recent response times.
     P95,
+}
+
+impl Setting for HedgeSettings {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::Duration(1, 3_600_000), ValueKind::Word(&["p95"])]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Ok(duration_or_word(value, "`p95`")?.map_or(Self::P95, Self::After))
+    }
 }
 
 /// Times of recent responses, as a sliding window.

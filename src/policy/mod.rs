@@ -31,9 +31,12 @@ use concurrency::ConcurrencyLimit;
 use hedge::Hedge;
 use rate_limit::{OverLimit, RateLimit};
 use retry::Retry;
+use settings_derive::Section;
+
+use crate::settings::value::OrOff;
 
 pub use attempt::result_word;
-pub use cache::{CacheEntry, CacheSettings, CacheStore, FreshnessLifetime, OnForbidden};
+pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
 pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
 pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, Counter, RouteCounts, UpstreamCounts, UpstreamView};
@@ -66,33 +69,74 @@ pub struct PolicySettings {
     pub rate_limit_per_client: Option<RateSettings>,
 }
 
-/// Policy settings of a route, in addition to those of its upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RoutePolicySettings {
-    /// Rate limit of all clients together.
-    pub rate_limit: Option<RateSettings>,
-    /// Rate limit of each client.
-    pub rate_limit_per_client: Option<RateSettings>,
-    /// Response cache, if on.
-    pub cache: Option<CacheSettings>,
-    /// Coalescing of equal requests.
-    pub coalescing: Coalescing,
-    /// Hedging of slow requests, if on.
-    pub hedge: Option<HedgeSettings>,
-    /// Overrides of the upstream's retries.
-    pub retry: RetryOverride,
-    /// Overrides of the upstream's circuit breaker settings.
-    pub circuit_breaker: CircuitBreakerOverride,
+/// The policies that `defaults` or an upstream sets; the others are inherited.
+#[derive(Debug, Clone, Copy, Default, Section)]
+pub struct PolicyOverride {
+    /// Maximum number of concurrent requests to one upstream.
+    #[key(range = 1..=100_000, shown = "128, or 16 for programs")]
+    pub max_in_flight: Option<usize>,
+    /// Maximum per client, so that one client cannot use all of them; further requests are rejected.
+    #[key(range = 1..=100_000, shown = "all of them")]
+    pub max_in_flight_per_client: Option<usize>,
+    /// Timeout of one attempt.
+    #[key(range = 1..=3_600_000, shown = "the timeout of the call")]
+    pub attempt_timeout: Option<Duration>,
+    /// Retries after transient failures, or `off`.
+    pub retry: Option<OrOff<RetryOverride>>,
+    /// When the circuit breakers of an upstream and of its routes open, or `off`.
+    pub circuit_breaker: Option<OrOff<CircuitBreakerOverride>>,
+    /// Rate limit of one upstream, all clients together: `100 per minute`, a map, or `off`.
+    #[key(shown = "no limit")]
+    pub rate_limit: Option<OrOff<RateSettings>>,
+    /// Rate limit of each client for the routes of one upstream: `10 per second`, a map, or `off`.
+    #[key(shown = "no limit")]
+    pub rate_limit_per_client: Option<OrOff<RateSettings>>,
 }
 
-/// Treatment of simultaneous calls with equal requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Coalescing {
-    /// Each call sends its request.
-    #[default]
-    Off,
-    /// The calls share one request.
-    On,
+/// Policy settings of a route, in addition to those of its upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
+pub struct RoutePolicySettings {
+    /// Rate limit of all clients together: `100 per minute`, or a map.
+    pub rate_limit: Option<OrOff<RateSettings>>,
+    /// Rate limit of each client: `10 per minute`, or a map.
+    pub rate_limit_per_client: Option<OrOff<RateSettings>>,
+    /// Response cache: a duration, `upstream` for the upstream's `Cache-Control`, or a map.
+    pub cache: Option<CacheSettings>,
+    /// Whether identical concurrent requests are coalesced into one.
+    #[key(shown = "with `cache`")]
+    pub coalesce: Option<bool>,
+    /// Delay after which a slow request is sent a second time: a duration, or `p95` for the 95th percentile of
+    /// recent response times.
+    pub hedge: Option<HedgeSettings>,
+    /// Retries after transient failures, or `off`; replaces those of the upstream.
+    pub retry: Option<OrOff<RetryOverride>>,
+    /// When the circuit breaker of the route opens (consecutive responses with 502, 503 or 504), or `off`;
+    /// overrides the upstream.
+    pub circuit_breaker: Option<OrOff<CircuitBreakerOverride>>,
+}
+
+impl RoutePolicySettings {
+    /// Whether identical concurrent requests are coalesced.
+    pub fn coalesces(&self) -> bool {
+        self.coalesce.unwrap_or(self.cache.is_some())
+    }
+}
+
+impl PolicyOverride {
+    /// These policies, completed by the inherited ones.
+    #[must_use]
+    pub fn apply_to(self, base: PolicySettings) -> PolicySettings {
+        PolicySettings {
+            max_in_flight: self.max_in_flight.unwrap_or(base.max_in_flight),
+            max_in_flight_per_client: self.max_in_flight_per_client.or(base.max_in_flight_per_client),
+            attempt_timeout: self.attempt_timeout.or(base.attempt_timeout),
+            retry: RetryOverride::apply_to(self.retry, base.retry),
+            circuit_breaker: CircuitBreakerOverride::apply_to(self.circuit_breaker, base.circuit_breaker),
+            rate_limit: self.rate_limit.map_or(base.rate_limit, OrOff::on),
+            rate_limit_per_client: self.rate_limit_per_client.map_or(base.rate_limit_per_client, OrOff::on),
+            ..base
+        }
+    }
 }
 
 impl PolicySettings {

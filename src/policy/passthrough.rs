@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
+use settings_derive::Section;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, Sleep, sleep, sleep_until, timeout},
@@ -53,24 +54,24 @@ pub struct Passthrough {
 }
 
 /// Settings of passthrough requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 pub struct PassthroughSettings {
-    /// Timeout of the response headers, from the last part of the request.
-    pub timeout: Duration,
-    /// Longest pause within a response body.
+    /// Idle timeout of a response body.
+    // Event streams are usually kept alive by a line every 15 to 30 s.
+    #[key(range = 1..=24 * 3_600_000, default = Duration::from_secs(60))]
     pub idle_timeout: Duration,
-    /// Timeout of the request body. Each KiB received extends it by a second.
-    pub body_timeout: Duration,
-    /// Concurrency limit. `None`: half of the upstream's.
+    /// Maximum number of concurrent passthrough requests, within the `max_in_flight` of the upstream.
+    #[key(range = 1..=1_000_000, shown = "half of that, which leaves the other half to calls")]
     pub max_in_flight: Option<usize>,
-    /// Concurrency limit per client. `None`: half of that.
+    /// Maximum per client; further requests are queued for up to 2 s.
+    #[key(range = 1..=1_000_000, shown = "half of `max_in_flight`")]
     pub max_in_flight_per_client: Option<usize>,
-}
-
-impl PassthroughSettings {
-    /// Default of [`idle_timeout`](Self::idle_timeout): event streams are usually kept alive by a line every
-    /// 15 to 30 s.
-    pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+    /// Timeout of the response headers, from the last part of the request.
+    #[key(skip)]
+    pub timeout: Duration,
+    /// Timeout of the request body. Each KiB received extends it by a second.
+    #[key(skip)]
+    pub body_timeout: Duration,
 }
 
 impl Passthrough {

@@ -15,6 +15,7 @@ use super::Counter;
 use crate::{
     model::UpstreamResponse,
     route::UpstreamName,
+    settings::value::OrOff,
     telemetry::ErrorChain,
     upstream::{FailureStage, ProgressEvent, Repeatability, UpstreamCall, UpstreamError},
 };
@@ -70,12 +71,16 @@ pub struct RetryOverride {
 }
 
 impl RetryOverride {
-    /// Completes the settings with inherited ones.
-    pub fn apply_to(self, base: RetrySettings) -> RetrySettings {
-        RetrySettings {
-            max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
-            initial_backoff: self.initial_backoff.unwrap_or(base.initial_backoff),
-            max_backoff: self.max_backoff.unwrap_or(base.max_backoff),
+    /// Completes the settings with inherited ones; `off` is one attempt.
+    pub(super) fn apply_to(written: Option<OrOff<Self>>, base: RetrySettings) -> RetrySettings {
+        match written {
+            None => base,
+            Some(OrOff::Off) => RetrySettings { max_attempts: 1, ..base },
+            Some(OrOff::On(own)) => RetrySettings {
+                max_attempts: own.max_attempts.unwrap_or(base.max_attempts),
+                initial_backoff: own.initial_backoff.unwrap_or(base.initial_backoff),
+                max_backoff: own.max_backoff.unwrap_or(base.max_backoff),
+            },
         }
     }
 }

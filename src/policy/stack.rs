@@ -20,9 +20,9 @@ use std::{
 use tokio::time::timeout_at;
 
 use super::{
-    CacheEntry, CacheStore, CircuitBreaker, Coalescing, ConcurrencyLimit, Counter, Hedge, OverLimit,
-    Passthrough, PassthroughSettings, PolicySettings, RateLimit, Retry, RouteCounts, RoutePolicySettings,
-    UpstreamCounts,
+    CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, Counter, Hedge,
+    OverLimit, Passthrough, PassthroughSettings, PolicySettings, RateLimit, Retry, RetryOverride,
+    RouteCounts, RoutePolicySettings, UpstreamCounts,
     attempt::Attempt,
     cache::{RemoteCache, ResponseCache},
     metrics::{CircuitBreakerView, UpstreamView, kind_of},
@@ -31,6 +31,7 @@ use super::{
 use crate::{
     model::{ToolName, UpstreamResponse},
     route::UpstreamName,
+    settings::value::OrOff,
     shared_state::SharedStore,
     upstream::{
         AttemptedEndpoints, Deadline, RateLimitScope, Upstream, UpstreamCall, UpstreamError,
@@ -350,11 +351,11 @@ impl RoutePolicies {
         store: &CacheStore,
     ) -> Arc<Self> {
         let (counts, name) = (RouteCounts::default(), upstream.name());
-        let rate = |whose, settings: Option<_>, count: &Counter| {
-            let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
+        let rate = |whose, settings: Option<OrOff<_>>, count: &Counter| {
+            let rate = RateLimit::new(name.clone(), whose, settings?.on()?, count.clone());
             Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
         };
-        let shares = settings.coalescing == Coalescing::On;
+        let shares = settings.coalesces();
         let responses = (shares || settings.cache.is_some()).then(|| {
             Arc::new(ResponseCache {
                 upstream: name.clone(),
@@ -366,12 +367,13 @@ impl RoutePolicies {
                 counts: counts.clone(),
             })
         });
-        let breaker = settings.circuit_breaker.apply_to(upstream.settings.circuit_breaker);
+        let breaker =
+            CircuitBreakerOverride::apply_to(settings.circuit_breaker, upstream.settings.circuit_breaker);
         let breaker =
             CircuitBreaker::new(name.clone(), breaker, counts.opened.clone(), counts.rested.clone());
         let breaker = Arc::new(breaker.of_route(tool.clone()));
         let (budget, again) = (upstream.budget.clone(), upstream.counts.again.clone());
-        let retry = settings.retry.apply_to(upstream.settings.retry);
+        let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
         let hedge = settings.hedge.map(|settings| {
             let breakers = [upstream.breaker.clone(), breaker.clone()];
             Hedge::new(settings, budget.clone(), breakers, counts.clone())

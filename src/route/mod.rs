@@ -29,6 +29,7 @@ use std::{collections::HashSet, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use http::Method;
 use serde_json::{Map, Value};
+use settings_derive::{Section, Word};
 
 pub use async_operation::{
     AsyncOperationRule, CancelRule, InitialResponse, OperationContext, OperationLocation,
@@ -132,7 +133,7 @@ pub enum TracePropagation {
 }
 
 /// Format of a REST response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Envelope {
     /// Tool result: `content`, `structuredContent`, `isError`.
     Mcp,
@@ -141,11 +142,12 @@ pub enum Envelope {
 }
 
 /// HTTP status of a tool error over REST.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ErrorStatus {
     /// Mapped to 4xx and 5xx.
     Mapped,
     /// Always 200, for clients that read the body only after a 200.
+    #[word("always_200")]
     Always200,
 }
 
@@ -239,7 +241,7 @@ impl RouteCall {
 }
 
 /// Severity of a log notification, as in syslog (RFC 5424, section 6.2.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Word)]
 pub enum McpLogLevel {
     /// Debugging information.
     Debug,
@@ -259,12 +261,15 @@ pub enum McpLogLevel {
     Emergency,
 }
 
-/// Log notification.
-#[derive(Debug)]
+/// Log notification to clients during a call.
+#[derive(Debug, Section)]
+#[section(name = "a line of `notifications`", id = "log_line")]
 pub struct LogLine {
     /// Severity.
+    #[key(default = McpLogLevel::Info)]
     pub level: McpLogLevel,
-    /// Message template.
+    /// Text: a template of `args`. A template with `status` is sent after the upstream response.
+    #[key(example = "text: \"asked for {{ args.city }}\"")]
     pub text: Template,
 }
 

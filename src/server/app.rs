@@ -419,7 +419,7 @@ impl Active {
     fn poll_lists(&mut self, known: &DiscoveredLists, discovered: &mpsc::Sender<Discovered>) {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.upstream.mcp(), &bound.discovery) {
-                let interval = bound.file.tools.clone().unwrap_or_default().refresh;
+                let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
                 let wait = if bound.is_listed { interval } else { Duration::ZERO };
                 let wanted = (bound.file.wanted_lists(), interval);
                 let known = (known.get(name).cloned(), wait);

@@ -100,10 +100,6 @@ pub(crate) enum ValueKind {
 }
 
 impl KeyTable {
-    pub(crate) const fn new(section: &'static str, id: &'static str, rows: &'static [Row]) -> Self {
-        Self { section, id, short_form: ShortForm::None, expands_variables: false, rows }
-    }
-
     /// Every key, those of parts in their place.
     pub(crate) fn keys(&self) -> Box<dyn Iterator<Item = &'static KeySpec> + '_> {
         Box::new(self.rows.iter().flat_map(|row| match row {
@@ -117,6 +113,8 @@ impl KeyTable {
         let ShortForm::Text(key) = self.short_form else { return None };
         match self.get(key)?.kind {
             ValueKind::OneOrMore(item) => Some(*item),
+            // A list stands for the key alone.
+            ValueKind::Either([ValueKind::Text, ValueKind::List(_)]) => Some(ValueKind::Text),
             kind => Some(kind),
         }
     }
@@ -131,24 +129,6 @@ impl KeyTable {
         self.rows.iter().find_map(|row| match row {
             Row::Key(key) => (key.name == name).then_some(key),
             Row::Part(part) => part().get(name),
-        })
-    }
-}
-
-impl Row {
-    /// A key of a table that no derive writes.
-    pub(crate) const fn key(name: &'static str, kind: ValueKind, description: &'static str) -> Self {
-        Self::Key(KeySpec {
-            name,
-            kind,
-            description,
-            default: None,
-            takes_effect: None,
-            secret: false,
-            file: false,
-            example: "",
-            conflicts: &[],
-            requires: None,
         })
     }
 }
@@ -265,7 +245,18 @@ mod tests {
     use super::*;
 
     fn help(description: &'static str) -> String {
-        let Row::Key(key) = Row::key("a", ValueKind::Text, description) else { unreachable!() };
+        let key = KeySpec {
+            name: "a",
+            kind: ValueKind::Text,
+            description,
+            default: None,
+            takes_effect: None,
+            secret: false,
+            file: false,
+            example: "",
+            conflicts: &[],
+            requires: None,
+        };
         key.help()
     }
 

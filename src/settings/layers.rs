@@ -254,8 +254,11 @@ impl Layers {
 
 /// A text from outside the file as the kind that its key accepts; a text that is none is rejected by the reader.
 pub(super) fn node_of(text: &str, kind: ValueKind, span: Span) -> Node {
+    let whole = text;
     let text = text.trim();
     match kind {
+        // A password may begin or end with a space.
+        ValueKind::Scalar => Node::of_text(whole, span),
         ValueKind::Flag | ValueKind::Count(..) | ValueKind::Fraction => Node::new(resolve_plain(text), span),
         ValueKind::List(_) | ValueKind::OneOrMore(_) => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());

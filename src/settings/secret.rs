@@ -170,6 +170,19 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
     }
 }
 
+/// Warns of a credential in the file itself, which everyone who can read the file can read.
+pub(crate) fn warn_of_inline(report: &Report<'_>, span: Span, name: &str, expanded: &Expanded) {
+    if !expanded.foreign && !expanded.text.is_empty() {
+        let message =
+            format!("the value of `{name}` stands in the file itself, for everyone who can read it");
+        report.warning(
+            Code::SecretInFile.at(span),
+            message,
+            "write `${NAME}` for an environment variable, or `file:/path`",
+        );
+    }
+}
+
 /// The contents of a file that belongs to the configuration.
 fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     let path = path.trim();

@@ -10,7 +10,7 @@ use super::{
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
     report::Report,
-    secret::{self, Environment},
+    secret::{self, Environment, Expanded},
     source::{Origin, Span},
     suggest,
     tree::{Entry, Key, Kind, Node},
@@ -187,7 +187,12 @@ impl<'a> Cursor<'a> {
 
     /// The value of another key of the section that it is in, which decides how it is read.
     pub(crate) fn sibling(&self, name: &str) -> Option<&'a Node> {
-        self.siblings.iter().find(|entry| entry.key.text == name).map(|entry| &entry.value)
+        self.sibling_entry(name).map(|entry| &entry.value)
+    }
+
+    /// The same with its key.
+    pub(crate) fn sibling_entry(&self, name: &str) -> Option<&'a Entry> {
+        self.siblings.iter().find(|entry| entry.key.text == name)
     }
 
     /// The value with its variables put in, and whether one came from outside; `None` where there are none.
@@ -295,19 +300,28 @@ pub(crate) struct OpenSection<'a> {
 impl<'a> OpenSection<'a> {
     /// Reads a section, or the short form of it.
     pub(crate) fn read<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
-        let table = T::keys();
+        let single;
+        let section = match (&value.node.kind, T::keys().short_form) {
+            (Kind::Text(_) | Kind::Number(_), ShortForm::Text(key)) => {
+                single = [Entry::new(key, value.node.clone(), value.place)];
+                OpenSection { value: *value, table: T::keys(), entries: &single, has_unknown_keys: false }
+            }
+            _ => OpenSection::open(value, T::keys())?,
+        };
+        let read = T::read_fields(&section, base);
+        let (neighbours, keys) = (section.check_neighbours(), T::check_keys(&section));
+        if section.has_unknown_keys { Err(Reported(())) } else { neighbours.and(keys).and(read) }
+    }
+
+    /// Opens a map, and reports its unknown keys.
+    pub(crate) fn open(value: &Cursor<'a>, table: &'static KeyTable) -> Checked<Self> {
         let (report, node) = (value.context.report, value.node);
         if report.is_stopped() {
             return Err(Reported(()));
         }
-        let single;
         let entries = match (&node.kind, table.short_form) {
             (Kind::Map(entries), _) => entries.as_slice(),
             (Kind::Nothing, ShortForm::Nothing) => &[],
-            (Kind::Text(_) | Kind::Number(_), ShortForm::Text(key)) => {
-                single = [Entry::new(key, node.clone(), value.place)];
-                &single
-            }
             _ => {
                 let also = if matches!(table.short_form, ShortForm::Text(_)) { "a text or " } else { "" };
                 let found = node.found();
@@ -323,16 +337,18 @@ impl<'a> OpenSection<'a> {
         for entry in entries.iter().filter(is_unknown) {
             (value.context.report_unknown_key)(report, &entry.key, table);
         }
-        let section = OpenSection { value: *value, table, entries, has_unknown_keys };
-        let read = T::read_fields(&section, base);
-        let (neighbours, keys) = (section.check_neighbours(), T::check_keys(&section));
-        if has_unknown_keys { Err(Reported(())) } else { neighbours.and(keys).and(read) }
+        Ok(Self { value: *value, table, entries, has_unknown_keys })
     }
 
     /// The entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.table.get(name).is_some(), "`{name}` is not a key of {}", self.table.section);
         self.entries.iter().find(|entry| entry.key.text == name)
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
+        self.entry(name).map(|entry| &entry.value)
     }
 
     /// Reads one key: as written, as in `base`, or its default. Not inlined: once a field would be 0.5 MB of
@@ -383,18 +399,12 @@ impl<'a> OpenSection<'a> {
 
     /// A credential in a file is readable by everyone who can read the file.
     fn warn_of_secret_in_file(&self, key: &KeySpec, value: &Cursor<'_>) {
-        let is_written = value.node.as_text().is_some_and(|text| !text.is_empty());
-        let is_in_file = self.value.context.report.files().origin(value.node.span) == Origin::File;
-        if key.secret && is_written && is_in_file {
-            let message = format!(
-                "the value of `{}` stands in the file itself, for everyone who can read it",
-                key.name
-            );
-            value.warn(
-                Code::SecretInFile,
-                message,
-                "write `${NAME}` for an environment variable, or `file:/path`",
-            );
+        let (report, span) = (value.context.report, value.node.span);
+        if let Some(text) = value.node.scalar()
+            && key.secret
+            && report.files().origin(span) == Origin::File
+        {
+            secret::warn_of_inline(report, span, key.name, &Expanded { text, foreign: false });
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     section::{Checked, Cursor, Invalid, Setting},
     suggest,
     tree::{Entry, Kind, Node},
-    units,
+    units::{self, UnitError},
 };
 
 /// A value that is written as a text.
@@ -117,6 +117,20 @@ impl Setting for Duration {
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         Some(format!("`{}`", units::show_duration(u64::try_from(self.as_millis()).ok()?)))
     }
+}
+
+/// Reads a duration, or the one word that a key takes in its place (`None`); `other` is the help for that.
+pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
+    let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Word([word])]) = value.kind else {
+        return value.reject_kind("a duration", None);
+    };
+    let text = measure_text(value.node);
+    if text == *word {
+        return Ok(None);
+    }
+    units::duration_within(&text, *least, *most).map(Some).or_else(|UnitError { code, message, help }| {
+        value.reject(Invalid::new(message, format!("{help}, or {other}")).with_code(code))
+    })
 }
 
 /// A number from 0 to 1.
@@ -264,12 +278,27 @@ pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
     if let Some((_, variant)) = T::WORDS.iter().find(|(word, _)| *word == found) {
         return Ok(*variant);
     }
+    reject_word(value, T::WORDS.iter().map(|(word, _)| *word))
+}
+
+fn reject_word<T>(value: &Cursor<'_>, words: impl Iterator<Item = &'static str> + Clone) -> Checked<T> {
     value.reject_renamed_word()?;
-    let words = || T::WORDS.iter().map(|(word, _)| *word);
-    let message =
-        format!("{} must be one of {}; found {}", value.name, suggest::listed(words()), value.node.found());
-    let help = suggest::nearest(&found, words()).map(|word| format!("did you mean `{word}`?"));
+    let found = value.node.scalar().unwrap_or_default();
+    let message = format!(
+        "{} must be one of {}; found {}",
+        value.name,
+        suggest::listed(words.clone()),
+        value.node.found()
+    );
+    let help = suggest::nearest(&found, words).map(|word| format!("did you mean `{word}`?"));
     value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
+}
+
+/// Reads one of some words.
+pub(crate) fn read_one_of(value: &Cursor<'_>, words: &'static [&'static str]) -> Checked<&'static str> {
+    let found = value.node.scalar().unwrap_or_default();
+    let word = words.iter().find(|word| **word == found).copied();
+    word.map_or_else(|| reject_word(value, words.iter().copied()), Ok)
 }
 
 /// A setting that may be absent.
@@ -404,14 +433,14 @@ impl<T: Setting> Setting for OneOrMore<T> {
 
 /// `off`, or a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OrOff<T> {
+pub enum OrOff<T> {
     Off,
     On(T),
 }
 
 impl<T> OrOff<T> {
     /// The setting, unless it is off.
-    pub(crate) fn on(self) -> Option<T> {
+    pub fn on(self) -> Option<T> {
         match self {
             Self::Off => None,
             Self::On(setting) => Some(setting),

@@ -1,6 +1,7 @@
 //! Declared output schema of a route. It types the strings of a value, and every success must satisfy it.
 
 use serde_json::{Map, Value, json};
+use settings_derive::Word;
 
 use super::{
     convert,
@@ -42,7 +43,7 @@ impl Root {
 }
 
 /// Clients that receive a value that is not an object as `{"result": …}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub enum WrapNonObjects {
     /// All clients.
     #[default]

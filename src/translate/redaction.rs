@@ -10,12 +10,21 @@ use serde_json::{Map, Value};
 
 use super::{
     default_error::CODE_META_KEY,
+    expressions::span_of_name,
     pattern::Pattern,
     translator::{TranslationLimits, Translator},
 };
-use crate::model::{
-    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
-    cut_bytes, floor_char_boundary,
+use crate::{
+    model::{
+        BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
+        cut_bytes, floor_char_boundary,
+    },
+    settings::{
+        code::Code,
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        value::text_of,
+    },
 };
 
 /// Replacement of a secret.
@@ -174,6 +183,31 @@ pub struct SecretPattern {
 impl fmt::Debug for SecretPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretPattern(…)")
+    }
+}
+
+impl Setting for SecretPattern {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        text_of(value)?;
+        let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
+        Self::new(&pattern).or_else(|error| {
+            let (span, help) = match &error {
+                SecretPatternError::MatchesEmpty => {
+                    (value.node.span, "write `+` for `*`, so that there is something to replace")
+                }
+                SecretPatternError::Capture(name) => (
+                    span_of_name(value.context.report, value.node.span, name),
+                    "`(?<secret>…)` is the part to replace, where it is not the whole match",
+                ),
+            };
+            value.reject_at(
+                span,
+                Invalid::new(format!("`redact` can't use this pattern: {error}"), help)
+                    .with_code(Code::InvalidPattern),
+            )
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use settings_derive::Word;
 
 use super::{
     charset::Charset,
@@ -108,7 +109,7 @@ impl RuleAction {
 }
 
 /// Result for a successful response that no rule matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub enum OnNoMatch {
     /// A tool error, so that a change of the upstream is noticed.
     #[default]

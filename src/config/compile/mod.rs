@@ -8,29 +8,29 @@ mod passthrough;
 
 use std::cell::RefCell;
 
-pub(in crate::config) use self::merge::merge;
+pub(in crate::config) use self::{merge::merge, passthrough::PassthroughSection};
 use super::{
     AdminSettings, Loaded, certificates, clients,
     code::Code,
     import::{self, Importer},
-    keys::{DEFAULTS, FILE},
+    keys::FileSettings,
     lint,
     node::{Entry, Node},
     problem::Problem,
     prompts::{self, PromptFile},
-    renamed::{self, renamed_variable, report_word},
+    renamed::renamed_variable,
     report::Report,
     response,
     route_calls::Routes,
-    routes::{self, RouteDefaults, RouteFile, Surroundings},
+    routes::{self, DefaultSettings, RouteFile, Surroundings},
     rules::RuleSets,
     schemas::UsedArguments,
     secret::Environment,
-    section::{Section, report_unknown_key},
+    section::{context, open},
     server::ServerSettings,
     source::Span,
     telemetry::TelemetrySettings,
-    upstreams::{self, UpstreamDefaults, UpstreamFile},
+    upstreams::{self, UpstreamFile},
     version,
 };
 use crate::{
@@ -39,7 +39,7 @@ use crate::{
     route::UpstreamName,
     settings::{
         layers::{self, Given},
-        section::{Context, Section as _, read_section},
+        section::{Section as _, read_section},
     },
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
@@ -63,17 +63,11 @@ pub(in crate::config) fn compile(
         StoreSettings::keys(),
     ];
     let root = layers::merge(report, environment, root, &process_tables, given, renamed_variable);
-    let file = Section::open(report, root.span, &root, &FILE)?;
-    // It has been looked at in every file.
-    let _ = file.get(version::KEY);
-    let context = Context {
-        report,
-        environment,
-        report_unknown_key,
-        report_renamed_word: report_word,
-        renamed_variables: renamed::variables(),
-        scope: None,
-    };
+    let file = open::<FileSettings>(report, root.span, &root)?;
+    // What is no map is read as an empty one.
+    let _ = FileSettings::read_fields(&file, None);
+    let entries_of = |name: &str| file.get(name).and_then(Node::as_map).unwrap_or_default();
+    let context = context(report, environment);
     let (server, admin, log) = (
         read_section::<ServerSettings>(context, file.entry("server"), root.span, "`server`"),
         read_section::<AdminSettings>(context, file.entry("admin"), root.span, "`admin`"),
@@ -95,33 +89,34 @@ pub(in crate::config) fn compile(
         // Where the settings of the server have a mistake, whether there is a secret is not known.
         (Some(_), _) => {}
     }
-    let default_section = file.section("defaults", &DEFAULTS);
-    let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
-    let default_scopes = route_defaults.scopes.clone();
-    let default_response = default_section.as_ref().and_then(|section| section.entry("response"));
+    let defaults: DefaultSettings =
+        read_section(context, file.entry("defaults"), root.span, "`defaults`").unwrap_or_default();
+    let written_defaults = file.get("defaults").unwrap_or(&root);
+    upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies, PolicySettings::default());
+    let default_response = node_at("defaults", "response").and(written_defaults.entry("response"));
     let preset_entries =
         presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
-    let rules = RuleSets::read(report, file.map("rules").unwrap_or_default(), preset_entries);
-    let entries = file.map("upstreams").unwrap_or_default();
-    let upstreams: Vec<UpstreamFile> = entries
-        .iter()
-        .filter_map(|entry| upstreams::read(report, environment, upstream_defaults, entry))
-        .collect();
+    let rules = RuleSets::read(report, entries_of("rules"), preset_entries);
+    let entries = entries_of("upstreams");
+    let upstreams: Vec<UpstreamFile> =
+        entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
     let auth = server.as_ref().ok().map(|server| server.auth.clone());
-    let clients = clients::read(context, &file, auth, &default_scopes);
-    let through = passthrough::read(report, &file, &names, &upstreams, &clients);
+    let clients = clients::read(context, &root, auth, &defaults.scopes);
+    let passthrough = file
+        .entry("passthrough")
+        .and_then(|entry| passthrough::read(context, entry, &names, &upstreams, &clients));
     let calls = RefCell::default();
     let around = Surroundings {
-        defaults: &route_defaults,
+        defaults: &defaults,
         rules: &rules,
         default_response,
         names: &names,
         upstreams: &upstreams,
         calls: &calls,
     };
-    let written = file.map("routes").unwrap_or_default();
+    let written = entries_of("routes");
     let mut routes: Vec<RouteFile> = Vec::with_capacity(written.len());
     routes.extend(written.iter().filter_map(|entry| routes::read(report, &around, entry)));
     import::check_tools(report, &root, &around, &upstreams);
@@ -129,10 +124,10 @@ pub(in crate::config) fn compile(
     for call in calls.borrow().iter() {
         call.check(report, known);
     }
-    let prompt_entries = file.map("prompts").unwrap_or_default();
+    let prompt_entries = entries_of("prompts");
     let prompts: Vec<PromptFile> = prompt_entries
         .iter()
-        .filter_map(|entry| prompts::read(report, known, &default_scopes, entry))
+        .filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry))
         .collect();
     let offers =
         |file: &UpstreamFile| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
@@ -147,25 +142,23 @@ pub(in crate::config) fn compile(
         report.error(Code::NoRoutes.at(place), "there are no routes", help);
     }
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
-    lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());
+    lint::upstreams::warn_of_unused(
+        report,
+        &names,
+        &upstreams,
+        &routes,
+        passthrough.as_ref().map(|(name, ..)| name),
+    );
     lint::conflicts::check(report, &routes);
     let body_timeout = server.as_ref().map(|server| server.filter.body_timeout);
-    let passthrough = through.upstream.map(|name| {
+    let passthrough_scopes = passthrough.as_ref().map(|(.., scopes)| scopes.clone()).unwrap_or_default();
+    let passthrough = passthrough.map(|(name, settings, _)| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
-        let settings = PassthroughSettings {
-            timeout: upstream.and_then(|file| file.timeout).unwrap_or(route_defaults.timeout),
-            idle_timeout: through.idle_timeout.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
-            body_timeout: body_timeout.unwrap_or(FilterSettings::BODY_TIMEOUT_DEFAULT),
-            max_in_flight: through.max_in_flight,
-            max_in_flight_per_client: through.max_in_flight_per_client,
-        };
-        (name, settings)
+        let timeout = upstream.map_or(defaults.limits, |file| file.limits).timeout;
+        let body_timeout = body_timeout.unwrap_or(FilterSettings::BODY_TIMEOUT_DEFAULT);
+        (name, PassthroughSettings { timeout, body_timeout, ..settings })
     });
-    lint::clients::check_scopes(
-        &clients,
-        report,
-        &all_scopes(&file, default_section.as_ref(), &[written, prompt_entries], entries),
-    );
+    lint::clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
     let ServerSettings { listener, filter, mcp, tls, .. } = server;
@@ -179,8 +172,7 @@ pub(in crate::config) fn compile(
         is_behind,
     );
     let shutdown_timeout = node_at("server", "shutdown_timeout");
-    let default_timeout = default_section.as_ref().and_then(|section| section.get("timeout"));
-    let elsewhere = default_timeout.or(shutdown_timeout).map_or(root.span, |node| node.span);
+    let elsewhere = node_at("defaults", "timeout").or(shutdown_timeout).map_or(root.span, |node| node.span);
     lint::shutdown::warn_of_long_timeouts(
         report,
         listener.shutdown_timeout,
@@ -206,7 +198,7 @@ pub(in crate::config) fn compile(
         shared,
         upstreams,
         passthrough,
-        passthrough_scopes: through.scopes,
+        passthrough_scopes,
         routes: routes.into(),
         prompts,
         named_files: Vec::new(),
@@ -216,54 +208,14 @@ pub(in crate::config) fn compile(
     })
 }
 
-/// Every `scopes` that says what a caller needs.
-fn all_scopes<'n>(
-    file: &Section<'n, '_>,
-    defaults: Option<&Section<'n, '_>>,
-    named: &[&'n [Entry]],
-    upstreams: &'n [Entry],
-) -> Vec<&'n Node> {
-    let of_section = defaults.and_then(|section| section.get("scopes"));
-    let of_passthrough = file.get("passthrough").and_then(|node| node.get("scopes"));
+/// Every `scopes` that says what a client needs.
+fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry]) -> Vec<&'n Node> {
+    let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name)?.get("scopes"));
     let written = named.iter().copied().flatten().filter_map(|entry| entry.value.get("scopes"));
     let offered = upstreams.iter().flat_map(|entry| {
         ["prompts", "resources"].into_iter().filter_map(|key| entry.value.get(key)?.get("scopes"))
     });
-    of_section.into_iter().chain(of_passthrough).chain(written).chain(offered).collect()
-}
-
-/// What `defaults` says of routes and of upstreams.
-pub(in crate::config) fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
-    let upstreams = UpstreamDefaults {
-        connect_timeout: section.duration("connect_timeout"),
-        policy: upstreams::policies::read(section, PolicySettings::default()),
-        max_in_flight: section.count("max_in_flight").and_then(|count| usize::try_from(count).ok()),
-    };
-    (route_defaults(section), upstreams)
-}
-
-fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
-    let own = RouteDefaults::default();
-    for (node, text) in section.texts("forward_headers").unwrap_or_default() {
-        if text.eq_ignore_ascii_case("authorization") {
-            upstreams::auth::warn_of_passing_on(section.report, node);
-        }
-    }
-    RouteDefaults {
-        timeout: section.duration("timeout").unwrap_or(own.timeout),
-        response_limit_bytes: section.size("response_limit").unwrap_or(own.response_limit_bytes),
-        max_values: section
-            .count("max_values")
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(own.max_values),
-        error_text_bytes: section.size("error_text_limit").unwrap_or(own.error_text_bytes),
-        envelope: routes::envelope(section).unwrap_or(own.envelope),
-        error_status: routes::error_status(section).unwrap_or(own.error_status),
-        error_format: routes::error_format(section).unwrap_or(own.error_format),
-        redaction: routes::redaction(section),
-        forward_headers: routes::headers(section, "forward_headers"),
-        scopes: clients::scopes(section).unwrap_or_default(),
-    }
+    sections.chain(written).chain(offered).collect()
 }
 
 /// Reads rules that no route uses, so that their problems are reported, too.

@@ -11,7 +11,7 @@ use super::{
     code::Code,
     node::{Entry, Key, Kind, Node},
     report::Report,
-    section::{ReadElsewhere, Section, cursor},
+    section::ReadElsewhere,
     source::Span,
     suggest,
 };
@@ -24,7 +24,7 @@ use crate::{
         FieldSetting, Fields,
         extract::{
             Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header,
-            HtmlSettings, Json, Mcp, MediaType, Metrics, NdJson, Pairs, Regex, Text, XmlSettings,
+            HtmlSettings, Json, Mcp, Metrics, NdJson, Pairs, Regex, Text, XmlSettings,
         },
     },
 };
@@ -223,11 +223,6 @@ pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     report.error(Code::UnknownExtractor.at(key.span), format!("unknown extractor `{}`", key.text), help);
 }
 
-/// The media type of a section that is read key by key.
-pub(super) fn media_type(section: &Section<'_, '_>) -> Option<String> {
-    section.read::<MediaType>("media_type").map(|MediaType(text)| text)
-}
-
 /// What reads a value from a reply, and where its fields are named.
 pub(super) struct Compiled {
     pub(super) extract: Extract,
@@ -239,11 +234,6 @@ struct One {
     extractor: Extractor,
     fields_span: Option<Span>,
     optional: bool,
-}
-
-/// Reads `extract` of a section that is read key by key.
-pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
-    Compiled::read(&cursor(report, entry.key.span, &entry.value, "`extract`", Compiled::KIND)).ok()
 }
 
 impl Setting for Compiled {

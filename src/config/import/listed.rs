@@ -6,8 +6,8 @@ use super::ImportNote;
 use crate::{
     config::{
         ToolRules,
-        keys::ANNOTATIONS,
         node::{Entry, Kind, Node},
+        routes::AnnotationSettings,
         source::Span,
     },
     route::UpstreamName,
@@ -108,7 +108,7 @@ impl Listed {
         if let Some(Value::Object(annotations)) = self.members.get("annotations") {
             let hints = annotations.iter().filter(|(name, value)| match &***name {
                 "title" => value.is_string(),
-                name => value.is_boolean() && ANNOTATIONS.get(name).is_some(),
+                name => value.is_boolean() && AnnotationSettings::has(name),
             });
             let hints =
                 hints.map(|(name, value)| Entry::new(name, Node::of_json(value, span), span)).collect();

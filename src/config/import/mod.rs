@@ -15,18 +15,17 @@ use self::listed::{Listed, Takes, Written};
 pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
-    keys::DEFAULTS,
     masked::shown,
     node::{Entry, Kind, Node},
     report::Report,
     routes::{self, Surroundings},
     rules::RuleSets,
-    section::Section,
+    section::plain_context,
     source::{Files, Span},
     suggest::nearest,
     trees,
 };
-use crate::{route::UpstreamName, upstream::mcp::McpLists};
+use crate::{route::UpstreamName, settings::section::read_section, upstream::mcp::McpLists};
 
 /// Makes routes of the tools of MCP servers, by the configuration that it was loaded with. Clones share that.
 #[derive(Clone)]
@@ -264,9 +263,9 @@ impl Trees<'_> {
     pub(in crate::config) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         let report = Report::new(self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
-        let section =
-            self.root.get("defaults").and_then(|node| Section::open(&report, node.span, node, &DEFAULTS));
-        let defaults = section.as_ref().map(|section| compile::defaults(section).0).unwrap_or_default();
+        let written = self.root.entry("defaults");
+        let context = plain_context(&report);
+        let defaults = read_section(context, written, self.root.span, "`defaults`").unwrap_or_default();
         let presets = self.presets.as_ref().and_then(|root| root.get("rules")).and_then(Node::as_map);
         let rules = RuleSets::read(&report, entries("rules"), presets.unwrap_or_default());
         let names: Vec<(UpstreamName, Span)> = entries("upstreams")
@@ -276,7 +275,7 @@ impl Trees<'_> {
         work(&Surroundings {
             defaults: &defaults,
             rules: &rules,
-            default_response: section.as_ref().and_then(|section| section.entry("response")),
+            default_response: written.and_then(|entry| entry.value.entry("response")),
             names: &names,
             upstreams: self.upstreams,
             calls: &RefCell::default(),

@@ -1,18 +1,121 @@
 //! Forms: `fields` with a type each, or a schema.
 
+use crate::settings::code::Code;
 use serde_json::{Map, Value, json};
+use settings_derive::Section as DeriveSection;
 
 use crate::{
     config::{
-        code::Code,
-        keys::{FORM_FIELD, FORM_TYPES},
         node::{Entry, Kind, Node},
         report::Report,
-        section::{self, Section},
-        source::Span,
+        section::cursor,
     },
     route::{FormError, InputForm},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::{read_one_of, text_of},
+    },
 };
+
+/// What `fields` takes.
+pub(super) const KIND: ValueKind =
+    ValueKind::Map(&ValueKind::Either(&[FieldType::KIND, FieldSettings::KIND]));
+
+/// A field of a form.
+#[derive(DeriveSection)]
+#[section(name = "a field of a form", id = "form_field", check_keys = Self::check_keys)]
+struct FieldSettings {
+    /// Type.
+    #[key(shown = "`string`")]
+    r#type: Option<FieldType>,
+    /// Display name.
+    title: Option<String>,
+    /// Description.
+    description: Option<String>,
+    /// Allowed values, or values with titles.
+    choices: Option<Choices>,
+    /// Whether several choices can be selected.
+    #[key(default = false)]
+    multiple: bool,
+    /// Initial value.
+    default: Option<Value>,
+    /// Whether the field may be omitted.
+    #[key(default = false)]
+    optional: bool,
+}
+
+impl FieldSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let multiple = section.get("multiple").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));
+        if multiple && section.get("choices").is_none() {
+            let message = "`multiple` has no effect without `choices`";
+            return Err(section.reject_at(
+                Code::RequiresKey.at(section.value.place),
+                message,
+                "write `choices: [a, b]`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The type of a field, with `?` where it is optional.
+struct FieldType(&'static str);
+
+impl Setting for FieldType {
+    const KIND: ValueKind = ValueKind::Word(&[
+        "string",
+        "string?",
+        "integer",
+        "integer?",
+        "number",
+        "number?",
+        "boolean",
+        "boolean?",
+        "email",
+        "email?",
+        "uri",
+        "uri?",
+        "date",
+        "date?",
+        "date-time",
+        "date-time?",
+    ]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let ValueKind::Word(words) = Self::KIND else { return value.reject_kind("a type", None) };
+        read_one_of(value, words).map(Self)
+    }
+}
+
+/// The keyword of JSON Schema for choices, and its value.
+struct Choices(&'static str, Vec<Value>);
+
+impl Setting for Choices {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::List(&ValueKind::Text), ValueKind::Map(&ValueKind::Text)]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let (keyword, values) = match &value.node.kind {
+            Kind::Map(entries) => {
+                let titled = |entry: &Entry| {
+                    let title = text_of(&value.part(&entry.value, "the title of a choice", ValueKind::Text))?;
+                    Ok(json!({ "const": entry.key.text, "title": title }))
+                };
+                ("titled", entries.iter().map(titled).collect::<Checked<Vec<_>>>()?)
+            }
+            _ => ("enum", Vec::<String>::read(value)?.into_iter().map(Value::from).collect()),
+        };
+        if values.is_empty() {
+            return value.reject(
+                Invalid::new("there is nothing to choose from", "write `choices: [a, b]`")
+                    .with_code(Code::EmptyValue),
+            );
+        }
+        Ok(Self(keyword, values))
+    }
+}
 
 /// Reads `fields`: a type each, or a map.
 pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
@@ -28,16 +131,15 @@ pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
     let before = report.errors();
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for Entry { key, value } in entries {
-        let (schema, optional) = match &value.kind {
-            Kind::Map(_) => match field(report, key.span, value) {
-                Some(read) => read,
-                None => continue,
-            },
-            _ => match section::word_of(report, value, &format!("the type of `{}`", key.text), FORM_TYPES) {
-                Some(word) => typed(word),
-                None => continue,
-            },
+        let read = match &value.kind {
+            Kind::Map(_) => field(&cursor(report, key.span, value, "a field", FieldSettings::KIND)),
+            _ => {
+                let name = format!("the type of `{}`", key.text);
+                let word = FieldType::read(&cursor(report, key.span, value, &name, FieldType::KIND));
+                word.map(|FieldType(word)| typed(word))
+            }
         };
+        let Ok((schema, optional)) = read else { continue };
         if !optional {
             required.push(Value::from(key.text.as_str()));
         }
@@ -68,65 +170,34 @@ fn typed(word: &str) -> (Map<String, Value>, bool) {
     (schema, word.ends_with('?'))
 }
 
-fn field(report: &Report<'_>, place: Span, node: &Node) -> Option<(Map<String, Value>, bool)> {
-    let section = Section::open(report, place, node, &FORM_FIELD)?;
-    let word = section.word("type");
-    let (title, description) = (section.text("title"), section.text("description"));
-    let (choices, multiple) = (section.get("choices"), section.flag("multiple"));
-    let (default, optional) = (section.get("default"), section.flag("optional"));
-    let (kind, may_be_missing) = typed(word.unwrap_or("string"));
-    let mut schema = Map::new();
-    schema.extend(kind);
+/// The schema of a field, and whether it is optional.
+fn field(value: &Cursor<'_>) -> Checked<(Map<String, Value>, bool)> {
+    let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
+        FieldSettings::read(value)?;
+    let word = r#type.map(|FieldType(word)| word);
+    let (mut schema, may_be_missing) = typed(word.unwrap_or("string"));
     schema.extend(title.map(|title| ("title".to_owned(), title.into())));
     schema.extend(description.map(|description| ("description".to_owned(), description.into())));
-    match choices {
-        None if multiple == Some(true) => {
-            let message = "`multiple` has no effect without `choices`";
-            report.error(Code::RequiresKey.at(section.place), message, "write `choices: [a, b]`");
+    if let Some(Choices(keyword, values)) = choices {
+        if word.is_some_and(|word| !word.starts_with("string")) {
+            let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
+            return value.reject_at(
+                span,
+                Invalid::new("choices are texts", "leave `type` out").with_code(Code::ConflictingKeys),
+            );
         }
-        None => {}
-        Some(choices) => {
-            if word.is_some_and(|word| !word.starts_with("string")) {
-                report.error(Code::ConflictingKeys.at(choices.span), "choices are texts", "leave `type` out");
-            }
-            let many = multiple == Some(true);
-            let listed = match &choices.kind {
-                Kind::Map(entries) => {
-                    let titled = |entry: &Entry| {
-                        let title = section::text_of(report, &entry.value, "the title of a choice")?;
-                        Some(json!({ "const": entry.key.text, "title": title }))
-                    };
-                    let titled: Vec<Value> = entries.iter().map(titled).collect::<Option<_>>()?;
-                    (if many { "anyOf" } else { "oneOf" }, titled)
-                }
-                _ => {
-                    let values = section.texts("choices")?;
-                    ("enum", values.into_iter().map(|(_, text)| Value::from(text)).collect())
-                }
-            };
-            let (keyword, values) = listed;
-            if values.is_empty() {
-                report.error(
-                    Code::EmptyValue.at(choices.span),
-                    "there is nothing to choose from",
-                    "write `choices: [a, b]`",
-                );
-            }
-            if many {
-                schema.insert("type".into(), "array".into());
-                let mut items = Map::new();
-                if keyword == "enum" {
-                    items.insert("type".into(), "string".into());
-                }
-                items.insert(keyword.into(), values.into());
-                schema.insert("items".into(), items.into());
-            } else {
-                schema.insert(keyword.into(), values.into());
-            }
+        match (keyword, multiple) {
+            ("enum", false) => schema.insert("enum".into(), values.into()),
+            ("enum", true) => schema.insert("items".into(), json!({ "type": "string", "enum": values })),
+            (_, false) => schema.insert("oneOf".into(), values.into()),
+            (_, true) => schema.insert("items".into(), json!({ "anyOf": values })),
+        };
+        if multiple {
+            schema.insert("type".into(), "array".into());
         }
     }
-    schema.extend(default.map(|default| ("default".to_owned(), default.to_json())));
-    Some((schema, may_be_missing || optional == Some(true)))
+    schema.extend(default.map(|default| ("default".to_owned(), default)));
+    Ok((schema, may_be_missing || optional))
 }
 
 /// A form of a schema; of one that was made of `fields`, places are those of the fields.

@@ -1,26 +1,59 @@
 //! One question: what kind it is of, and what it asks the arguments for.
 
+use crate::settings::code::Code;
+use settings_derive::Section as DeriveSection;
+
 use super::{
     NAMES,
-    form::{fields, form_of},
-    sample::sample,
+    form::{self, fields, form_of},
     template,
 };
 use crate::{
     config::{
-        code::Code,
-        keys::QUESTION,
         language,
-        node::{Entry, Node},
+        node::{Entry, Kind, Node},
         report::Report,
         response::whole,
         schemas::UsedArguments,
-        section::{self, Section},
+        section::{ReadElsewhere, cursor, open, read_in_scope},
         source::Span,
     },
     route::{InputForm, InputRequestKindTemplate, InputRequestTemplate},
-    translate::{self, OutputContext, Template},
+    settings::{keys::ValueKind, section::Section as _, value::text_of},
+    translate::{self, OutputContext, SamplingRequestTemplate, Template},
 };
+
+/// The section of an input request.
+#[derive(DeriveSection)]
+#[section(name = "a question", id = "question")]
+pub(super) struct QuestionSettings {
+    /// jq condition on `$args` and earlier responses, `$input_responses`. Default: always.
+    #[key(kind = ValueKind::Text)]
+    when: ReadElsewhere,
+    /// Message to the user: a template. Alone, it is a yes-or-no confirmation.
+    #[key(kind = ValueKind::Text)]
+    message: ReadElsewhere,
+    /// Form fields: a type each, with `?` if optional, or a map.
+    #[key(kind = form::KIND)]
+    fields: ReadElsewhere,
+    /// The form as a JSON Schema, as it is sent to the client.
+    #[key(kind = ValueKind::Map(&ValueKind::Anything))]
+    schema: ReadElsewhere,
+    /// Arguments that the user fills in if the client omitted them, with their schema from `input`.
+    arguments: Option<Vec<String>>,
+    /// URL that the user opens; templates in it are percent-encoded. For secrets, which forms must not
+    /// request.
+    #[key(kind = ValueKind::Text)]
+    url: ReadElsewhere,
+    /// Sampling request to the client's model: a template, or a map.
+    #[key(kind = SamplingRequestTemplate::KIND)]
+    sample: ReadElsewhere,
+    /// `true` requests the client's workspace folders.
+    roots: Option<bool>,
+    /// Whether the call continues if the client does not support the request, or the user declines.
+    #[key(default = false)]
+    optional: bool,
+}
 
 /// One question, and the arguments that it asks for.
 pub(super) fn one(
@@ -47,7 +80,8 @@ pub(super) fn one(
             help,
         );
     }
-    let section = Section::open(report, place, &entry.value, &QUESTION)?;
+    let section = open::<QuestionSettings>(report, place, &entry.value)?;
+    let settings = QuestionSettings::read_fields(&section, None);
     let when = section.get("when").map(|node| condition(report, node, asked));
     let message = section.get("message").map(|node| template(report, node, "`message`", asked));
     let fields = section.entry("fields").map(|entry| fields(report, entry));
@@ -55,9 +89,10 @@ pub(super) fn one(
         let document = entry.value.as_map().map(Node::entries_to_json).unwrap_or_default();
         form_of(report, &entry.value, &document, false)
     });
-    let arguments = section
-        .texts("arguments")
-        .map(|texts| texts.iter().map(|(node, text)| ((*text).to_owned(), node.span)).collect::<Vec<_>>());
+    let arguments = section.get("arguments").map(|node| {
+        let names = node.as_list().unwrap_or_default().iter();
+        names.filter_map(|node| Some((node.as_text()?.to_owned(), node.span))).collect::<Vec<_>>()
+    });
     let url = section.get("url").map(|node| {
         let written = template(report, node, "`url`", asked)?;
         if !["https://", "http://"].iter().any(|scheme| written.source().starts_with(scheme)) {
@@ -67,11 +102,9 @@ pub(super) fn one(
         }
         Template::compile_for(OutputContext::Address, written.source()).ok()
     });
-    let sample = section.entry("sample").map(|entry| sample(report, entry, &NAMES, asked));
-    let (roots, optional) = (section.flag("roots"), section.flag("optional"));
-    if roots == Some(false)
-        && let Some(entry) = section.entry("roots")
-    {
+    let sample = section.entry("sample").map(|entry| sample(report, entry, asked));
+    let roots = section.entry("roots");
+    if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Flag(false))) {
         report.error(
             Code::EmptyValue.at(entry.key.span),
             "`roots: false` asks nothing",
@@ -81,11 +114,13 @@ pub(super) fn one(
     const KINDS: [&str; 6] = ["fields", "schema", "arguments", "url", "sample", "roots"];
     let kinds: Vec<_> = KINDS.into_iter().filter(|kind| section.get(kind).is_some()).collect();
     if let [first, second, ..] = kinds[..] {
-        section.refuse_beside(&[second], first);
+        section.conflict(second, first);
         return None;
     }
     if matches!(kinds[..], ["sample" | "roots"]) {
-        section.refuse_beside(&["message"], kinds[0]);
+        if section.get("message").is_some() {
+            section.conflict("message", kinds[0]);
+        }
     } else if section.get("message").is_none() {
         section.missing(
             format!("the question `{name}` has no `message`"),
@@ -93,6 +128,7 @@ pub(super) fn one(
         );
         return None;
     }
+    let QuestionSettings { optional, .. } = settings.ok()?;
     let inquiry = match (whole(fields)?, whole(schema)?, &arguments, whole(url)?, whole(sample)?) {
         (Some(form), ..) | (_, Some(form), ..) => InputRequestKindTemplate::Form { message: message??, form },
         (_, _, Some(_), ..) => {
@@ -104,13 +140,13 @@ pub(super) fn one(
         _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
     };
     let of_sample = matches!(&inquiry, InputRequestKindTemplate::Sample(sample) if sample.optional);
-    let optional = optional.unwrap_or(false) || of_sample;
+    let optional = optional || of_sample;
     let question = InputRequestTemplate { name: name.to_owned(), when: whole(when)?, optional, inquiry };
     Some((question, arguments.unwrap_or_default()))
 }
 
 fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Option<translate::Jq> {
-    let text = section::text_of(report, node, "`when`")?;
+    let text = text_of(&cursor(report, node.span, node, "`when`", ValueKind::Text)).ok()?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not known yet: nothing has been sent");
         report.error(Code::UnknownName.at(node.span), message, "`$args` and `$input_responses` are");
@@ -120,4 +156,14 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Opt
     asked.all = true;
     asked.add_input_responses_of_jq(report, node.span, text);
     language::jq(report, node, "`when`", &[])
+}
+
+fn sample(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<SamplingRequestTemplate> {
+    // All arguments may be left out here: the question is not asked then.
+    let mut used = UsedArguments::default();
+    let sample = read_in_scope(report, entry, &NAMES, &mut used);
+    asked.all |= used.all;
+    used.arguments.iter().for_each(|argument| asked.add(&argument.name, true, argument.span));
+    asked.answers.extend(used.answers);
+    sample
 }

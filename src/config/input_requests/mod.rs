@@ -16,7 +16,6 @@ use super::{
     node::{Kind, Node},
     report::Report,
     schemas::{InputResponseUse, UsedArguments},
-    section::Section,
     source::Span,
     suggest,
 };
@@ -24,11 +23,14 @@ use crate::{
     route::{
         InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
     },
+    settings::{keys::ValueKind, section::Setting},
     translate::Template,
 };
 
-use input_request::one;
-pub(super) use sample::sample;
+use input_request::{QuestionSettings, one};
+
+/// What `input_requests` takes: one round, or several.
+pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&QuestionSettings::KIND));
 
 /// What the templates of a question see.
 const NAMES: [&str; 2] = ["args", "input_responses"];
@@ -52,10 +54,14 @@ struct OfArguments {
 
 /// Reads `input_requests` and `confirm` of a route or a prompt. `None` when something is wrong; that has been
 /// reported then.
-pub(super) fn read(section: &Section<'_, '_>, asked: &mut UsedArguments) -> Option<Written> {
-    let report = section.report;
+pub(super) fn read(
+    report: &Report<'_>,
+    section: &Node,
+    patience: Option<Duration>,
+    asked: &mut UsedArguments,
+) -> Option<Written> {
     let before = report.errors();
-    let mut written = Written { patience: section.duration("input_timeout"), ..Written::default() };
+    let mut written = Written { patience, ..Written::default() };
     if let Some(entry) = section.entry("input_requests") {
         let rounds = match &entry.value.kind {
             Kind::List(rounds) => rounds.as_slice(),

@@ -1,96 +1,100 @@
 //! `sample`: a sampling request to the client's model (MCP `sampling/createMessage`).
 
-use super::note;
+use crate::settings::code::Code;
+use settings_derive::Section as DeriveSection;
+
 use crate::{
     config::{
-        code::Code,
-        keys::{MESSAGE, SAMPLE},
-        language,
-        node::{Entry, Kind, Node},
-        report::Report,
-        response::whole,
-        schemas::UsedArguments,
-        section::Section,
+        node::{Kind, Node},
+        section::ReadElsewhere,
     },
-    translate::{SamplingRequestTemplate, SamplingRole},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+    },
+    translate::{SamplingRequestTemplate, SamplingRole, Template},
 };
 
-/// Reads `sample`: a template, or a map.
-pub(in crate::config) fn sample(
-    report: &Report<'_>,
-    entry: &Entry,
-    names: &[&str],
-    asked: &mut UsedArguments,
-) -> Option<SamplingRequestTemplate> {
-    let mut template = |node: &Node, what: &str| {
-        let template = language::template(report, node, what, names)?;
-        note(report, &template, node.span, asked);
-        Some(template)
-    };
-    if !matches!(entry.value.kind, Kind::Map(_)) {
-        let text = template(&entry.value, "`sample`")?;
-        return Some(SamplingRequestTemplate {
-            messages: vec![(SamplingRole::User, text)],
-            system: None,
-            max_tokens: SamplingRequestTemplate::DEFAULT_MAX_TOKENS,
-            temperature: None,
-            stop_sequences: Vec::new(),
-            models: Vec::new(),
-            optional: false,
-        });
-    }
-    let section = Section::open(report, entry.key.span, &entry.value, &SAMPLE)?;
-    let messages = section.required("messages", "write `messages: \"…\"`: what the model is asked");
-    let system = section.get("system").map(|node| template(node, "`system`"));
-    let max_tokens = section.count("max_tokens").unwrap_or(SamplingRequestTemplate::DEFAULT_MAX_TOKENS);
-    let temperature = section.get("temperature").map(|node| match &node.kind {
-        Kind::Number(text) => text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number)),
-        _ => None,
-    });
-    if temperature == Some(None)
-        && let Some(node) = section.get("temperature")
-    {
-        let message = format!("`temperature` is a number from 0 to 1, found {}", node.found());
-        report.error(Code::OutOfRange.at(node.span), message, "write `0.2`");
-    }
-    let texts = |name| {
-        let texts = section.texts(name).unwrap_or_default();
-        texts.into_iter().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()
-    };
-    let (stop_sequences, models) = (texts("stop"), texts("models"));
-    let optional = section.flag("optional") == Some(true);
-    let messages = match &messages?.kind {
-        Kind::List(items) if !items.is_empty() => {
-            let mut read = Vec::new();
-            for item in items {
-                let section = Section::open(report, item.span, item, &MESSAGE)?;
-                let said = match (section.get("user"), section.get("assistant")) {
-                    (Some(node), None) => (SamplingRole::User, template(node, "`user`")?),
-                    (None, Some(node)) => (SamplingRole::Assistant, template(node, "`assistant`")?),
-                    _ => {
-                        let message = "a message is of one speaker";
-                        report.error(
-                            Code::ConflictingKeys.at(item.span),
-                            message,
-                            "write `- user: \"…\"`, and another `-` for the answer",
-                        );
-                        return None;
-                    }
-                };
-                read.push(said);
+/// The section `sample`.
+#[derive(DeriveSection)]
+#[section(id = "sample", text = "messages")]
+struct SampleSettings {
+    /// Messages: a template for one of the user, or a list by role.
+    #[key(example = "`messages: \"…\"`: what the model is asked")]
+    messages: Messages,
+    /// System prompt: a template.
+    system: Option<Template>,
+    /// Maximum length of the output, in tokens.
+    #[key(range = 1..=1_000_000, default = SamplingRequestTemplate::DEFAULT_MAX_TOKENS)]
+    max_tokens: u64,
+    /// Sampling temperature.
+    #[key(example = "0.2")]
+    temperature: Option<f64>,
+    /// Stop sequences.
+    stop: Vec<String>,
+    /// Model hints: names or parts of names, the best first.
+    models: Vec<String>,
+    /// Whether the call continues without the model's output.
+    #[key(default = false)]
+    optional: bool,
+}
+
+/// A message of one speaker.
+#[derive(DeriveSection)]
+#[section(name = "a message", id = "message")]
+struct MessageSettings {
+    /// Message of the user: a template.
+    #[key(kind = ValueKind::Text)]
+    user: ReadElsewhere,
+    /// Message of the model: a template.
+    #[key(kind = ValueKind::Text)]
+    assistant: ReadElsewhere,
+}
+
+struct Messages(Vec<(SamplingRole, Template)>);
+
+impl Setting for Messages {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::List(&MessageSettings::KIND)]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::List(items) if !items.is_empty() => {
+                let read: Vec<_> = items.iter().map(|item| message(value, item)).collect();
+                read.into_iter().collect::<Checked<_>>().map(Self)
             }
-            read
+            _ => Ok(Self(vec![(SamplingRole::User, Template::read(value)?)])),
         }
-        _ => vec![(SamplingRole::User, template(messages?, "`messages`")?)],
+    }
+}
+
+fn message(value: &Cursor<'_>, item: &Node) -> Checked<(SamplingRole, Template)> {
+    let item = value.part(item, "a message", MessageSettings::KIND).at(item.span);
+    let section = OpenSection::open(&item, MessageSettings::keys())?;
+    let (speaker, name, entry) = match (section.entry("user"), section.entry("assistant")) {
+        (Some(entry), None) => (SamplingRole::User, "`user`", entry),
+        (None, Some(entry)) => (SamplingRole::Assistant, "`assistant`", entry),
+        _ => {
+            let help = "write `- user: \"…\"`, and another `-` for the answer";
+            return item
+                .reject(Invalid::new("a message is of one speaker", help).with_code(Code::ConflictingKeys));
+        }
     };
-    let temperature = whole(temperature)?;
-    Some(SamplingRequestTemplate {
-        messages,
-        system: whole(system)?,
-        max_tokens,
-        temperature,
-        stop_sequences,
-        models,
-        optional,
-    })
+    Ok((speaker, Template::read(&item.member(entry, name, ValueKind::Text))?))
+}
+
+impl Setting for SamplingRequestTemplate {
+    const KIND: ValueKind = SampleSettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let read = SampleSettings::read(value)?;
+        Ok(Self {
+            messages: read.messages.0,
+            system: read.system,
+            max_tokens: read.max_tokens,
+            temperature: read.temperature,
+            stop_sequences: read.stop,
+            models: read.models,
+            optional: read.optional,
+        })
+    }
 }

@@ -5,22 +5,22 @@ use http::header::AUTHORIZATION;
 use crate::{
     config::{
         code::Code,
-        node::{Entry, Kind},
+        node::{Entry, Kind, Node},
         report::Report,
         route_tests::Example,
         schemas::ArgumentUse,
-        section::Section,
-        upstreams::{UpstreamFile, auth},
+        upstreams::UpstreamFile,
     },
-    route::{InputSchema, RequestTemplate},
-    upstream::UpstreamSettings,
+    route::{HttpTemplate, InputSchema, RequestTemplate},
+    settings::section::OpenSection,
+    upstream::{UpstreamSettings, http::HttpSettings},
 };
 
 /// A call of a tool has no other end to wait for.
-pub(in crate::config) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
+pub(in crate::config) fn refuse_job(section: &OpenSection<'_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let help = "leave it out: a call of a tool lasts as long as the work does";
-    section.report.error(
+    section.value.context.report.error(
         Code::WrongUpstreamKind.at(entry.key.span),
         "`async_operation` has no effect on a call of a tool",
         help,
@@ -29,9 +29,9 @@ pub(in crate::config) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
 }
 
 /// Without rules there is none that could fail to fit.
-pub(in crate::config) fn warn_of_otherwise(section: &Section<'_, '_>) {
+pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
     if let Some(entry) = section.entry("on_no_match") {
-        section.report.warning(
+        section.value.context.report.warning(
             Code::RequiresKey.at(entry.key.span),
             "`on_no_match` has no effect without `response`",
             "leave it out: every reply is read by its media type",
@@ -55,25 +55,29 @@ pub(in crate::config) fn warn_of_lost_arguments<'a>(
 }
 
 /// A command has no headers to put anything into.
-pub(in crate::config) fn refuse_headers(section: &Section<'_, '_>) {
+pub(in crate::config) fn refuse_headers(section: &OpenSection<'_>) {
     for entry in
         ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
     {
         let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
-        section.report.error(Code::WrongUpstreamKind.at(entry.key.span), message, "leave it out");
+        section.value.context.report.error(
+            Code::WrongUpstreamKind.at(entry.key.span),
+            message,
+            "leave it out",
+        );
     }
 }
 
 /// Credentials that the upstream of a route has or is given, and that nobody gets to see.
 pub(in crate::config) fn warn_of_credentials(
-    section: &Section<'_, '_>,
+    section: &OpenSection<'_>,
     entry: &Entry,
     request: &RequestTemplate,
     upstream: Option<&UpstreamFile>,
 ) {
     let RequestTemplate::Http(template) = request else { return };
-    let report = section.report;
-    auth::warn_of_idle(report, section, template, upstream.and_then(|file| file.settings.http()));
+    let report = section.value.context.report;
+    warn_of_idle(report, section, template, upstream.and_then(|file| file.settings.http()));
     let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
     if is_cgi && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: a CGI program is given no credentials";
@@ -85,11 +89,11 @@ pub(in crate::config) fn warn_of_credentials(
 /// An example with arguments that no call can have shows nothing.
 pub(in crate::config) fn warn_of_impossible_examples(
     report: &Report<'_>,
-    section: &Section<'_, '_>,
+    section: &OpenSection<'_>,
     input: &InputSchema,
     tests: &[Example],
 ) {
-    let Some(Kind::List(items)) = section.get("tests").map(|node| &node.kind) else { return };
+    let Some(Kind::List(items)) = section.entry("tests").map(|entry| &entry.value.kind) else { return };
     for (test, item) in tests.iter().zip(items) {
         let Some(args) = item.get("args") else { continue };
         if let Err(why) = input.check(test.args.clone().into()) {
@@ -100,4 +104,53 @@ pub(in crate::config) fn warn_of_impossible_examples(
             );
         }
     }
+}
+
+/// What a route says of `Authorization` where its upstream has `credentials`.
+fn warn_of_idle(
+    report: &Report<'_>,
+    section: &OpenSection<'_>,
+    template: &HttpTemplate,
+    upstream: Option<&HttpSettings>,
+) {
+    let is_authorization = |name: &http::HeaderName| *name == AUTHORIZATION;
+    let by_auth = upstream.is_some_and(|upstream| upstream.auth.is_some());
+    if let Some(entry) = section.entry("request")
+        && by_auth
+        && template.headers.iter().any(|(name, _)| is_authorization(name))
+    {
+        let message = "`Authorization` has no effect here: the `credentials` of the upstream writes it";
+        report.warning(Code::OverriddenAuthorization.at(entry.key.span), message, "remove one of the two");
+    }
+    for node in forwarded(section) {
+        if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
+            match by_auth {
+                true => {
+                    let message =
+                        "`Authorization` has no effect here: the `credentials` of the upstream writes it";
+                    report.warning(
+                        Code::OverriddenAuthorization.at(node.span),
+                        message,
+                        "remove one of the two",
+                    );
+                }
+                false => warn_of_passing_on(report, node),
+            }
+        }
+    }
+}
+
+/// The items of `forward_headers`.
+pub(in crate::config) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] {
+    section.entry("forward_headers").and_then(|entry| entry.value.as_list()).unwrap_or_default()
+}
+
+/// A token that clients have for this program is none of an upstream's business (MCP, Security Best
+/// Practices, "Token Passthrough").
+pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
+    let message = "the caller's `Authorization` goes on to the upstream; MCP forbids that for a token that was \
+                   given for this server";
+    let help = "give the upstream `credentials` of its own; keep this only where clients send what was given \
+                for the upstream";
+    report.warning(Code::ForwardedAuthorization.at(node.span), message, help);
 }

@@ -2,11 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{
-    code::Code, node::Node, report::Report, response::Compiled, section::Section, source::Span, suggest,
-};
+use crate::config::{code::Code, node::Node, report::Report, response::Compiled, source::Span, suggest};
 use crate::{
     model::own_types,
+    settings::section::OpenSection,
     translate::{OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects, extract::ValueCount},
 };
 
@@ -65,7 +64,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
 /// Says that rules of `defaults.response` keep a route from promising what its own rules would.
 pub(in crate::config) fn warn_of_defaults(
     report: &Report<'_>,
-    route: &Section<'_, '_>,
+    route: &OpenSection<'_>,
     own: &[Compiled],
     otherwise: OnNoMatch,
     wrap: WrapNonObjects,
@@ -74,7 +73,7 @@ pub(in crate::config) fn warn_of_defaults(
         let help = "write `output`, or `default_rules: false`";
         let message =
             "this route promises no output schema: a rule of `defaults.response` may give another shape";
-        report.warning(Code::NoOutputSchema.at(route.place), message, help);
+        report.warning(Code::NoOutputSchema.at(route.value.place), message, help);
     }
 }
 

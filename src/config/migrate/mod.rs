@@ -23,12 +23,13 @@ use super::{
     Problem, Problems,
     code::Code,
     folder,
-    keys::{FILE, RULES_FORM, Takes},
+    keys::{FileSettings, RULES_FORM, Takes},
     node::{self, Entry, Kind, Node},
     renamed::{RENAMES, Renames, sections},
     report::Report,
     source::{Files, Span},
 };
+use crate::settings::section::{Section as _, Setting};
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,11 +175,12 @@ impl Migration<'_> {
         // Files of others have a version, too.
         let is_known = |name: &str| {
             name != super::version::KEY
-                && (FILE.get(name).is_some() || self.renames.key(FILE.id, name).is_some())
+                && (FileSettings::keys().get(name).is_some()
+                    || self.renames.key(FileSettings::keys().id, name).is_some())
         };
         let known = entries.iter().filter(|entry| is_known(&entry.key.text)).count();
         if known * 2 > entries.len() {
-            return Some(Takes::Section(|| &FILE));
+            return Some(FileSettings::KIND);
         }
         let rules = Takes::Map(&RULES_FORM);
         self.count(tree, &rules).filter(|known| *known > 0).map(|_| rules)

@@ -7,14 +7,13 @@ use super::{
 use crate::settings::code::Code;
 use crate::{
     config::{
-        keys::BODY,
         language,
         node::{Kind, Node},
-        section::Section,
         source::Span,
         suggest,
     },
     route::{CommandTemplate, RequestBodyTemplate, RequestTemplate, UpstreamName, WordTemplate},
+    settings::section::OpenSection,
     translate::Template,
 };
 
@@ -103,7 +102,7 @@ impl Reader<'_, '_> {
     /// The map form, whose upstream is a command.
     pub(super) fn command(
         &mut self,
-        section: &Section<'_, '_>,
+        section: &OpenSection<'_>,
         upstream: Option<UpstreamName>,
     ) -> Option<Compiled> {
         let report = self.report;
@@ -125,15 +124,17 @@ impl Reader<'_, '_> {
         };
         let words: Vec<_> = items.iter().map(|item| self.word(item)).collect();
         let stdin = section.entry("stdin").map(|entry| match &entry.value.kind {
-            Kind::Map(_) => {
-                let body = Section::open(report, entry.key.span, &entry.value, &BODY)?;
-                self.body(&body)
-            }
+            Kind::Map(_) => self.body(entry),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
                 self.template(&entry.value, "`stdin`").map(RequestBodyTemplate::Text)
             }
         });
-        let leading_dash_arguments = section.texts("leading_dash_arguments").unwrap_or_default();
+        let leading_dash_arguments = section.get("leading_dash_arguments").and_then(Node::as_list);
+        let leading_dash_arguments: Vec<(&Node, &str)> = leading_dash_arguments
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|node| Some((node, node.as_text()?)))
+            .collect();
         for (node, name) in &leading_dash_arguments {
             if !self.asked.names(name) {
                 let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());

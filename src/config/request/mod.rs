@@ -8,23 +8,83 @@ mod rest;
 mod tool;
 mod values;
 
+use crate::settings::code::Code;
 use http::Method;
+use settings_derive::Section as DeriveSection;
 
 use super::{
-    code::Code,
-    keys::{BODY, REQUEST},
     language,
     node::{Kind, Node},
     report::Report,
     schemas::UsedArguments,
-    section::{self, Section},
+    section::{ReadElsewhere, open},
     source::Span,
     suggest,
     upstreams::UpstreamFile,
 };
-use crate::route::{HttpTemplate, JsonTemplate, RequestTemplate, UpstreamName};
+use crate::{
+    route::{HttpTemplate, JsonTemplate, RequestTemplate, UpstreamName},
+    settings::{
+        keys::ValueKind,
+        section::{OpenSection, Section as _, Setting},
+        value::Named,
+    },
+};
 
 pub(super) use rest::rest;
+
+/// What `request` takes.
+pub(super) const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, RequestSettings::KIND]);
+
+/// The section `request`.
+#[derive(DeriveSection)]
+#[section(id = "request")]
+pub(super) struct RequestSettings {
+    /// Upstream of the request; optional with a single upstream.
+    upstream: Option<String>,
+    /// HTTP method, such as `GET` or `PROPFIND`.
+    #[key(shown = "`GET`, or `POST` with a body")]
+    method: Option<String>,
+    /// Path, with arguments as `{name}`; may end in `?name={argument}`.
+    path: Option<String>,
+    /// Query parameters: a template each, or a list of them.
+    #[key(kind = ValueKind::Map(&ValueKind::OneOrMore(&ValueKind::Scalar)))]
+    query: Named<ReadElsewhere>,
+    /// Headers: a template each.
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar))]
+    headers: Named<ReadElsewhere>,
+    /// Body, in one of four forms.
+    #[key(kind = BodySettings::KIND)]
+    body: ReadElsewhere,
+    /// MCP servers: name of the tool, as the server lists it.
+    tool: Option<String>,
+    /// Commands: further arguments, a template each. MCP tools: arguments, in which every text is a template;
+    /// all arguments of the call when absent.
+    #[key(kind = ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), ValueKind::Map(&ValueKind::Anything)]))]
+    arguments: ReadElsewhere,
+    /// Commands: arguments whose value may start with `-`, and so become an option.
+    leading_dash_arguments: Vec<String>,
+    /// Commands: standard input, as a template or in one of the four body forms.
+    #[key(kind = ValueKind::Either(&[ValueKind::Text, BodySettings::KIND]))]
+    stdin: ReadElsewhere,
+}
+
+/// The section `body` of a request.
+#[derive(DeriveSection)]
+#[section(id = "body")]
+struct BodySettings {
+    /// JSON, in which every text is a template; `"{{ args }}"` alone inserts the value itself.
+    json: ReadElsewhere,
+    /// Form fields: a template each.
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar))]
+    form: Named<ReadElsewhere>,
+    /// XML: a template in which inserted values are escaped; the default `Content-Type` is `application/xml`.
+    #[key(kind = ValueKind::Text)]
+    xml: ReadElsewhere,
+    /// Text: a template in which inserted values are not escaped.
+    #[key(kind = ValueKind::Text)]
+    text: ReadElsewhere,
+}
 
 /// Names that the templates of a request may use.
 const NAMES: [&str; 2] = ["args", "input_responses"];
@@ -138,10 +198,10 @@ impl Reader<'_, '_> {
 
     fn map(&mut self, node: &Node, place: Span) -> Option<Compiled> {
         let report = self.report;
-        let section = Section::open(report, place, node, &REQUEST)?;
-        let upstream = match section.text_node("upstream") {
+        let section = open::<RequestSettings>(report, place, node)?;
+        RequestSettings::read_fields(&section, None).ok()?;
+        let upstream = match section.get("upstream").and_then(|node| Some((node, node.as_text()?))) {
             Some((node, name)) => self.upstream(node.span, name),
-            None if section.get("upstream").is_some() => None,
             None => self.only_upstream(place),
         };
         if self.is_of_tool(&section, upstream.as_ref()) {
@@ -159,15 +219,18 @@ impl Reader<'_, '_> {
         }
         self.refuse(&section, &command::KEYS, upstream.as_ref(), "is not a command");
         self.refuse(&section, &[tool::KEY], upstream.as_ref(), "is not an MCP server");
-        let target = section.required("path", "write `path: /forecast/{city}`").and_then(|node| {
-            let text = section::text_of(report, node, "`path`")?;
-            self.target(node, text)
-        });
-        let query = self.values(section.map("query"));
-        let headers = self.headers(section.map("headers"));
-        let body = section.section("body", &BODY).map(|body| self.body(&body));
-        let method = match section.text_node("method") {
-            Some((node, method)) => method_of(report, node.span, method)?,
+        let target = match section.get("path") {
+            Some(node) => self.target(node, node.as_text()?),
+            None => {
+                section.missing("`request` has no `path`".to_owned(), "write `path: /forecast/{city}`");
+                None
+            }
+        };
+        let query = self.values(section.get("query").and_then(Node::as_map));
+        let headers = self.headers(section.get("headers").and_then(Node::as_map));
+        let body = section.entry("body").map(|entry| self.body(entry));
+        let method = match section.get("method") {
+            Some(node) => method_of(report, node.span, node.as_text()?)?,
             None if body.is_some() => Method::POST,
             None => Method::GET,
         };
@@ -193,7 +256,7 @@ impl Reader<'_, '_> {
     /// Says that keys have no place in a request to an upstream of this kind.
     fn refuse(
         &self,
-        section: &Section<'_, '_>,
+        section: &OpenSection<'_>,
         keys: &[&'static str],
         upstream: Option<&UpstreamName>,
         is: &str,

@@ -1,12 +1,14 @@
 //! `rest`: where REST clients find the tool.
 
+use crate::settings::code::Code;
 use http::Method;
 
 use super::method_of;
 use crate::{
-    config::{code::Code, language, node::Node, report::Report, schemas::UsedArguments, section},
+    config::{language, node::Node, report::Report, schemas::UsedArguments, section::cursor},
     inbound::rest::RESERVED,
     route::{PathTemplate, RestEndpoint},
+    settings::{keys::ValueKind, value::text_of},
 };
 
 /// Reads `rest`.
@@ -15,7 +17,7 @@ pub(in crate::config) fn rest(
     node: &Node,
     asked: &mut UsedArguments,
 ) -> Option<RestEndpoint> {
-    let text = section::text_of(report, node, "`rest`")?;
+    let text = text_of(&cursor(report, node.span, node, "`rest`", ValueKind::Text)).ok()?;
     let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
     let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
         report.error(

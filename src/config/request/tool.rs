@@ -6,10 +6,10 @@ use crate::{
     config::{
         language,
         node::{Kind, Node},
-        section::Section,
         source::Span,
     },
     route::{RequestTemplate, ToolTemplate, UpstreamName},
+    settings::section::OpenSection,
 };
 
 /// The word that stands where a method does, for tools.
@@ -47,7 +47,7 @@ impl Reader<'_, '_> {
     }
 
     /// Whether the map form of a request calls a tool. If the upstream is invalid, the key decides.
-    pub(super) fn is_of_tool(&self, section: &Section<'_, '_>, upstream: Option<&UpstreamName>) -> bool {
+    pub(super) fn is_of_tool(&self, section: &OpenSection<'_>, upstream: Option<&UpstreamName>) -> bool {
         match upstream.and_then(|upstream| self.is_server(upstream)) {
             Some(is_server) => is_server,
             None => section.get(KEY).is_some(),
@@ -57,7 +57,7 @@ impl Reader<'_, '_> {
     /// The map form, whose upstream is an MCP server.
     pub(super) fn tool(
         &mut self,
-        section: &Section<'_, '_>,
+        section: &OpenSection<'_>,
         upstream: Option<UpstreamName>,
     ) -> Option<Compiled> {
         let report = self.report;
@@ -69,19 +69,22 @@ impl Reader<'_, '_> {
             "is an MCP server, of which tools are called",
         );
         self.refuse(section, &OTHER_KEYS, upstream.as_ref(), "is an MCP server");
-        let tool = section.required(KEY, "write `tool: NAME`, with the name that the server has for it");
-        let tool = tool.and_then(|node| {
-            let text = crate::config::section::text_of(report, node, "`tool`")?.trim();
-            if text.is_empty() {
-                report.error(
-                    Code::EmptyValue.at(node.span),
-                    "`tool` is empty",
-                    "write the name that the server has for the tool",
-                );
+        let tool = match section.get(KEY) {
+            Some(node) => {
+                let text = node.as_text().unwrap_or_default().trim();
+                if text.is_empty() {
+                    let help = "write the name that the server has for the tool";
+                    report.error(Code::EmptyValue.at(node.span), "`tool` is empty", help);
+                }
+                text
             }
-            Some(text.to_owned())
-        });
-        let mut template = ToolTemplate::new(tool.unwrap_or_default());
+            None => {
+                let help = "write `tool: NAME`, with the name that the server has for it";
+                section.missing("`request` has no `tool`".to_owned(), help);
+                ""
+            }
+        };
+        let mut template = ToolTemplate::new(tool);
         match section.get("arguments") {
             None => self.asked.all = true,
             Some(node)

@@ -3,17 +3,18 @@
 use crate::settings::code::Code;
 use http::HeaderName;
 
-use super::{NAMES, Reader};
+use super::{BodySettings, NAMES, Reader};
 use crate::{
     config::{
         language,
         node::{Entry, Kind, Node},
-        section::Section,
+        section::open,
         upstreams::{header_name, scalar},
     },
     route::{
         JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
     },
+    settings::section::Section as _,
     translate::{OutputContext, Template},
 };
 
@@ -108,9 +109,11 @@ impl Reader<'_, '_> {
         good.then_some(headers)
     }
 
-    pub(super) fn body(&mut self, section: &Section<'_, '_>) -> Option<RequestBodyTemplate> {
-        let (json, form) = (section.get("json"), section.map("form"));
-        match (json, form, section.get("xml"), section.get("text")) {
+    pub(super) fn body(&mut self, entry: &Entry) -> Option<RequestBodyTemplate> {
+        let section = open::<BodySettings>(self.report, entry.key.span, &entry.value)?;
+        BodySettings::read_fields(&section, None).ok()?;
+        let form = section.get("form").and_then(Node::as_map);
+        match (section.get("json"), form, section.get("xml"), section.get("text")) {
             (Some(json), None, None, None) => {
                 self.json(json, "a text of `json`").map(RequestBodyTemplate::Json)
             }
@@ -123,11 +126,10 @@ impl Reader<'_, '_> {
                     .map(RequestBodyTemplate::Xml)
             }
             (None, None, None, Some(text)) => self.template(text, "`text`").map(RequestBodyTemplate::Text),
-            _ if section.get("form").is_some() && form.is_none() => None,
             _ => {
                 let message = "`body` has one of `json`, `form`, `xml` and `text`";
-                section.report.error(
-                    Code::ConflictingKeys.at(section.place),
+                self.report.error(
+                    Code::ConflictingKeys.at(entry.key.span),
                     message,
                     "write `body: { json: \"{{ args }}\" }`",
                 );

@@ -1,21 +1,22 @@
 //! `routes`: one tool each, put together from its parts.
 //!
-//! `defaults` is what they take where nothing is said, `replies` what its rules make of replies and promise
-//! of them, `shared` the keys that it has in common with `defaults`.
+//! [`RouteSettings`] has the keys. `shared` has those in common with `defaults` and upstreams, `responses` the
+//! rules and the output schema.
 
-mod defaults;
 mod responses;
 mod shared;
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use settings_derive::Section as DeriveSection;
 
+use self::shared::ResponseSettings;
 use super::{
-    async_operation, clients,
+    async_operation,
     code::Code,
     completions, input_requests,
-    keys::{ANNOTATIONS, ROUTE},
+    keys::RESPONSE,
     limit,
     lint::{no_effect, unescaped},
     node::Entry,
@@ -23,12 +24,12 @@ use super::{
     report::Report,
     request::{self, Upstreams},
     resource,
-    response::{self, whole},
+    response::{self, ErrorSettings, whole},
     route_calls::WrittenCall,
     route_tests::{self, Answerer, Example, Position},
     rules::RuleSets,
     schemas::{self, UsedArguments},
-    section::Section,
+    section::{ReadElsewhere, cursor},
     source::Span,
     suggest,
     upstreams::{UpstreamFile, route_policies},
@@ -37,16 +38,17 @@ use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
     policy::RoutePolicySettings,
     route::{
-        AsyncOperationRule, Completion, InputRequests, InputSchema, RequestTemplate, Route, TaskSupport,
-        ToolEffect, TracePropagation, UpstreamName, Visibility,
+        AsyncOperationRule, Completion, InputRequests, InputSchema, RequestTemplate, Route, Scopes,
+        TaskSupport, ToolEffect, TracePropagation, UpstreamName, Visibility,
     },
-    translate::{
-        OnNoMatch, Redaction, RuleAction, SAMPLE, SuccessRule, TranslationLimits, Translator, WrapNonObjects,
+    settings::{
+        section::{OpenSection, Section as _, Setting},
+        value::Named,
     },
+    translate::{OnNoMatch, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects},
 };
 
-pub(super) use defaults::RouteDefaults;
-pub(super) use shared::{envelope, error_format, error_status, headers, redaction};
+pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
 
 /// One route as it was written.
 #[derive(Debug, Clone)]
@@ -78,7 +80,7 @@ impl RouteFile {
 /// What a route is read with.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
-    pub(super) defaults: &'a RouteDefaults,
+    pub(super) defaults: &'a DefaultSettings,
     pub(super) rules: &'a RuleSets<'a>,
     /// `defaults.response`.
     pub(super) default_response: Option<&'a Entry>,
@@ -87,6 +89,90 @@ pub(super) struct Surroundings<'a> {
     pub(super) upstreams: &'a [UpstreamFile],
     /// The calls of other routes that the routes make, to be held against all of them.
     pub(super) calls: &'a RefCell<Vec<WrittenCall>>,
+}
+
+/// The section of a route.
+#[derive(DeriveSection)]
+#[section(name = "a route", id = "route", default)]
+pub(super) struct RouteSettings {
+    /// Display name.
+    title: Option<String>,
+    /// Description of the tool for models.
+    description: Option<String>,
+    /// Hints for clients, as MCP has them.
+    annotations: Option<AnnotationSettings>,
+    /// Makes the route an MCP resource: a URI, or a URI template with arguments as `{name}`.
+    #[key(kind = resource::KIND)]
+    resource: ReadElsewhere,
+    /// Whether the route is a tool.
+    #[key(shown = "`true`, or `false` for a resource")]
+    tool: Option<bool>,
+    /// REST endpoint, in addition to `POST /tools/NAME`: `METHOD /path/{argument}`.
+    #[key(kind = ValueKind::Text)]
+    rest: ReadElsewhere,
+    /// Request to the upstream: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.
+    #[key(kind = request::KIND)]
+    request: ReadElsewhere,
+    /// Confirmation that the user must accept before the request is sent: a template.
+    #[key(kind = ValueKind::Text)]
+    confirm: ReadElsewhere,
+    /// Input requests to the user or the client's model before the upstream request: a map, or a list of
+    /// rounds.
+    #[key(kind = input_requests::KIND)]
+    input_requests: ReadElsewhere,
+    /// Timeout of an input request.
+    #[key(range = 1_000..=3_600_000, inherits = InputRequests::DEFAULT_INPUT_TIMEOUT)]
+    input_timeout: Option<Duration>,
+    /// JSON Schema of the arguments; inferred from the placeholders when absent.
+    #[key(kind = ValueKind::JsonSchema)]
+    input: ReadElsewhere,
+    /// Completions of arguments, by name, in addition to the values in `input`: a list, or a route that
+    /// returns them.
+    #[key(kind = ValueKind::Map(&completions::KIND))]
+    completions: Named<ReadElsewhere>,
+    /// JSON Schema of the structured content; enforced on every success.
+    #[key(kind = ValueKind::JsonSchema)]
+    output: ReadElsewhere,
+    /// Clients that get a value other than an object as `{"result": …}`.
+    #[key(default = WrapNonObjects::Always)]
+    wrap_non_objects: WrapNonObjects,
+    /// Rules for the upstream response; the first rule that matches is applied.
+    #[key(kind = RESPONSE)]
+    response: ReadElsewhere,
+    /// Form of an error about arguments that violate `input`, as in `error` of a rule: `value.message`
+    /// describes the violation.
+    #[key(kind = ErrorSettings::KIND)]
+    argument_error: ReadElsewhere,
+    /// Polling of asynchronous operations: `follow_location` polls the `Location` of a 202; a map configures
+    /// it. Default: the first response is the result.
+    #[key(kind = async_operation::KIND)]
+    async_operation: ReadElsewhere,
+    /// Log notifications to clients during a call.
+    #[key(kind = notifications::KIND)]
+    notifications: ReadElsewhere,
+    /// Whether `traceparent` and `tracestate` are forwarded to the upstream.
+    #[key(shown = "`true`")]
+    propagate_trace_context: Option<bool>,
+    /// Result of a response that no rule matches.
+    #[key(inherits = OnNoMatch::Error)]
+    on_no_match: Option<OnNoMatch>,
+    /// Whether the rules of `defaults.response` are tried after the route's own.
+    #[key(shown = "`true`")]
+    default_rules: Option<bool>,
+    #[key(part)]
+    limits: LimitSettings,
+    /// Whether the request may be retried after it may have reached the upstream. Default: by the HTTP method
+    /// (`false` for `POST` and `PATCH`) or the annotations of the MCP tool; `false` for commands.
+    idempotent: Option<bool>,
+    #[key(part)]
+    policy: RoutePolicySettings,
+    /// Scopes that a client needs, all of them; replaces those of `defaults`.
+    scopes: Scopes,
+    #[key(part)]
+    responses: ResponseSettings,
+    /// Examples, run by `glossator test`.
+    #[key(kind = ValueKind::List(&route_tests::ExampleSettings::KIND))]
+    tests: ReadElsewhere,
 }
 
 /// Reads one route. `None` when something is wrong with it; that has been reported then.
@@ -102,15 +188,30 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         );
         return None;
     }
-    let section = Section::open(report, entry.key.span, &entry.value, &ROUTE)?;
+    let value = cursor(report, entry.key.span, &entry.value, "a route", RouteSettings::KIND);
+    let section = OpenSection::open(&value, RouteSettings::keys()).ok()?;
     let mut asked = UsedArguments::default();
-    let request = section
-        .required("request", "write `request: GET UPSTREAM/path`")
-        .zip(section.entry("request"))
-        .and_then(|(node, entry)| {
+    let request = match section.entry("request") {
+        Some(Entry { key, value }) => {
             let upstreams = Upstreams { names: around.names, files: around.upstreams };
-            request::read(report, upstreams, node, entry.key.span, &mut asked)
-        });
+            request::read(report, upstreams, value, key.span, &mut asked)
+        }
+        None => {
+            section.missing("a route has no `request`".to_owned(), "write `request: GET UPSTREAM/path`");
+            None
+        }
+    };
+    let upstream = request.as_ref().and_then(|request| {
+        around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream)
+    });
+    let defaults = around.defaults;
+    let inherited = || RouteSettings {
+        limits: upstream.map_or(defaults.limits, |file| file.limits),
+        responses: defaults.responses.clone(),
+        scopes: defaults.scopes.clone(),
+        ..RouteSettings::default()
+    };
+    let settings = RouteSettings::read_fields(&section, Some(inherited())).unwrap_or_else(|_| inherited());
     let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
     if calls_a_tool {
         no_effect::refuse_job(&section)?;
@@ -122,16 +223,16 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         async_operation::read(report, entry, &context, &mut asked, &mut in_job)
     });
     let mut in_questions = UsedArguments::default();
-    let questions = input_requests::read(&section, &mut in_questions);
+    let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut in_questions);
     for (name, _) in questions.iter().flat_map(input_requests::Written::arguments) {
         asked.make_optional(name);
     }
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
     let sends_all = asked.all;
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
-    let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
+    let rest = section.entry("rest").map(|entry| request::rest(report, &entry.value, &mut asked));
     let mut in_rules = UsedArguments::default();
-    let rules = responses::rules(&section, around, &entry.key.text, &mut in_rules);
+    let rules = responses::rules(&section, &settings, around, &entry.key.text, &mut in_rules);
     let argument_error = section
         .entry("argument_error")
         .map(|written| responses::argument_error(report, around, written, &mut in_rules));
@@ -169,13 +270,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             )
         })
     };
-    let wrap = if section.word("wrap_non_objects") == Some("legacy_clients") {
-        WrapNonObjects::LegacyClients
-    } else {
-        WrapNonObjects::Always
-    };
+    let wrap = settings.wrap_non_objects;
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
-    let otherwise = responses::otherwise(&section, own_count, calls_a_tool);
+    let otherwise = responses::otherwise(settings.on_no_match, own_count, calls_a_tool);
     let answerer = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => Answerer::Program,
         Some(RequestTemplate::Tool(_)) => Answerer::McpServer,
@@ -191,25 +288,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     let promised = responses::output(&section, rules.as_deref(), own_count, otherwise, wrap);
     let output = promised.schema;
-    let forward = shared::forwarded(&section, around.defaults);
-    let redaction = around.defaults.redaction.clone().and(redaction(&section));
-    let (title, description) = (section.text("title"), section.text("description"));
-    let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
-    let (timeout, response_limit) = (section.duration("timeout"), section.size("response_limit"));
-    let error_text_limit = section.size("error_text_limit");
-    let max_values = section.count("max_values").and_then(|count| usize::try_from(count).ok());
-    let (envelope, error_status) = (envelope(&section), error_status(&section));
-    let (error_format, idempotent) = (error_format(&section), section.flag("idempotent"));
-    let policy = route_policies::read(&section);
-    let scopes = clients::scopes(&section);
-    let traced = section.flag("propagate_trace_context").unwrap_or(true);
-    let tests =
-        section.get("tests").map(|node| route_tests::read(report, node, answerer)).unwrap_or_default();
-    let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
+    let tests = section
+        .entry("tests")
+        .map(|entry| route_tests::read(report, &entry.value, answerer))
+        .unwrap_or_default();
+    let RouteSettings { title, description, idempotent, policy, limits, responses, .. } = settings;
+    let annotations = settings.annotations.map(|AnnotationSettings(annotations)| annotations);
+    let is_tool = settings.tool.unwrap_or_else(|| resource.is_none());
     // Where a route has no rules, the server's own schema holds.
-    let is_described_by_server = calls_a_tool && section.get("response").is_none();
+    let is_described_by_server = calls_a_tool && section.entry("response").is_none();
     // The server behind a `CALL` describes its tool itself.
-    if section.get("description").is_none() && !section.is_misspelt() && !calls_a_tool {
+    if section.entry("description").is_none() && !section.has_unknown_keys && !calls_a_tool {
         let help = match is_tool {
             true => "a model reads it to decide whether to call the tool",
             false => "people and models read it to learn what it is",
@@ -238,11 +327,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let (Some(Some(job)), Some(entry)) = (&job, section.entry("async_operation")) {
         questions_of_task(report, entry, job, &asking)?;
     }
-    if let Some(node) = section.get("request") {
-        unescaped::warn(report, node, input.document());
+    if let Some(entry) = section.entry("request") {
+        unescaped::warn(report, &entry.value, input.document());
     }
     no_effect::warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
+    let (mut forward, mut known) = (responses.forward_headers.0, HashSet::new());
+    forward.retain(|name| known.insert(name.clone()));
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
         RequestTemplate::Command(_) => no_effect::refuse_headers(&section),
@@ -268,33 +359,22 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         );
     }
     if let Some(Some(resource)) = &resource {
-        resource.check(report, &section, &input, &request.template);
+        resource.check(&section, &input, &request.template, idempotent);
     }
-    let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
-    let timeout = timeout.or_else(|| upstream?.timeout).unwrap_or(around.defaults.timeout);
     let about = route_policies::About {
         request: &request.template,
         annotations: annotations.as_ref(),
         idempotent: idempotent.unwrap_or_else(|| request.template.is_idempotent()),
-        timeout,
+        timeout: limits.timeout,
     };
     route_policies::check(&section, &policy, &about);
     if report.errors() > before {
         return None;
     }
     no_effect::warn_of_credentials(&section, entry, &request.template, upstream);
-    let redaction = match upstream.and_then(|file| file.secrets.clone()) {
-        Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
-        None => redaction,
-    };
-    let defaults = around.defaults;
-    let response_limit_bytes =
-        response_limit.or_else(|| upstream?.response_limit_bytes).unwrap_or(defaults.response_limit_bytes);
-    let max_values = max_values.or_else(|| upstream?.max_values).unwrap_or(defaults.max_values);
-    let error_text_bytes =
-        error_text_limit.or_else(|| upstream?.error_text_bytes).unwrap_or(defaults.error_text_bytes);
-    let limits =
-        TranslationLimits { error_text_bytes, response_bytes: response_limit_bytes, values: max_values };
+    let mut redact = responses.redact.0;
+    redact.extend(upstream.and_then(|file| file.secrets.clone()));
+    let (redaction, limits_of_rules) = (Redaction::new(redact), limits.translation());
     let mut rules = rules?;
     for compiled in &mut rules {
         if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
@@ -302,12 +382,16 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         }
     }
     let rule_origins = rules.iter().map(|rule| rule.via.as_ref().map(|via| via.names.clone())).collect();
+    let description = description.map(|text| text.trim_end().to_owned());
+    let resource = resource.flatten();
+    let resource =
+        resource.map(|read| read.definition(&entry.key.text, title.clone(), description.clone()).into());
     let route = Route {
         completions,
         definition: ToolDefinition {
             name: name?,
-            title: title.map(str::to_owned),
-            description: description.map(|text| text.trim_end().to_owned()),
+            title,
+            description,
             annotations,
             input_schema: input.document().clone(),
             output_schema: output.as_ref().map(crate::translate::OutputSchema::advertised),
@@ -316,18 +400,30 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         },
         input,
         tool: if is_tool { Visibility::Listed } else { Visibility::Internal },
-        resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description).into()),
-        scopes: scopes.unwrap_or_else(|| defaults.scopes.clone()),
+        resource,
+        scopes: settings.scopes,
         asking,
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
         job: whole(job)?.map(Box::new),
         log: log?,
-        traces: if traced { TracePropagation::Forwarded } else { TracePropagation::Withheld },
+        traces: if settings.propagate_trace_context == Some(false) {
+            TracePropagation::Withheld
+        } else {
+            TracePropagation::Forwarded
+        },
         argument_error: whole(argument_error)?.map(|rule| {
             let (rules, redaction) = (vec![rule], redaction.clone());
-            Translator { rules, otherwise: OnNoMatch::Text, output: None, wrap, redaction, limits }.into()
+            Translator {
+                rules,
+                otherwise: OnNoMatch::Text,
+                output: None,
+                wrap,
+                redaction,
+                limits: limits_of_rules,
+            }
+            .into()
         }),
         translator: Translator {
             rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
@@ -335,14 +431,14 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             output,
             wrap,
             redaction,
-            limits,
+            limits: limits_of_rules,
         },
-        timeout,
+        timeout: limits.timeout,
         idempotent,
-        response_limit_bytes,
-        envelope: envelope.unwrap_or(defaults.envelope),
-        error_status: error_status.unwrap_or(defaults.error_status),
-        error_format: error_format.unwrap_or(defaults.error_format),
+        response_limit_bytes: limits.response_limit,
+        envelope: responses.envelope,
+        error_status: responses.error_status,
+        error_format: responses.error_format,
     };
     Some(RouteFile {
         route: Arc::new(route),
@@ -352,8 +448,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         rule_origins,
         no_output_schema: promised.why_none.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
-        rest_span: section.get("rest").map(|node| node.span),
-        resource_span: section.get("resource").map(|node| node.span),
+        rest_span: section.entry("rest").map(|entry| entry.value.span),
+        resource_span: section.entry("resource").map(|entry| entry.value.span),
     })
 }
 
@@ -393,16 +489,16 @@ fn questions_of_task(
 
 /// What completes the arguments of a route.
 fn completions(
-    section: &Section<'_, '_>,
+    section: &OpenSection<'_>,
     around: &Surroundings<'_>,
     input: &InputSchema,
 ) -> Vec<(String, Completion)> {
-    let report = section.report;
+    let report = section.value.context.report;
     let Some(written) = section.entry("completions") else { return Vec::new() };
     let properties = input.document().get("properties").and_then(Value::as_object);
     let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let mut completions = Vec::new();
-    if section.get("resource").is_none() {
+    if section.entry("resource").is_none() {
         let help = "leave it out: clients complete the arguments of prompts and of resources, not of tools";
         report.warning(
             Code::RequiresKey.at(written.key.span),
@@ -410,7 +506,7 @@ fn completions(
             help,
         );
     }
-    for entry in section.map("completions").unwrap_or_default() {
+    for entry in written.value.as_map().unwrap_or_default() {
         let name = &entry.key.text;
         if !names.contains(name) {
             let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));
@@ -426,17 +522,4 @@ fn completions(
         }
     }
     completions
-}
-
-fn annotations(section: &Section<'_, '_>) -> Map<String, Value> {
-    let mut annotations = Map::new();
-    if let Some(title) = section.text("title") {
-        annotations.insert("title".into(), title.into());
-    }
-    for name in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
-        if let Some(flag) = section.flag(name) {
-            annotations.insert(name.into(), flag.into());
-        }
-    }
-    annotations
 }

@@ -1,6 +1,6 @@
 //! What the rules of a route make of replies, and what it promises of them.
 
-use super::Surroundings;
+use super::{RouteSettings, Surroundings};
 use crate::{
     config::{
         code::Code,
@@ -9,9 +9,9 @@ use crate::{
         report::Report,
         response::{self, Compiled},
         schemas::{self, UsedArguments},
-        section::Section,
     },
     route::SamplingNeed,
+    settings::section::OpenSection,
     translate::{OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects},
 };
 
@@ -25,12 +25,13 @@ pub(super) struct RouteRules {
 /// Reads `reply`, and puts the rules of `defaults` behind it. `None` when something is wrong; that has been
 /// reported then.
 pub(super) fn rules(
-    section: &Section<'_, '_>,
+    section: &OpenSection<'_>,
+    settings: &RouteSettings,
     around: &Surroundings<'_>,
     name: &str,
     used: &mut UsedArguments,
 ) -> Option<RouteRules> {
-    let report = section.report;
+    let report = section.value.context.report;
     let user = format!("the route `{name}`");
     let own = match section.entry("response") {
         Some(entry) => {
@@ -38,7 +39,7 @@ pub(super) fn rules(
         }
         None => Some(Vec::new()),
     };
-    let wanted = section.flag("default_rules") != Some(false);
+    let wanted = settings.default_rules != Some(false);
     if let (Some(entry), None) = (section.entry("default_rules"), around.default_response) {
         let help = "leave it out, or write `response` under `defaults`";
         report.warning(
@@ -88,15 +89,15 @@ pub(super) fn sampled(rules: &[Compiled]) -> Option<SamplingNeed> {
 }
 
 /// What becomes of a reply that no rule fits.
-pub(super) fn otherwise(section: &Section<'_, '_>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
-    match section.word("on_no_match") {
-        Some("text") => OnNoMatch::Text,
+pub(super) fn otherwise(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
+    match written {
         // The rules of `defaults` say nothing of what its replies look like, so the default rules go on
         // reading them.
         None if own_count == 0 => OnNoMatch::Text,
         // What a tool answers is known to be a tool result, whatever rules are for some of them.
         None if calls_a_tool => OnNoMatch::Text,
-        _ => OnNoMatch::Error,
+        Some(written) => written,
+        None => OnNoMatch::Error,
     }
 }
 
@@ -110,13 +111,13 @@ pub(super) struct Output {
 
 /// The schema of what the route gives: as written, or as the rules promise.
 pub(super) fn output(
-    section: &Section<'_, '_>,
+    section: &OpenSection<'_>,
     rules: Option<&[Compiled]>,
     own_count: usize,
     otherwise: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Output {
-    let report = section.report;
+    let report = section.value.context.report;
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let Some(rules) = rules else { return Output::default() };
     let Some((entry, written)) = written else {

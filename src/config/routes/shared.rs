@@ -1,75 +1,176 @@
-//! The keys that a route has in common with `defaults`.
+//! The section `defaults`, and the settings that it has in common with routes and upstreams.
 
-use crate::settings::code::Code;
+use std::time::Duration;
+
 use http::HeaderName;
+use serde_json::{Map, Value};
+use settings_derive::Section as DeriveSection;
 
-use super::RouteDefaults;
 use crate::{
-    config::{language, section::Section, upstreams::header_name},
+    config::{
+        keys::RESPONSE,
+        lint::no_effect::{forwarded, warn_of_passing_on},
+        section::ReadElsewhere,
+    },
     model::ErrorFormat,
-    route::{Envelope, ErrorStatus},
-    translate::{Redaction, SecretPattern, SecretPatternError},
+    policy::{PolicyOverride, PolicySettings},
+    route::{Envelope, ErrorStatus, Scopes},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, OpenSection, Section as _, Setting},
+    },
+    translate::{SecretPattern, TranslationLimits},
+    upstream::http::HttpSettings,
 };
 
-/// `envelope` of a route or of `defaults`.
-pub(in crate::config) fn envelope(section: &Section<'_, '_>) -> Option<Envelope> {
-    section.word("envelope").map(|word| if word == "plain" { Envelope::Plain } else { Envelope::Mcp })
+/// Timeout and limits of calls, in `defaults`, at an upstream or at a route.
+#[derive(Debug, Clone, Copy, DeriveSection)]
+#[section(default)]
+pub(in crate::config) struct LimitSettings {
+    /// Timeout of a call, with queueing and retries.
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(30))]
+    pub(in crate::config) timeout: Duration,
+    /// Maximum length of an upstream response.
+    #[key(size = 1..=1 << 30, default = TranslationLimits::DEFAULT_RESPONSE_BYTES)]
+    pub(in crate::config) response_limit: usize,
+    /// Maximum number of JSON values in a response that a rule parses.
+    #[key(range = 1..=100_000_000, default = TranslationLimits::DEFAULT_VALUES)]
+    max_values: usize,
+    /// Maximum length of an error text.
+    #[key(size = 64..=1 << 20, default = TranslationLimits::DEFAULT_ERROR_TEXT_BYTES)]
+    error_text_limit: usize,
 }
 
-/// `error_status` of a route or of `defaults`.
-pub(in crate::config) fn error_status(section: &Section<'_, '_>) -> Option<ErrorStatus> {
-    section
-        .word("error_status")
-        .map(|word| if word == "always_200" { ErrorStatus::Always200 } else { ErrorStatus::Mapped })
-}
-
-/// `error_format` of a route or of `defaults`.
-pub(in crate::config) fn error_format(section: &Section<'_, '_>) -> Option<ErrorFormat> {
-    section
-        .word("error_format")
-        .map(|word| if word == "json" { ErrorFormat::Json } else { ErrorFormat::Text })
-}
-
-/// `redact` of a route or of `defaults`: what no error may tell.
-pub(in crate::config) fn redaction(section: &Section<'_, '_>) -> Redaction {
-    let report = section.report;
-    let texts = section.texts("redact").unwrap_or_default();
-    let patterns = texts.into_iter().filter_map(|(node, _)| {
-        let pattern = language::pattern(report, node, "a pattern of `redact`")?;
-        let secret = SecretPattern::new(&pattern).map_err(|error| {
-            let (span, help) = match &error {
-                SecretPatternError::MatchesEmpty => {
-                    (node.span, "write `+` for `*`, so that there is something to replace")
-                }
-                SecretPatternError::Capture(name) => (
-                    language::span_of_name(report, node.span, name),
-                    "`(?<secret>…)` is the part to replace, where it is not the whole match",
-                ),
-            };
-            report.error(
-                Code::InvalidPattern.at(span),
-                format!("`redact` can't use this pattern: {error}"),
-                help,
-            );
-        });
-        secret.ok()
-    });
-    Redaction::new(patterns.collect())
-}
-
-/// Names of headers of the caller that may cross.
-pub(in crate::config) fn headers(section: &Section<'_, '_>, name: &'static str) -> Vec<HeaderName> {
-    let texts = section.texts(name).unwrap_or_default();
-    texts.into_iter().filter_map(|(node, text)| header_name(section.report, text, node.span)).collect()
-}
-
-/// The same for a route, after those of `defaults`.
-pub(super) fn forwarded(section: &Section<'_, '_>, defaults: &RouteDefaults) -> Vec<HeaderName> {
-    let mut names = defaults.forward_headers.clone();
-    for name in headers(section, "forward_headers") {
-        if !names.contains(&name) {
-            names.push(name);
+impl LimitSettings {
+    /// The limits of the translation.
+    pub(super) fn translation(&self) -> TranslationLimits {
+        TranslationLimits {
+            error_text_bytes: self.error_text_limit,
+            response_bytes: self.response_limit,
+            values: self.max_values,
         }
     }
-    names
+}
+
+/// Forms of errors and REST responses, and headers that are forwarded, in `defaults` or at a route.
+#[derive(Debug, Clone, DeriveSection)]
+#[section(default)]
+pub(in crate::config) struct ResponseSettings {
+    /// Body of REST responses: the tool result (`mcp`), or the structured content alone (`plain`).
+    #[key(default = Envelope::Mcp)]
+    pub(super) envelope: Envelope,
+    /// HTTP status of tool errors for REST clients: by the error (`mapped`), or 200 (`always_200`).
+    #[key(default = ErrorStatus::Mapped)]
+    pub(super) error_status: ErrorStatus,
+    /// Format of tool error texts: the message, or `{"error": "…"}` as JSON.
+    #[key(default = ErrorFormat::Text)]
+    pub(super) error_format: ErrorFormat,
+    /// Regular expressions whose matches are replaced with `[redacted]` in every error.
+    #[key(shown = "none")]
+    pub(super) redact: Added<SecretPattern>,
+    /// Client headers that are forwarded to upstreams.
+    #[key(shown = "none")]
+    pub(super) forward_headers: Added<HeaderName>,
+}
+
+/// A list whose items are added to those that it inherits.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct Added<T>(pub(super) Vec<T>);
+
+impl<T: Setting> Setting for Added<T> {
+    const KIND: ValueKind = ValueKind::List(&T::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_over(value, None)
+    }
+
+    fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
+        if value.node.as_list().is_none() {
+            return value.reject_kind("a list", None);
+        }
+        let mut all = base.map(|Self(items)| items).unwrap_or_default();
+        all.extend(Vec::read(value)?);
+        Ok(Self(all))
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self(Vec::new()))
+    }
+}
+
+/// The section `defaults`.
+#[derive(Debug, Clone, DeriveSection)]
+#[section(id = "defaults", default, check_keys = Self::check_keys)]
+pub(in crate::config) struct DefaultSettings {
+    #[key(part)]
+    pub(in crate::config) limits: LimitSettings,
+    /// Timeout of connecting to an upstream.
+    #[key(range = 1..=3_600_000, default = HttpSettings::CONNECT_TIMEOUT_DEFAULT)]
+    pub(in crate::config) connect_timeout: Duration,
+    #[key(part)]
+    pub(super) responses: ResponseSettings,
+    #[key(part)]
+    pub(in crate::config) policies: PolicyOverride,
+    /// Rules that every route tries after its own.
+    #[key(kind = RESPONSE)]
+    response: ReadElsewhere,
+    /// Scopes that a client needs for routes and prompts. Default: none; every authenticated client is
+    /// authorized.
+    pub(in crate::config) scopes: Scopes,
+}
+
+impl DefaultSettings {
+    /// The policies of an upstream that has none of its own.
+    pub(in crate::config) fn policy(&self) -> PolicySettings {
+        self.policies.apply_to(PolicySettings::default())
+    }
+
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let report = section.value.context.report;
+        for node in forwarded(section) {
+            if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
+                warn_of_passing_on(report, node);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Hints for clients about a tool, as MCP has them.
+pub(in crate::config) struct AnnotationSettings(pub(super) Map<String, Value>);
+
+#[derive(DeriveSection)]
+#[section(id = "annotations")]
+struct AnnotationSection {
+    /// Display name.
+    title: Option<String>,
+    /// The tool modifies nothing.
+    #[key(name = "readOnlyHint")]
+    read_only: Option<bool>,
+    /// The tool may overwrite or delete data.
+    #[key(name = "destructiveHint")]
+    destructive: Option<bool>,
+    /// A repeated call with the same arguments has no further effect.
+    #[key(name = "idempotentHint")]
+    idempotent: Option<bool>,
+    /// The tool interacts with an open set of external entities, such as the web.
+    #[key(name = "openWorldHint")]
+    open_world: Option<bool>,
+}
+
+impl AnnotationSettings {
+    /// Whether there is a hint of that name.
+    pub(in crate::config) fn has(name: &str) -> bool {
+        AnnotationSection::keys().get(name).is_some()
+    }
+}
+
+impl Setting for AnnotationSettings {
+    const KIND: ValueKind = AnnotationSection::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        AnnotationSection::read(value)?;
+        let hint = |name: &str| Some((name.to_owned(), value.node.get(name)?.to_json()));
+        Ok(Self(AnnotationSection::keys().names().filter_map(hint).collect()))
+    }
 }

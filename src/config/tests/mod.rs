@@ -12,7 +12,9 @@ use std::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
+use crate::settings::section::Section as _;
+
+use super::{routes::DefaultSettings, *};
 
 const MINIMAL: &str = "\
 upstreams:
@@ -183,27 +185,18 @@ fn defaults_are_those_that_the_table_names() {
     let upstream = &loaded.upstreams[0];
     let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
     let found = [
-        (&keys::DEFAULTS, "timeout", format!("`{}`", millis(route.timeout))),
+        ("timeout", format!("`{}`", millis(route.timeout))),
+        ("response_limit", format!("`{}`", units::show_size(route.response_limit_bytes as u64))),
+        ("max_values", route.translator.limits.values.to_string()),
         (
-            &keys::DEFAULTS,
-            "response_limit",
-            format!("`{}`", units::show_size(route.response_limit_bytes as u64)),
-        ),
-        (&keys::DEFAULTS, "max_values", route.translator.limits.values.to_string()),
-        (
-            &keys::DEFAULTS,
             "error_text_limit",
             format!("`{}`", units::show_size(route.translator.limits.error_text_bytes as u64)),
         ),
-        (
-            &keys::DEFAULTS,
-            "connect_timeout",
-            format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout)),
-        ),
-        (&keys::DEFAULTS, "max_in_flight", upstream.policy.max_in_flight.to_string()),
+        ("connect_timeout", format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout))),
+        ("max_in_flight", format!("{}, or 16 for programs", upstream.policy.max_in_flight)),
     ];
-    for (section, key, value) in found {
-        let means = section.get(key).unwrap().description;
+    for (key, value) in found {
+        let means = DefaultSettings::keys().get(key).unwrap().full_description();
         assert!(means.ends_with(&format!("Default {value}.")), "{key}: {means}, found {value}");
     }
 }

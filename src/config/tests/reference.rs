@@ -82,7 +82,7 @@ fn all_sections() -> Vec<&'static keys::Keys> {
         }
     }
     let mut found = Vec::new();
-    visit(&keys::FILE, &mut found);
+    visit(keys::FileSettings::keys(), &mut found);
     found
 }
 

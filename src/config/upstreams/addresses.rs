@@ -1,19 +1,14 @@
-//! Addresses of an upstream, outlier detection and health checks.
+//! The addresses of an upstream.
 
-use std::time::Duration;
-
+use crate::settings::code::Code;
 use crate::{
-    config::{
-        code::Code,
-        node::{Kind, Node},
-        report::Report,
-        secret::{self, Environment},
-        section::{self, Section},
+    config::{node::Kind, secret},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Context, Cursor, Invalid, Setting},
+        value::text_of,
     },
-    settings::value::OrOff,
-    upstream::http::{
-        ADDRESS_LIMIT, Address, AddressError, HealthCheckSettings, HttpSettings, OutlierDetectionSettings,
-    },
+    upstream::http::{ADDRESS_LIMIT, Address, AddressError},
 };
 
 /// The addresses of one upstream, at least one.
@@ -22,125 +17,82 @@ pub(super) struct Addresses {
     pub(super) others: Vec<Address>,
 }
 
-/// Reads `url`, or what is called otherwise. `None` when something is wrong with it; that has been reported
-/// then.
-pub(super) fn read(
-    report: &Report<'_>,
-    environment: &Environment,
-    node: &Node,
-    name: &str,
-) -> Option<Addresses> {
-    let Kind::List(items) = &node.kind else {
-        let text = section::text_of(report, node, name)?;
-        return Some(Addresses { first: address(report, environment, node, text)?, others: Vec::new() });
+impl Addresses {
+    /// Warns of settings beside them that are for names, or for several addresses.
+    fn warn_of_no_effect(&self, value: &Cursor<'_>) {
+        if std::iter::once(&self.first).chain(&self.others).any(|address| address.name().is_some()) {
+            return;
+        }
+        let warn = |name: &str, why: &str, help: &str| {
+            if let Some(entry) = value.sibling_entry(name) {
+                let message = format!("`{name}` has no effect: {why}");
+                value.context.report.warning(Code::SingleAddress.at(entry.key.span), message, help);
+            }
+        };
+        warn("dns_refresh_interval", "no address has a name that is looked up", "leave it out");
+        if self.others.is_empty() {
+            let help = "write `url: [ADDRESS, ADDRESS]`, or leave it out";
+            warn("outlier_detection", "there is one address only", help);
+        }
+    }
+}
+
+impl Setting for Addresses {
+    const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let addresses = addresses(value)?;
+        addresses.warn_of_no_effect(value);
+        Ok(addresses)
+    }
+}
+
+fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
+    let Kind::List(items) = &value.node.kind else {
+        return Ok(Addresses { first: address(value)?, others: Vec::new() });
     };
     if items.is_empty() {
-        report.error(Code::EmptyValue.at(node.span), "`url` is an empty list", "write at least one address");
-        return None;
+        return value.reject(
+            Invalid::new("`url` is an empty list", "write at least one address").with_code(Code::EmptyValue),
+        );
     }
     if items.len() > ADDRESS_LIMIT {
         let message = format!("an upstream has at most {ADDRESS_LIMIT} addresses, found {}", items.len());
-        report.error(
-            Code::TooMany.at(node.span),
-            message,
-            "give the service a name with all of them, or put a balancer before it",
-        );
-        return None;
+        let help = "give the service a name with all of them, or put a balancer before it";
+        return value.reject(Invalid::new(message, help).with_code(Code::TooMany));
     }
-    let mut found: Vec<Address> = Vec::new();
-    let mut good = true;
+    let mut found: Vec<Checked<Address>> = Vec::new();
     for item in items {
-        let text = section::text_of(report, item, "an address");
-        let Some(address) = text.and_then(|text| address(report, environment, item, text)) else {
-            good = false;
-            continue;
-        };
-        if found.contains(&address) {
-            report.error(
-                Code::DuplicateValue.at(item.span),
-                "this address is here twice",
-                "keep one of them",
-            );
-            good = false;
-        } else if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
-            let help = "make them two upstreams, or write `https://` for all";
-            report.error(
-                Code::MixedSchemes.at(item.span),
-                "some addresses are `https://` and some are not",
-                help,
-            );
-            good = false;
-        }
-        found.push(address);
-    }
-    let mut found = good.then_some(found)?.into_iter();
-    Some(Addresses { first: found.next()?, others: found.collect() })
-}
-
-/// Reads `outlier_detection`, `health_check` and `dns_refresh_interval` into settings with the addresses in
-/// them.
-pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
-    let has_names = addresses.all().any(|address| address.name().is_some());
-    let warn = |name: &'static str, why: &str, help: &str| {
-        if let Some(entry) = section.entry(name) {
-            section.report.warning(
-                Code::SingleAddress.at(entry.key.span),
-                format!("`{name}` has no effect: {why}"),
-                help,
-            );
-        }
-    };
-    if !has_names {
-        warn("dns_refresh_interval", "no address has a name that is looked up", "leave it out");
-        if addresses.others.is_empty() {
-            warn(
-                "outlier_detection",
-                "there is one address only",
-                "write `url: [ADDRESS, ADDRESS]`, or leave it out",
-            );
-        }
-    }
-    Care {
-        outlier_detection: match section.read::<OrOff<OutlierDetectionSettings>>("outlier_detection") {
-            None => OutlierDetectionSettings::default(),
-            Some(OrOff::Off) => {
-                OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
+        let address = address(&value.part(item, "an address", ValueKind::Text));
+        let known = || found.iter().flatten();
+        let checked = address.and_then(|address| match known().next() {
+            _ if known().any(|known| *known == address) => value.reject_at(
+                item.span,
+                Invalid::new("this address is here twice", "keep one of them")
+                    .with_code(Code::DuplicateValue),
+            ),
+            Some(first) if first.is_tls() != address.is_tls() => {
+                let help = "make them two upstreams, or write `https://` for all";
+                let message = "some addresses are `https://` and some are not";
+                value.reject_at(item.span, Invalid::new(message, help).with_code(Code::MixedSchemes))
             }
-            Some(OrOff::On(settings)) => settings,
-        },
-        health_check: section.read("health_check"),
-        dns_refresh_interval: section
-            .duration("dns_refresh_interval")
-            .unwrap_or(HttpSettings::DNS_REFRESH_INTERVAL_DEFAULT),
+            _ => Ok(address),
+        });
+        found.push(checked);
     }
+    let mut found = found.into_iter().collect::<Checked<Vec<_>>>()?;
+    Ok(Addresses { first: found.remove(0), others: found })
 }
 
-/// How addresses are looked after.
-pub(super) struct Care {
-    pub(super) outlier_detection: OutlierDetectionSettings,
-    pub(super) health_check: Option<HealthCheckSettings>,
-    pub(super) dns_refresh_interval: Duration,
-}
-
-impl Addresses {
-    fn all(&self) -> impl Iterator<Item = &Address> {
-        std::iter::once(&self.first).chain(&self.others)
-    }
-}
-
-/// One address. `None` when it is none; that has been reported then.
-pub(super) fn address(
-    report: &Report<'_>,
-    environment: &Environment,
-    node: &Node,
-    text: &str,
-) -> Option<Address> {
-    let expanded = secret::expand(report, environment, node.span, text)?;
+fn address(value: &Cursor<'_>) -> Checked<Address> {
+    let Context { report, environment, .. } = value.context;
+    let text = text_of(value)?;
+    let expanded = value.checked(secret::expand(report, environment, value.node.span, text))?;
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
         // Some put the key of a service into its path.
-        Ok(address) if expanded.foreign => return Some(address.with_hidden_base()),
-        Ok(address) => return Some(address),
+        Ok(address) if expanded.foreign => return Ok(address.with_hidden_base()),
+        Ok(address) => return Ok(address),
         Err(error) => error,
     };
     let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
@@ -169,6 +121,5 @@ pub(super) fn address(
             ("is not a URL that can be reached".to_owned(), help)
         }
     };
-    report.error(Code::InvalidAddress.at(node.span), format!("{subject} {message}"), help);
-    None
+    value.reject(Invalid::without_value(format!("{subject} {message}"), help).with_code(Code::InvalidAddress))
 }

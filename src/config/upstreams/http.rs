@@ -1,124 +1,72 @@
-//! An upstream that speaks HTTP: its address, whom it is taken for, and what every request has.
+//! An upstream that speaks HTTP: its connections, and the headers of every request.
 
 use http::{HeaderMap, HeaderValue};
 
-use super::{UpstreamDefaults, addresses, auth, header_name, scalar};
+use super::{UpstreamSection, addresses::Addresses, header_name, scalar};
 use crate::{
     config::{
         code::Code,
         node::{Entry, Node},
         report::Report,
-        secret::{self, Environment},
-        section::Section,
+        secret,
     },
-    policy::PolicySettings,
     route::UpstreamName,
     settings::{
         keys::ValueKind,
         section::{Checked, Context, Cursor, Setting},
+        value::OrOff,
     },
     tls::ClientTls,
-    upstream::http::{Address, HttpSettings, HttpVersion},
+    upstream::http::{HttpSettings, OutlierDetectionSettings},
 };
 
-/// An upstream that is nothing but its address.
-pub(super) fn line(
+/// The settings of an upstream at these addresses, with the parts of `written` that are for addresses; `node`
+/// is what they were read from. `None` when something is wrong; that has been reported then.
+pub(super) fn settings(
     report: &Report<'_>,
-    environment: &Environment,
-    defaults: UpstreamDefaults,
     node: &Node,
-    text: &str,
-) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
-    let address = addresses::address(report, environment, node, text)?;
-    let tls = if address.is_tls() { Some(ClientTls::by_default(report, node.span)?) } else { None };
-    Some(move |name| HttpSettings { tls, ..plain(name, address, defaults, &defaults.policy) })
-}
-
-/// An upstream with keys. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(
-    section: &Section<'_, '_>,
-    environment: &Environment,
-    defaults: UpstreamDefaults,
-    policy: &PolicySettings,
-) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
-    let report = section.report;
-    let (name, url) = match section.get("mcp") {
-        Some(node) => {
-            section.refuse_beside(&["url"], "mcp");
-            ("`mcp`", Some(node))
+    name: UpstreamName,
+    addresses: Addresses,
+    written: &mut UpstreamSection,
+    idle_connections: usize,
+) -> Option<HttpSettings> {
+    let tls = match (addresses.first.is_tls(), written.tls.take()) {
+        (true, None) => {
+            let url = node.get("url").or_else(|| node.get("mcp")).unwrap_or(node);
+            Some(ClientTls::by_default(report, url.span)?)
         }
-        None => ("`url`", section.required("url", "write `url: http://127.0.0.1:9000`")),
-    };
-    let addresses = url.and_then(|node| addresses::read(report, environment, node, name));
-    let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("max_redirects"));
-    let headers = headers(section, environment);
-    let auth = section.get("credentials").map(|_| auth::read(section, environment));
-    let protocol = section.word("protocol").map_or(HttpVersion::Auto, |word| match word {
-        "http1.0" => HttpVersion::Http10,
-        "http1" => HttpVersion::Http1,
-        "http2" => HttpVersion::Http2,
-        _ => HttpVersion::Auto,
-    });
-    let own_tls = section.read_with::<ClientTls>(environment, "tls");
-    let addresses = addresses?;
-    let care = addresses::care(section, &addresses);
-    let tls = match (addresses.first.is_tls(), section.entry("tls")) {
-        (true, Some(_)) => Some(own_tls?),
-        (true, None) => Some(ClientTls::by_default(report, url?.span)?),
-        (false, None) => None,
-        (false, Some(entry)) => {
+        (false, Some(_)) => {
             let help = "write an `https://` address, or leave `tls` out";
+            let place = node.entry("tls").map_or(node.span, |entry| entry.key.span);
             report.error(
-                Code::TlsWithoutHttps.at(entry.key.span),
+                Code::TlsWithoutHttps.at(place),
                 "`tls` has no effect: the address is not `https://`",
                 help,
             );
             return None;
         }
+        (_, tls) => tls,
     };
-    let redirects = redirects.map(|redirects| u8::try_from(redirects).unwrap_or(u8::MAX));
-    let policy = *policy;
-    let auth = match auth {
-        Some(auth) => Some(auth?),
-        None => None,
-    };
-    Some(move |name| {
-        let auth = auth.map(|auth| auth.named(&name));
-        let plain = plain(name, addresses.first, defaults, &policy);
-        HttpSettings {
-            others: addresses.others,
-            outlier_detection: care.outlier_detection,
-            health_check: care.health_check,
-            dns_refresh_interval: care.dns_refresh_interval,
-            protocol,
-            tls,
-            connect_timeout: connect_timeout.unwrap_or(plain.connect_timeout),
-            max_redirects: redirects.unwrap_or(plain.max_redirects),
-            headers,
-            auth,
-            ..plain
-        }
-    })
-}
-
-fn plain(
-    name: UpstreamName,
-    address: Address,
-    defaults: UpstreamDefaults,
-    policy: &PolicySettings,
-) -> HttpSettings {
-    let settings = HttpSettings::new(name, address);
-    HttpSettings {
-        connect_timeout: defaults.connect_timeout.unwrap_or(settings.connect_timeout),
+    Some(HttpSettings {
+        others: addresses.others,
+        outlier_detection: match written.outlier_detection.clone() {
+            OrOff::On(settings) => settings,
+            OrOff::Off => {
+                OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
+            }
+        },
+        health_check: written.health_check.take(),
+        dns_refresh_interval: written.dns_refresh_interval,
+        protocol: written.protocol,
+        tls,
+        connect_timeout: written.connect_timeout,
+        max_redirects: written.max_redirects.unwrap_or(HttpSettings::REDIRECTS_DEFAULT),
+        headers: std::mem::take(&mut written.headers),
+        auth: written.credentials.take(),
         // Fewer would close, after every burst, connections that the next one opens again.
-        idle_connections: policy.max_in_flight,
-        ..settings
-    }
-}
-
-/// Reads `headers`. What is wrong with them has been reported then.
-fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
-    headers_of(section.report, environment, section.map("headers").unwrap_or_default())
+        idle_connections,
+        ..HttpSettings::new(name, addresses.first)
+    })
 }
 
 /// A map of headers, whose values may be `${VARIABLE}` or `file:/path`.
@@ -127,9 +75,16 @@ impl Setting for HeaderMap {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let Context { report, environment, .. } = value.context;
+        let report = value.context.report;
         let before = report.errors();
-        let headers = headers_of(report, environment, entries);
+        let mut headers = Self::new();
+        for entry in entries {
+            let Some((name, content)) = header(value.context, entry) else { continue };
+            if headers.insert(name, content).is_some() {
+                let message = format!("the header `{}` is here twice", entry.key.text);
+                report.error(Code::DuplicateKey.at(entry.key.span), message, "keep one of them");
+            }
+        }
         value.checked((report.errors() == before).then_some(headers))
     }
 
@@ -138,34 +93,22 @@ impl Setting for HeaderMap {
     }
 }
 
-fn headers_of(report: &Report<'_>, environment: &Environment, entries: &[Entry]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for Entry { key, value } in entries {
-        let name = header_name(report, &key.text, key.span);
-        let text = scalar(report, value, &format!("the header `{}`", key.text));
-        let (Some(name), Some(text)) = (name, text) else { continue };
-        let Some(expanded) = secret::expand_secret(report, environment, value.span, &text) else {
-            continue;
-        };
-        let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
-            report.error(
-                Code::InvalidValue.at(value.span),
-                format!("the value of the header `{name}` has line breaks or characters that are not ASCII"),
-                "look for a line break at the end of the secret",
-            );
-            continue;
-        };
-        if secret::is_secret_name(&key.text) {
-            auth::warn_of_inline(report, value, &key.text, &expanded);
-        }
-        content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
-        if headers.insert(name, content).is_some() {
-            report.error(
-                Code::DuplicateKey.at(key.span),
-                format!("the header `{}` is here twice", key.text),
-                "keep one of them",
-            );
-        }
+fn header(context: Context<'_>, Entry { key, value }: &Entry) -> Option<(http::HeaderName, HeaderValue)> {
+    let report = context.report;
+    let name = header_name(report, &key.text, key.span);
+    let text = scalar(report, value, &format!("the header `{}`", key.text));
+    let (name, text) = (name?, text?);
+    let expanded = secret::expand_secret(report, context.environment, value.span, &text)?;
+    let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
+        let message =
+            format!("the value of the header `{name}` has line breaks or characters that are not ASCII");
+        report.error(value.span, message, "look for a line break at the end of the secret");
+        return None;
+    };
+    let is_secret = secret::is_secret_name(&key.text);
+    if is_secret {
+        secret::warn_of_inline(report, value.span, &key.text, &expanded);
     }
-    headers
+    content.set_sensitive(expanded.foreign || value.secret || is_secret);
+    Some((name, content))
 }

@@ -1,69 +1,67 @@
 //! An upstream that is an MCP server: its address, or the program that is started.
 
-use super::{OF_ADDRESSES, UpstreamDefaults, http, program};
 use crate::settings::code::Code;
+use settings_derive::Section as DeriveSection;
+
+use super::{
+    addresses::Addresses,
+    program::{self, CommandLine, Directory, EnvSettings},
+};
 use crate::{
-    config::{
-        keys::MCP_CHILD,
-        node::{Entry, Kind},
-        secret::Environment,
-        section::Section,
+    config::node::Kind,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Context, Cursor, Invalid, Setting},
     },
-    policy::PolicySettings,
-    route::UpstreamName,
-    upstream::{
-        http::HttpSettings,
-        mcp::{McpTransport, McpUpstreamSettings},
-        program::Program,
-    },
+    upstream::program::Program,
 };
 
-/// Redirects that are followed where nothing is said: many servers send `/mcp` to `/mcp/`.
-const REDIRECTS: u8 = 2;
-
-/// Reads an MCP server. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(
-    section: &Section<'_, '_>,
-    name: Option<UpstreamName>,
-    environment: &Environment,
-    defaults: UpstreamDefaults,
-    policy: &PolicySettings,
-) -> Option<McpUpstreamSettings> {
-    let entry = section.entry("mcp")?;
-    if matches!(entry.value.kind, Kind::Map(_)) {
-        section.refuse_beside(&OF_ADDRESSES, "mcp: { command: … }");
-        let child = child(section, entry, environment)?;
-        return Some(McpUpstreamSettings { name: name?, transport: McpTransport::Child(child) });
-    }
-    if entry.value.as_text().is_none() {
-        let message = format!("`mcp` is an address or a map, found {}", entry.value.found());
-        let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
-        section.report.error(Code::WrongType.at(entry.value.span), message, help);
-        return None;
-    }
-    let says_redirects = section.get("max_redirects").is_some();
-    let settings = http::read(section, environment, defaults, policy)?;
-    let mut settings: HttpSettings = settings(name?);
-    if !says_redirects {
-        settings.max_redirects = REDIRECTS;
-    }
-    Some(McpUpstreamSettings {
-        name: settings.name.clone(),
-        transport: McpTransport::Http(Box::new(settings)),
-    })
+/// Where an MCP server is.
+pub(super) enum McpServer {
+    At(Addresses),
+    Child(McpChild),
 }
 
-/// A program as commands have it. Where one is at home it sees as well: those that fetch themselves keep
-/// things there.
-fn child(upstream: &Section<'_, '_>, entry: &Entry, environment: &Environment) -> Option<Program> {
-    const HOME: &str = "HOME";
-    let section = Section::open(upstream.report, entry.key.span, &entry.value, &MCP_CHILD)?;
-    section.required("command", "write `command: [npx, -y, NAME]`")?;
-    let mut program = program::command(&section, environment)?;
-    if let Some(home) = environment.get(HOME)
-        && !program.environment.iter().any(|(name, _)| name == HOME)
-    {
-        program.environment.push((HOME.to_owned(), home.to_owned()));
+/// An MCP server that is started.
+#[derive(DeriveSection)]
+#[section(name = "`mcp`", id = "mcp_child")]
+pub(super) struct McpChild {
+    /// Program with its arguments, started without a shell.
+    #[key(example = "command: [npx, -y, NAME]")]
+    command: CommandLine,
+    /// Working directory of the program. Default `/`.
+    cwd: Option<Directory>,
+    /// Environment variables of the program, in addition to `PATH`, `HOME` and a locale.
+    #[key(default = EnvSettings::default())]
+    env: EnvSettings,
+}
+
+impl Setting for McpServer {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, McpChild::KIND]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::Map(_) => McpChild::read(value).map(Self::Child),
+            Kind::Text(_) => Addresses::read(value).map(Self::At),
+            _ => {
+                let message = format!("`mcp` is an address or a map, found {}", value.node.found());
+                let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
+                value.reject(Invalid::new(message, help).with_code(Code::WrongType))
+            }
+        }
     }
-    Some(program)
+}
+
+impl McpChild {
+    /// The program. It also has `HOME`: those that download themselves keep things there.
+    pub(super) fn program(self, context: Context<'_>) -> Option<Program> {
+        const HOME: &str = "HOME";
+        let mut program = program::command(context, self.command, self.cwd, self.env)?;
+        if let Some(home) = context.environment.get(HOME)
+            && !program.environment.iter().any(|(name, _)| name == HOME)
+        {
+            program.environment.push((HOME.to_owned(), home.to_owned()));
+        }
+        Some(program)
+    }
 }

@@ -1,47 +1,61 @@
-//! `upstreams`: where the legacy servers are, and how each is asked.
+//! `upstreams`: the legacy servers, and how each is reached.
 //!
-//! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that
-//! speaks HTTP, with its `addresses` and its `credentials`; `program` what is started, for commands and CGI;
-//! `mcp` what is an MCP server, with its `tools`, prompts and resources.
+//! [`UpstreamSection`] has the keys of every kind. `addresses` and `http` are for upstreams that speak HTTP,
+//! `program` for commands and CGI, `mcp` and `tools` for MCP servers.
 
 mod addresses;
-pub(super) mod auth;
 pub(super) mod http;
 mod mcp;
-pub(super) mod route_policies;
-pub(super) mod policies;
 mod program;
+pub(super) mod route_policies;
 pub(super) mod tools;
 
 use std::{sync::Arc, time::Duration};
 
-use ::http::HeaderName;
+use ::http::{HeaderMap, HeaderName};
+use settings_derive::Section as DeriveSection;
 
+use self::{
+    addresses::Addresses,
+    mcp::McpServer,
+    program::{CgiPath, CommandLine, Directory, EnvSettings},
+    tools::{Offered, PromptRules, ResourceRules},
+};
 use super::{
-    code::Code,
-    keys::UPSTREAM,
     node::{Entry, Kind, Node},
     report::Report,
+    routes::{DefaultSettings, LimitSettings},
     secret::Environment,
-    section::Section,
     source::Span,
 };
 use crate::{
     crypto::fingerprint,
-    policy::PolicySettings,
+    policy::{PolicyOverride, PolicySettings},
     route::UpstreamName,
+    settings::{
+        code::Code,
+        keys::ValueKind,
+        section::{Checked, Context, Cursor, OpenSection, Setting},
+        value::{OrOff, text_of},
+    },
+    tls::ClientTls,
     translate::{Pattern, SecretPattern},
-    upstream::{UpstreamSettings, mcp::WantedLists, program::ProgramSettings},
+    upstream::{
+        UpstreamSettings,
+        http::{AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings},
+        mcp::{McpTransport, McpUpstreamSettings, WantedLists},
+        program::ProgramSettings,
+    },
 };
 
 pub use tools::{NameRules, ToolRules};
 
-/// One legacy server, and how carefully it is asked.
+/// One legacy server, and its policies.
 #[derive(Debug, Clone)]
 pub struct UpstreamFile {
-    /// What it is, and how it is reached.
+    /// Its kind, and how it is reached.
     pub settings: UpstreamSettings,
-    /// The guards round it.
+    /// Its policies.
     pub policy: PolicySettings,
     /// Fingerprint of the configuration of an upstream: the same at every replica with the same
     /// configuration.
@@ -55,11 +69,8 @@ pub struct UpstreamFile {
     pub prompts: Option<NameRules>,
     /// Which of its resources are; of an MCP server only.
     pub resources: Option<NameRules>,
-    /// What its routes take where they say nothing.
-    pub(super) timeout: Option<Duration>,
-    pub(super) response_limit_bytes: Option<usize>,
-    pub(super) max_values: Option<usize>,
-    pub(super) error_text_bytes: Option<usize>,
+    /// Defaults of its routes.
+    pub(super) limits: LimitSettings,
 }
 
 impl UpstreamFile {
@@ -69,13 +80,62 @@ impl UpstreamFile {
     }
 }
 
-/// What upstreams take where they say nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct UpstreamDefaults {
-    pub(super) connect_timeout: Option<Duration>,
-    pub(super) policy: PolicySettings,
-    /// How many calls one gets at once, where somebody said it.
-    pub(super) max_in_flight: Option<usize>,
+/// The section of an upstream.
+#[derive(DeriveSection)]
+#[section(name = "an upstream", id = "upstream", text = "url", default, check_keys = Self::check_keys)]
+pub(super) struct UpstreamSection {
+    /// Address: `http://host:port/base`, `https://host:port/base` or `unix:/path/to/socket:/base`; or a list,
+    /// if one service has several addresses.
+    url: Option<Addresses>,
+    /// When one of several addresses is ejected, or `off`.
+    #[key(default = OrOff::On(OutlierDetectionSettings::default()))]
+    outlier_detection: OrOff<OutlierDetectionSettings>,
+    /// Active health checks of each address.
+    #[key(shown = "none")]
+    health_check: Option<HealthCheckSettings>,
+    /// Interval between DNS lookups of the host.
+    #[key(range = 100..=24 * 3_600_000, default = HttpSettings::DNS_REFRESH_INTERVAL_DEFAULT)]
+    dns_refresh_interval: Duration,
+    /// Instead of `url`: a program with its arguments, started for each call without a shell.
+    command: Option<CommandLine>,
+    /// Instead of `url`: path of a CGI program, started for each request.
+    cgi: Option<CgiPath>,
+    /// Working directory of the program. Default `/`; for CGI, the directory of the program.
+    cwd: Option<Directory>,
+    /// Environment variables of the program, in addition to `PATH` and a locale.
+    #[key(default = EnvSettings::default())]
+    env: EnvSettings,
+    /// Instead of `url`: an MCP server, by its URL or as a program to start.
+    mcp: Option<McpServer>,
+    /// Tools of an MCP server that are listed, with changes to their names and descriptions; or `off`.
+    #[key(default = OrOff::On(ToolRules::default()), shown = "all of them, unmodified")]
+    tools: OrOff<ToolRules>,
+    /// Prompts of an MCP server that are listed: `all`, `off`, or a map.
+    #[key(shown = "all of them, unless `tools` is `off`")]
+    prompts: Option<Offered<PromptRules>>,
+    /// Resources of an MCP server that are listed: `all`, `off`, or a map.
+    #[key(shown = "all of them, unless `tools` is `off`")]
+    resources: Option<Offered<ResourceRules>>,
+    /// HTTP version; `auto` is HTTP/2 if TLS negotiates it, else HTTP/1.1.
+    #[key(default = HttpVersion::Auto)]
+    protocol: HttpVersion,
+    /// Trusted CAs and the client certificate, for `https://` addresses.
+    tls: Option<ClientTls>,
+    /// Timeout of connecting.
+    #[key(range = 1..=3_600_000, default = HttpSettings::CONNECT_TIMEOUT_DEFAULT)]
+    connect_timeout: Duration,
+    /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.
+    headers: HeaderMap,
+    /// Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available credential, no
+    /// request is sent.
+    credentials: Option<AuthSettings>,
+    /// Maximum number of redirects to its own address that are followed.
+    #[key(range = 0..=10, shown = "0, or 2 for an MCP server")]
+    max_redirects: Option<u8>,
+    #[key(part)]
+    policies: PolicyOverride,
+    #[key(part)]
+    limits: LimitSettings,
 }
 
 /// Headers that belong to the message or the connection, not to whoever writes a file.
@@ -92,94 +152,155 @@ pub(super) const OWN_HEADERS: [&str; 9] = [
 ];
 
 /// Reads one upstream. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(
-    report: &Report<'_>,
-    environment: &Environment,
-    defaults: UpstreamDefaults,
-    entry: &Entry,
-) -> Option<UpstreamFile> {
-    let name = match entry.key.text.parse::<UpstreamName>() {
-        Ok(name) => Some(name),
-        Err(error) => {
-            report.error(
-                Code::InvalidName.at(entry.key.span),
-                error.to_string(),
-                "the name is yours to choose: `weather`, `billing-v1`",
-            );
-            None
-        }
-    };
-    if let Some(text) = entry.value.as_text() {
-        let settings = http::line(report, environment, defaults, &entry.value, text)?;
-        let settings = UpstreamSettings::Http(Box::new(settings(name?)));
-        return Some(UpstreamFile {
-            secrets: secrets(report, entry, &settings)?,
-            settings,
-            identity: identity(environment, entry),
-            policy: defaults.policy,
-            tools: None,
-            prompts: None,
-            resources: None,
-            timeout: None,
-            response_limit_bytes: None,
-            max_values: None,
-            error_text_bytes: None,
-        });
-    }
-    if !matches!(entry.value.kind, Kind::Map(_)) {
-        let message = format!("an upstream is a URL or a map, found {}", entry.value.found());
-        report.error(Code::WrongType.at(entry.value.span), message, "write `NAME: http://127.0.0.1:9000`");
+pub(super) fn read(context: Context<'_>, defaults: &DefaultSettings, entry: &Entry) -> Option<UpstreamFile> {
+    let (report, Entry { key, value: node }) = (context.report, entry);
+    let name = key.text.parse::<UpstreamName>().map_err(|error| {
+        report.error(
+            Code::InvalidName.at(key.span),
+            error.to_string(),
+            "the name is yours to choose: `weather`, `billing-v1`",
+        );
+    });
+    if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
+        let message = format!("an upstream is a URL or a map, found {}", node.found());
+        report.error(Code::WrongType.at(node.span), message, "write `NAME: http://127.0.0.1:9000`");
         return None;
     }
-    let section = Section::open(report, entry.key.span, &entry.value, &UPSTREAM)?;
-    let kind = UpstreamKind::of(&section)?;
-    let mut base = defaults.policy;
-    if matches!(kind, UpstreamKind::Command | UpstreamKind::Cgi) {
-        base.max_in_flight = defaults.max_in_flight.unwrap_or(PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS);
-    }
-    let policy = policies::read(&section, base);
-    let (timeout, response_limit_bytes) = (section.duration("timeout"), section.size("response_limit"));
-    let max_values = section.count("max_values").and_then(|count| usize::try_from(count).ok());
-    let settings = match kind {
-        UpstreamKind::Http => {
-            let settings = http::read(&section, environment, defaults, &policy)?;
-            UpstreamSettings::Http(Box::new(settings(name?)))
-        }
-        UpstreamKind::Command => {
-            let program = program::command(&section, environment)?;
-            UpstreamSettings::Command(ProgramSettings { name: name?, program })
-        }
-        UpstreamKind::Cgi => {
-            let program = program::cgi(&section, environment)?;
-            UpstreamSettings::Cgi(ProgramSettings { name: name?, program })
-        }
-        UpstreamKind::Mcp => {
-            UpstreamSettings::Mcp(mcp::read(&section, name, environment, defaults, &policy)?)
-        }
+    let base = UpstreamSection {
+        connect_timeout: defaults.connect_timeout,
+        limits: defaults.limits,
+        ..UpstreamSection::default()
     };
+    let cursor = Cursor::new(context, key.span, node, "`url`", UpstreamSection::KIND);
+    let written = UpstreamSection::read_over(&cursor, Some(base));
+    let (name, mut written) = (name.ok()?, written.ok()?);
+    let policy = policy(report, node, &written, defaults);
+    let settings = written.settings(context, node, name, &policy)?;
     let (mut tools, mut prompts, mut resources) = (None, None, None);
-    if kind == UpstreamKind::Mcp {
-        let read = tools::read(&section);
-        let is_default = read.as_ref().is_none_or(Option::is_some);
-        let offered = |name| tools::read_offered(&section, name, is_default);
-        let (of_prompts, of_resources) = (offered("prompts"), offered("resources"));
-        (tools, prompts, resources) = (read?, of_prompts?, of_resources?);
+    if settings.mcp().is_some() {
+        tools = written.tools.on();
+        let all = || tools.as_ref().map(|_| NameRules::default());
+        prompts = written.prompts.map_or_else(all, |Offered(rules)| Some(rules?.names));
+        resources = written.resources.map_or_else(all, |Offered(rules)| Some(rules?.names));
     }
-    let identity = identity(environment, entry);
-    let error_text_bytes = section.size("error_text_limit");
     Some(UpstreamFile {
         secrets: secrets(report, entry, &settings)?,
         settings,
         policy,
-        identity,
+        identity: identity(context.environment, entry),
         tools,
         prompts,
         resources,
-        timeout,
-        response_limit_bytes,
-        max_values,
-        error_text_bytes,
+        limits: written.limits,
     })
+}
+
+/// The policies of an upstream: its own over those of `defaults`.
+fn policy(
+    report: &Report<'_>,
+    node: &Node,
+    written: &UpstreamSection,
+    defaults: &DefaultSettings,
+) -> PolicySettings {
+    let mut base = defaults.policy();
+    if written.command.is_some() || written.cgi.is_some() {
+        let of_programs = PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS;
+        base.max_in_flight = defaults.policies.max_in_flight.unwrap_or(of_programs);
+    }
+    warn_of_client_limit(report, node, &written.policies, base);
+    written.policies.apply_to(base)
+}
+
+/// Warns of a limit per client that is never reached.
+pub(super) fn warn_of_client_limit(
+    report: &Report<'_>,
+    node: &Node,
+    written: &PolicyOverride,
+    base: PolicySettings,
+) {
+    let all = written.max_in_flight.unwrap_or(base.max_in_flight);
+    if written.max_in_flight_per_client.is_some_and(|limit| limit >= all)
+        && base.max_in_flight_per_client.is_none()
+        && let Some(entry) = node.entry("max_in_flight_per_client")
+    {
+        let message = format!(
+            "`max_in_flight_per_client` has no effect: all clients together have {all} calls in flight at most"
+        );
+        report.warning(
+            Code::LimitNeverReached.at(entry.key.span),
+            message,
+            "write less than `max_in_flight`",
+        );
+    }
+}
+
+impl UpstreamSection {
+    /// How the upstream is reached.
+    fn settings(
+        &mut self,
+        context: Context<'_>,
+        node: &Node,
+        name: UpstreamName,
+        policy: &PolicySettings,
+    ) -> Option<UpstreamSettings> {
+        /// Many MCP servers redirect `/mcp` to `/mcp/`.
+        const REDIRECTS_OF_MCP: u8 = 2;
+        let at = |name, addresses, written: &mut Self| {
+            http::settings(context.report, node, name, addresses, written, policy.max_in_flight).map(Box::new)
+        };
+        let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
+        if let Some(line) = self.command.take() {
+            let program = program::command(context, line, cwd, env)?;
+            return Some(UpstreamSettings::Command(ProgramSettings { name, program }));
+        }
+        if let Some(path) = self.cgi.take() {
+            let program = program::cgi(context, path, cwd, env)?;
+            return Some(UpstreamSettings::Cgi(ProgramSettings { name, program }));
+        }
+        let transport = match self.mcp.take() {
+            None => return at(name, self.url.take()?, self).map(UpstreamSettings::Http),
+            Some(McpServer::Child(child)) => McpTransport::Child(child.program(context)?),
+            Some(McpServer::At(addresses)) => {
+                self.max_redirects.get_or_insert(REDIRECTS_OF_MCP);
+                McpTransport::Http(at(name.clone(), addresses, self)?)
+            }
+        };
+        Some(UpstreamSettings::Mcp(McpUpstreamSettings { name, transport }))
+    }
+
+    /// Exactly one key says what kind of upstream it is, and the others are for that kind.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let mut kinds = KEYS_BY_KIND.into_iter().filter(|(key, _)| section.entry(key).is_some());
+        let Some((key, own)) = kinds.next() else {
+            let help = "write `url: http://127.0.0.1:9000`";
+            return Err(section.missing("an upstream has no `url`".to_owned(), help));
+        };
+        let is_child = section.entry("mcp").is_some_and(|entry| entry.value.as_map().is_some());
+        let is_own = |name: &str| own.iter().any(|names| names.contains(&name));
+        let others = KEYS_BY_KIND.into_iter().filter(|(other, _)| *other != key);
+        let all = others.flat_map(|(key, beside)| std::iter::once(key).chain(beside.concat()));
+        let mut checked = Ok(());
+        let mut refused: Vec<&str> = all.filter(|name| !is_own(name)).collect();
+        refused.sort_unstable();
+        refused.dedup();
+        for name in refused.into_iter().filter(|name| section.entry(name).is_some()) {
+            checked = Err(section.conflict(name, key));
+        }
+        for name in OF_ADDRESSES.into_iter().filter(|name| is_child && section.entry(name).is_some()) {
+            checked = Err(section.conflict(name, "mcp: { command: … }"));
+        }
+        let headers = section.entry("headers").and_then(|entry| entry.value.as_map()).unwrap_or_default();
+        let authorization = headers.iter().find(|entry| entry.key.text.eq_ignore_ascii_case("authorization"));
+        if let (Some(entry), Some(_)) = (authorization, section.entry("credentials")) {
+            let message = "`Authorization` has no effect beside `credentials`, which writes it";
+            checked = Err(section.reject_at(
+                Code::ConflictingKeys.at(entry.key.span),
+                message,
+                "remove one of the two",
+            ));
+        }
+        checked
+    }
 }
 
 /// The pattern of the secrets of an upstream's settings: `Some(None)` where there are none, `None` where it
@@ -210,7 +331,7 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
 }
 
 /// Keys that are for an address.
-pub(super) const OF_ADDRESSES: [&str; 9] = [
+const OF_ADDRESSES: [&str; 9] = [
     "outlier_detection",
     "health_check",
     "dns_refresh_interval",
@@ -225,39 +346,21 @@ pub(super) const OF_ADDRESSES: [&str; 9] = [
 /// Those for a program.
 const OF_PROGRAMS: [&str; 2] = ["cwd", "env"];
 
-/// What kinds of upstream there are, each with a key of its own that says what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UpstreamKind {
-    Http,
-    Command,
-    Cgi,
-    Mcp,
-}
+/// The key of each kind of upstream, and those that it may have beside it.
+const KEYS_BY_KIND: [(&str, &[&[&str]]); 4] = [
+    ("url", &[&OF_ADDRESSES]),
+    ("command", &[&OF_PROGRAMS]),
+    ("cgi", &[&OF_PROGRAMS]),
+    // It may be at an address, too.
+    ("mcp", &[&["tools", "prompts", "resources"], &OF_ADDRESSES]),
+];
 
-impl UpstreamKind {
-    /// The key that makes an upstream one of this kind, and those that it may have beside it.
-    const KEYS: [(Self, &'static str, &'static [&'static [&'static str]]); 4] = [
-        (Self::Http, "url", &[&OF_ADDRESSES]),
-        (Self::Command, "command", &[&OF_PROGRAMS]),
-        (Self::Cgi, "cgi", &[&OF_PROGRAMS]),
-        // It may be at an address, too.
-        (Self::Mcp, "mcp", &[&["tools", "prompts", "resources"], &OF_ADDRESSES]),
-    ];
+/// The name of a header that is forwarded.
+impl Setting for HeaderName {
+    const KIND: ValueKind = ValueKind::Text;
 
-    /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are
-    /// refused.
-    fn of(section: &Section<'_, '_>) -> Option<Self> {
-        let before = section.report.errors();
-        let mut kinds = Self::KEYS.into_iter().filter(|(_, key, _)| section.get(key).is_some());
-        let (kind, key, own) = kinds.next().unwrap_or(Self::KEYS[0]);
-        let others = Self::KEYS.into_iter().filter(|(other, ..)| *other != kind);
-        let mut refused: Vec<&'static str> =
-            others.flat_map(|(_, key, beside)| std::iter::once(key).chain(beside.concat())).collect();
-        refused.retain(|name| !own.concat().contains(name));
-        refused.sort_unstable();
-        refused.dedup();
-        section.refuse_beside(&refused, key);
-        (section.report.errors() == before).then_some(kind)
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        value.checked(header_name(value.context.report, text_of(value)?, value.node.span))
     }
 }
 

@@ -1,18 +1,23 @@
-//! A program of an upstream: where it is, what it sees, where it works.
+//! A program of an upstream: its command line, its working directory and its environment variables.
 
 use std::path::{Path, PathBuf};
+
+use settings_derive::Section as DeriveSection;
 
 use super::scalar;
 use crate::{
     config::{
-        code::Code,
-        keys::ENV,
         node::{Entry, Kind, Node},
         report::Report,
         secret::{self, Environment, Expanded},
-        section::Section,
         source::{self, Span},
         suggest,
+    },
+    settings::{
+        code::Code,
+        keys::ValueKind,
+        section::{Checked, Context, Cursor, Invalid, Setting},
+        value::{FromText, text_of, text_settings},
     },
     upstream::program::Program,
 };
@@ -20,62 +25,61 @@ use crate::{
 /// Where programs are looked for when nobody says it.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Reads a command: a list of words, and the keys beside it.
-pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> Option<Program> {
-    let report = section.report;
-    let node = section.get("command")?;
-    let help = "write the program and its words as a list: `command: [df, -P]`; there is no shell";
-    let Kind::List(items) = &node.kind else {
-        report.error(
-            Code::WrongType.at(node.span),
-            format!("`command` takes a list, found {}", node.found()),
-            help,
-        );
-        return None;
-    };
-    let words: Vec<_> = items.iter().map(|item| word(report, environment, item)).collect();
-    let words = words.into_iter().collect::<Option<Vec<_>>>()?;
-    let in_words: Vec<_> =
-        words.iter().skip(1).filter(|word| word.foreign).map(|word| word.text.clone()).collect();
-    let mut words = words.into_iter().map(|word| word.text);
-    let Some(name) = words.next().filter(|name| !name.trim().is_empty()) else {
-        report.error(Code::EmptyValue.at(node.span), "`command` names no program", help);
-        return None;
-    };
-    let around = Around::read(section, environment)?;
-    let path = around.find(report, items[0].span, &name)?;
-    let folder = around.folder.unwrap_or_else(|| Program::FOLDER_DEFAULT.into());
-    let Around { environment, mut secrets, .. } = around;
-    secrets.extend(in_words);
-    Some(Program { path, called: name, words: words.collect(), folder, environment, secrets })
+/// A program and its arguments, the same in every call.
+pub(super) struct CommandLine {
+    program: String,
+    place: Span,
+    arguments: Vec<Expanded>,
 }
 
-/// Reads a CGI program: its path, and the keys beside it.
-pub(super) fn cgi(section: &Section<'_, '_>, environment: &Environment) -> Option<Program> {
-    let report = section.report;
-    let (node, text) = section.text_node("cgi")?;
-    let name = secret::expand(report, environment, node.span, text)?.text;
-    if !name.contains('/') {
-        let message = format!("a CGI program is named by its path, found {}", node.found());
-        report.error(
-            Code::InvalidValue.at(node.span),
-            message,
-            format!("write `/usr/lib/cgi-bin/{name}`, or `./{name}`"),
-        );
-        return None;
+/// The path of a CGI program.
+pub(super) struct CgiPath {
+    path: String,
+    place: Span,
+}
+
+/// A directory that exists, or is warned of.
+pub(super) struct Directory(PathBuf);
+
+/// The environment variables of a program.
+#[derive(Default, DeriveSection)]
+#[section(id = "env")]
+pub(super) struct EnvSettings {
+    /// Names of variables of this process that the program inherits.
+    pass: Vec<VariableName>,
+    /// Variables to set, with their values; `${NAME}` and `file:/path` keep secrets out of the file. Default:
+    /// `LC_ALL: C.UTF-8`.
+    set: Variables,
+}
+
+/// Variables with their values, in the order of the file.
+#[derive(Default)]
+struct Variables(Vec<(String, Expanded)>);
+
+struct VariableName(String);
+
+impl Setting for CommandLine {
+    const KIND: ValueKind = ValueKind::List(&ValueKind::Scalar);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let help = "write the program and its words as a list: `command: [df, -P]`; there is no shell";
+        let Kind::List(items) = &value.node.kind else {
+            return value.reject_kind("a list", Some(help.to_owned()));
+        };
+        let words: Vec<_> = items.iter().map(|item| word(value.context, item)).collect();
+        let mut words = value.checked(words.into_iter().collect::<Option<Vec<_>>>())?.into_iter();
+        match (items.as_slice(), words.next()) {
+            ([first, ..], Some(program)) if !program.text.trim().is_empty() => {
+                Ok(Self { program: program.text, place: first.span, arguments: words.collect() })
+            }
+            _ => value.reject(Invalid::new("`command` names no program", help).with_code(Code::EmptyValue)),
+        }
     }
-    let around = Around::read(section, environment)?;
-    let path = around.find(report, node.span, &name)?;
-    // RFC 3875, section 7.2: the folder that the program is in.
-    let own = path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
-    let called = path.to_string_lossy().into_owned();
-    let folder = around.folder.unwrap_or(own);
-    let Around { environment, secrets, .. } = around;
-    Some(Program { path, called, words: Vec::new(), folder, environment, secrets })
 }
 
 /// A word that is the same in every call.
-fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<Expanded> {
+fn word(context: Context<'_>, node: &Node) -> Option<Expanded> {
+    let (report, environment) = (context.report, context.environment);
     let text = scalar(report, node, "a word of `command`")?;
     if text.contains("{{") {
         let help = "write what changes from call to call under `arguments` of the route's `request`";
@@ -98,65 +102,106 @@ fn without_nul(report: &Report<'_>, span: Span, text: String) -> Option<String> 
     Some(text)
 }
 
-/// What is round a program.
-struct Around {
-    folder: Option<PathBuf>,
-    environment: Vec<(String, String)>,
-    secrets: Vec<String>,
+impl Setting for CgiPath {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let path = expanded(value)?;
+        if !path.contains('/') {
+            let message = format!("a CGI program is named by its path, found {}", value.node.found());
+            let help = format!("write `/usr/lib/cgi-bin/{path}`, or `./{path}`");
+            return value.reject(Invalid::new(message, help));
+        }
+        Ok(Self { path, place: value.node.span })
+    }
 }
 
-impl Around {
-    fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<Self> {
-        let report = section.report;
-        let folder = section.text_node("cwd").map(|(node, text)| {
-            let text = secret::expand(report, environment, node.span, text)?.text;
-            let folder = absolute(report, node.span, &text)?;
-            if !folder.is_dir() {
-                let message = format!("there is no folder `{text}`");
-                report.warning(Code::ProgramNotFound.at(node.span), message, "make it, or no call will work");
-            }
-            Some(folder)
-        });
-        let (variables, secrets) = variables(section, environment)?;
-        let folder = match (folder, section.get("cwd")) {
-            (Some(folder), _) => Some(folder?),
-            (None, None) => None,
-            (None, Some(_)) => return None,
-        };
-        Some(Self { folder, environment: variables, secrets })
-    }
+impl Setting for Directory {
+    const KIND: ValueKind = ValueKind::Text;
 
-    /// Where a program is: a path from the root on; or as it was written, where it is nowhere yet.
-    fn find(&self, report: &Report<'_>, span: Span, name: &str) -> Option<PathBuf> {
-        if name.contains('/') {
-            let path = absolute(report, span, name)?;
-            let message = match std::fs::metadata(&path) {
-                Err(error) => format!("the program `{name}` {}", source::why(&error)),
-                Ok(metadata) if !is_program(&metadata) => {
-                    format!("`{name}` is not a program that can be started")
-                }
-                Ok(_) => return Some(path),
-            };
-            report.warning(
-                Code::ProgramNotFound.at(span),
-                message,
-                "correct the path, or `chmod +x` it; no call works before",
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = expanded(value)?;
+        let directory = value.checked(absolute(value.context.report, value.node.span, &text))?;
+        if !directory.is_dir() {
+            value.warn(
+                Code::ProgramNotFound,
+                format!("there is no folder `{text}`"),
+                "make it, or no call will work",
             );
-            return Some(path);
         }
-        let folders = self.environment.iter().find(|(known, _)| known == "PATH");
-        let folders = folders.map_or(PATH_DEFAULT, |(_, folders)| folders);
-        let found = folders.split(':').filter(|folder| folder.starts_with('/')).find_map(|folder| {
-            let path = Path::new(folder).join(name);
-            std::fs::metadata(&path).is_ok_and(|metadata| is_program(&metadata)).then_some(path)
-        });
-        if found.is_none() {
-            let message = format!("there is no program `{name}` in {folders}");
-            let help = "install it, or write its path from the root on; no call works before";
-            report.warning(Code::ProgramNotFound.at(span), message, help);
-        }
-        Some(found.unwrap_or_else(|| name.into()))
+        Ok(Self(directory))
     }
+}
+
+/// The text of a value with its variables put in.
+fn expanded(value: &Cursor<'_>) -> Checked<String> {
+    let Context { report, environment, .. } = value.context;
+    let expanded = secret::expand(report, environment, value.node.span, text_of(value)?);
+    value.checked(expanded).map(|expanded| expanded.text)
+}
+
+/// The program of a command.
+pub(super) fn command(
+    context: Context<'_>,
+    line: CommandLine,
+    cwd: Option<Directory>,
+    env: EnvSettings,
+) -> Option<Program> {
+    let CommandLine { program, place, arguments } = line;
+    let (environment, mut secrets) = env.variables(context.environment);
+    let path = find(context.report, place, &program, &environment)?;
+    secrets.extend(arguments.iter().filter(|word| word.foreign).map(|word| word.text.clone()));
+    let folder = cwd.map_or_else(|| Program::FOLDER_DEFAULT.into(), |Directory(path)| path);
+    let words = arguments.into_iter().map(|word| word.text).collect();
+    Some(Program { path, called: program, words, folder, environment, secrets })
+}
+
+/// The program of a CGI upstream.
+pub(super) fn cgi(
+    context: Context<'_>,
+    CgiPath { path, place }: CgiPath,
+    cwd: Option<Directory>,
+    env: EnvSettings,
+) -> Option<Program> {
+    let (environment, secrets) = env.variables(context.environment);
+    let path = find(context.report, place, &path, &environment)?;
+    // RFC 3875, section 7.2: the folder that the program is in.
+    let own = || path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
+    let folder = cwd.map_or_else(own, |Directory(path)| path);
+    let called = path.to_string_lossy().into_owned();
+    Some(Program { path, called, words: Vec::new(), folder, environment, secrets })
+}
+
+/// Where a program is: a path from the root on; or as it was written, where it is nowhere yet.
+fn find(report: &Report<'_>, span: Span, name: &str, environment: &[(String, String)]) -> Option<PathBuf> {
+    if name.contains('/') {
+        let path = absolute(report, span, name)?;
+        let message = match std::fs::metadata(&path) {
+            Err(error) => format!("the program `{name}` {}", source::why(&error)),
+            Ok(metadata) if !is_program(&metadata) => {
+                format!("`{name}` is not a program that can be started")
+            }
+            Ok(_) => return Some(path),
+        };
+        report.warning(
+            Code::ProgramNotFound.at(span),
+            message,
+            "correct the path, or `chmod +x` it; no call works before",
+        );
+        return Some(path);
+    }
+    let folders = environment.iter().find(|(known, _)| known == "PATH");
+    let folders = folders.map_or(PATH_DEFAULT, |(_, folders)| folders);
+    let found = folders.split(':').filter(|folder| folder.starts_with('/')).find_map(|folder| {
+        let path = Path::new(folder).join(name);
+        std::fs::metadata(&path).is_ok_and(|metadata| is_program(&metadata)).then_some(path)
+    });
+    if found.is_none() {
+        let message = format!("there is no program `{name}` in {folders}");
+        let help = "install it, or write its path from the root on; no call works before";
+        report.warning(Code::ProgramNotFound.at(span), message, help);
+    }
+    Some(found.unwrap_or_else(|| name.into()))
 }
 
 #[cfg(unix)]
@@ -188,61 +233,68 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
     folder
 }
 
-type Variables = Vec<(String, String)>;
-
-/// All that a program sees: `PATH` and a locale, what is allowed by name, and what is set; and which of these
-/// values are secrets.
-fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<(Variables, Vec<String>)> {
-    let report = section.report;
-    let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
-    let mut variables =
-        vec![("PATH".to_owned(), path.to_owned()), ("LC_ALL".to_owned(), Program::LOCALE_DEFAULT.to_owned())];
-    let mut set = |name: &str, value: String| match variables.iter_mut().find(|(known, _)| known == name) {
-        Some(known) => known.1 = value,
-        None => variables.push((name.to_owned(), value)),
-    };
-    if section.get("env").is_none() {
-        return Some((variables, Vec::new()));
-    }
-    let mut secrets = Vec::new();
-    let before = report.errors();
-    let own = section.section("env", &ENV)?;
-    for (node, name) in own.texts("pass").unwrap_or_default() {
-        if is_variable(report, node.span, name)
-            && let Some(value) = environment.get(name)
-        {
-            if secret::is_secret_name(name) {
-                secrets.push(value.to_owned());
-            }
-            set(name, value.to_owned());
-        }
-    }
-    for Entry { key, value } in own.map("set").unwrap_or_default() {
-        let is_good = is_variable(report, key.span, &key.text);
-        let text = scalar(report, value, &format!("the variable `{}`", key.text))
-            .and_then(|text| secret::expand_secret(report, environment, value.span, &text))
-            .and_then(|Expanded { text, foreign }| Some((without_nul(report, value.span, text)?, foreign)));
-        if let (true, Some((text, foreign))) = (is_good, text) {
-            if foreign || secret::is_secret_name(&key.text) {
+impl EnvSettings {
+    /// All variables of a program: `PATH` and a locale, those that it inherits, and those that are set; and
+    /// which of the values are secrets.
+    fn variables(self, environment: &Environment) -> (Vec<(String, String)>, Vec<String>) {
+        let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
+        let mut variables = vec![
+            ("PATH".to_owned(), path.to_owned()),
+            ("LC_ALL".to_owned(), Program::LOCALE_DEFAULT.to_owned()),
+        ];
+        let mut secrets = Vec::new();
+        let passed = self.pass.into_iter().filter_map(|VariableName(name)| {
+            let text = environment.get(&name)?.to_owned();
+            Some((name, Expanded { text, foreign: false }))
+        });
+        for (name, Expanded { text, foreign }) in passed.chain(self.set.0) {
+            if foreign || secret::is_secret_name(&name) {
                 secrets.push(text.clone());
             }
-            set(&key.text, text);
+            match variables.iter_mut().find(|(known, _)| *known == name) {
+                Some(known) => known.1 = text,
+                None => variables.push((name, text)),
+            }
         }
+        (variables, secrets)
     }
-    (report.errors() == before).then_some((variables, secrets))
 }
 
-fn is_variable(report: &Report<'_>, span: Span, name: &str) -> bool {
-    let good = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    if !good {
-        let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
-        let message = format!("`{name}` is not a variable name");
-        report.error(
-            Code::InvalidName.at(span),
-            message,
-            format!("write letters, digits and `_`: `{nearest}`"),
-        );
+impl Setting for Variables {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+        let Context { report, environment, .. } = value.context;
+        let read = |Entry { key, value: node }: &Entry| {
+            let name =
+                VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
+            let text = scalar(report, node, &format!("the variable `{}`", key.text))
+                .and_then(|text| secret::expand_secret(report, environment, node.span, &text));
+            let Expanded { text, foreign } = value.checked(text)?;
+            let text = value.checked(without_nul(report, node.span, text))?;
+            Ok((name?.0, Expanded { text, foreign }))
+        };
+        let variables: Vec<_> = entries.iter().map(read).collect();
+        variables.into_iter().collect::<Checked<_>>().map(Self)
     }
-    good
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+text_settings!(VariableName);
+
+impl FromText for VariableName {
+    fn from_text(name: &str) -> Result<Self, Invalid> {
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+        if is_name {
+            return Ok(Self(name.to_owned()));
+        }
+        let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
+        let help = format!("write letters, digits and `_`: `{nearest}`");
+        Err(Invalid::new(format!("`{name}` is not a variable name"), help).with_code(Code::InvalidName))
+    }
 }

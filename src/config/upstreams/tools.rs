@@ -1,53 +1,185 @@
-//! `tools`, `prompts` and `resources` of an MCP server: which of them are listed, and as what.
+//! `tools`, `prompts` and `resources` of an MCP server: the entries of its lists that are listed here, and
+//! their names.
 
-use crate::settings::code::Code;
 use std::time::Duration;
+
+use settings_derive::{Section as DeriveSection, Word};
 
 use crate::{
     config::{
-        clients,
-        keys::{Keys, OFFERED_PROMPTS, OFFERED_RESOURCES, OVERRIDE, TOOLS},
+        keys::RESPONSE,
         node::{Entry, Kind},
-        section::{self, Section},
+        response::ErrorSettings,
+        routes::AnnotationSettings,
+        section::ReadElsewhere,
     },
+    model::ToolName,
     pipeline::AwaitedServer,
+    route::Scopes,
+    settings::{
+        code::Code,
+        keys::ValueKind,
+        section::{Checked, Cursor, OpenSection, Setting},
+        value::{Named, read_word},
+    },
     translate::extract::NamePattern,
 };
 
 /// Which entries of one list of an MCP server are listed here, by the server's names or URIs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, DeriveSection)]
 pub struct NameRules {
-    /// What is put before each name.
+    /// Prefix of each name; URIs are unchanged.
+    #[key(default = String::new(), shown = "none")]
     pub(in crate::config) prefix: String,
+    /// Entries that are listed, by the server's names, and resources by their URIs; `*` matches any characters.
+    #[key(shown = "all")]
     only: Option<Vec<String>>,
-    /// Patterns of those that are not listed.
+    /// Entries that are not listed, in the same form. Resources whose URIs match cannot be read either.
     pub(in crate::config) except: Vec<String>,
 }
 
 /// Which tools of an MCP server are listed, and as what.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, DeriveSection)]
+#[section(id = "tools", default, check_keys = Self::check_keys)]
 pub struct ToolRules {
+    #[key(part)]
     names: NameRules,
-    rename: Vec<(String, String)>,
-    describe: Vec<(String, String)>,
-    /// The tools that have something in the place of what the server says.
-    overridden: Vec<String>,
-    /// How often the list is asked for when nothing is heard of it.
-    pub refresh: Duration,
+    /// New names, by the server's names; they replace the whole name, without `prefix`.
+    rename: Named<String>,
+    /// New descriptions, by the server's names.
+    describe: Named<String>,
+    /// Rules for the tools' results. A result that no rule matches is returned unmodified.
+    #[key(kind = RESPONSE)]
+    response: ReadElsewhere,
+    /// Form of an error about arguments that violate a tool's schema: `value.message` is the sentence.
+    #[key(kind = ErrorSettings::KIND)]
+    argument_error: ReadElsewhere,
+    /// Settings for single tools, by the server's names; they replace those of the server.
+    overrides: Named<ToolOverride>,
+    /// Interval between requests of the list, in addition to those after a change notification of the server.
+    #[key(range = 1_000..=24 * 3_600_000, default = Duration::from_secs(300))]
+    pub refresh_interval: Duration,
 }
 
-/// For [`refresh`](ToolRules::refresh).
-const REFRESH: Duration = Duration::from_secs(300);
+/// Keys of the route of one tool. They are read as parts of that route: now as an example, and when the tools
+/// are known.
+#[derive(Debug, Clone, PartialEq, Eq, DeriveSection)]
+#[section(name = "a tool", id = "override")]
+struct ToolOverride {
+    /// Display name.
+    #[key(kind = ValueKind::Text)]
+    title: ReadElsewhere,
+    /// Description of the tool for models.
+    #[key(kind = ValueKind::Text)]
+    description: ReadElsewhere,
+    /// Hints for clients, as MCP has them.
+    #[key(kind = AnnotationSettings::KIND)]
+    annotations: ReadElsewhere,
+    /// JSON Schema of the arguments.
+    #[key(kind = ValueKind::JsonSchema)]
+    input: ReadElsewhere,
+    /// JSON Schema of the structured content; enforced on every success.
+    #[key(kind = ValueKind::JsonSchema)]
+    output: ReadElsewhere,
+    /// Rules that are tried before those of `tools.response`.
+    #[key(kind = RESPONSE)]
+    response: ReadElsewhere,
+    /// Confirmation that the user must accept before the tool is called: a template.
+    #[key(kind = ValueKind::Text)]
+    confirm: ReadElsewhere,
+    /// Timeout of a call, with queueing and retries.
+    #[key(kind = ValueKind::Duration(1, 3_600_000))]
+    timeout: ReadElsewhere,
+    /// Whether the call may be retried after it may have reached the server. Default: by its annotations.
+    #[key(kind = ValueKind::Flag)]
+    idempotent: ReadElsewhere,
+    /// Maximum length of an error text.
+    #[key(kind = ValueKind::Size(64, 1 << 20))]
+    error_text_limit: ReadElsewhere,
+}
 
-impl Default for ToolRules {
-    fn default() -> Self {
-        Self {
-            names: NameRules::default(),
-            rename: Vec::new(),
-            describe: Vec::new(),
-            overridden: Vec::new(),
-            refresh: REFRESH,
+/// The section `prompts` of an MCP server.
+#[derive(Default, DeriveSection)]
+#[section(name = "`prompts`", id = "offered_prompts", check_keys = Self::check_keys)]
+pub(super) struct PromptRules {
+    #[key(part)]
+    pub(super) names: NameRules,
+    /// Scopes that a client needs; replaces those of `defaults`.
+    // They are read again, for the route of all prompts.
+    scopes: Scopes,
+}
+
+/// The section `resources` of an MCP server.
+#[derive(Default, DeriveSection)]
+#[section(name = "`resources`", id = "offered_resources")]
+pub(super) struct ResourceRules {
+    #[key(part)]
+    pub(super) names: NameRules,
+    /// Scopes that a client needs; replaces those of `defaults`.
+    scopes: Scopes,
+}
+
+/// A list of an MCP server: `all` of it, `off`, or a part.
+pub(super) struct Offered<T>(pub(super) Option<T>);
+
+impl<T: Setting + Default> Setting for Offered<T> {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["all", "off"]), T::KIND]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::Flag(false) => Ok(Self(None)),
+            Kind::Text(_) => read_word(value).map(|word| match word {
+                AllOrOff::All => Self(Some(T::default())),
+                AllOrOff::Off => Self(None),
+            }),
+            _ => T::read(value).map(|rules| Self(Some(rules))),
         }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Word)]
+enum AllOrOff {
+    All,
+    Off,
+}
+
+/// Rejects a prefix that no name of a tool or prompt begins with.
+fn check_prefix(section: &OpenSection<'_>, called: &str) -> Checked<()> {
+    let Some(node) = section.entry("prefix").map(|entry| &entry.value) else { return Ok(()) };
+    if node.as_text().is_none_or(|text| text.parse::<ToolName>().is_ok()) {
+        return Ok(());
+    }
+    let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
+    let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";
+    Err(section.reject_at(Code::InvalidName.at(node.span), &message, help))
+}
+
+impl PromptRules {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        check_prefix(section, "prompt")
+    }
+}
+
+impl ToolRules {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let mut checked = check_prefix(section, "tool");
+        let renamed = section.entry("rename").and_then(|entry| entry.value.as_map()).unwrap_or_default();
+        for Entry { value, .. } in renamed {
+            let Some(text) = value.as_text() else { continue };
+            if let Err(error) = text.parse::<ToolName>() {
+                let help = "the name is what clients call the tool by";
+                checked = Err(section.reject_at(Code::InvalidName.at(value.span), &error.to_string(), help));
+            }
+            if renamed.iter().filter(|other| other.value.as_text() == Some(text)).count() > 1 {
+                let message = format!("two tools are renamed to `{text}`");
+                checked = Err(section.reject_at(
+                    Code::DuplicateValue.at(value.span),
+                    &message,
+                    "give one another name",
+                ));
+            }
+        }
+        checked
     }
 }
 
@@ -100,135 +232,27 @@ impl ToolRules {
 
     /// What it is called here. Characters that some client refuses are `_` then.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
-        let renamed = self.rename.iter().find(|(known, _)| known == name);
+        let renamed = self.rename.0.iter().find(|(known, _)| known == name);
         renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| allowed(renamed))
     }
 
     /// What its tools will be called, while they are not known yet.
     pub fn awaited(&self) -> AwaitedServer {
-        let given = self.rename.iter().map(|(_, renamed)| renamed.clone()).collect();
+        let given = self.rename.0.iter().map(|(_, renamed)| renamed.clone()).collect();
         AwaitedServer { given, ..self.names.awaited() }
     }
 
     /// What is said of it, where that is not for the server to say.
     pub(in crate::config) fn description_of(&self, name: &str) -> Option<&str> {
-        self.describe.iter().find(|(known, _)| known == name).map(|(_, text)| text.as_str())
+        self.describe.0.iter().find(|(known, _)| known == name).map(|(_, text)| text.trim_end())
     }
 
     /// Names that are written down for a server that does not have them.
     pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
-        let keys = self.rename.iter().chain(&self.describe).map(|(name, _)| name).chain(&self.overridden);
-        strangers(self.names.exact().chain(keys), names)
+        let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name);
+        let overridden = self.overrides.0.iter().map(|(name, _)| name);
+        strangers(self.names.exact().chain(keys).chain(overridden), names)
     }
-}
-
-/// Reads `prompts` or `resources`, which are offered by default where the `tools` are. As [`read`] does.
-pub(super) fn read_offered(
-    upstream: &Section<'_, '_>,
-    name: &'static str,
-    is_default: bool,
-) -> Option<Option<NameRules>> {
-    let report = upstream.report;
-    let all = || Some(NameRules::default());
-    let Some(node) = upstream.get(name) else { return Some(all().filter(|_| is_default)) };
-    let keys: &'static Keys = if name == "prompts" { &OFFERED_PROMPTS } else { &OFFERED_RESOURCES };
-    match &node.kind {
-        Kind::Flag(false) => return Some(None),
-        Kind::Text(_) => {
-            let word = section::word_of(report, node, &format!("`{name}`"), &["all", "off"])?;
-            return Some(all().filter(|_| word == "all"));
-        }
-        Kind::Nothing | Kind::Flag(true) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {}
-    }
-    let before = report.errors();
-    let section = upstream.section(name, keys)?;
-    let rules = names(&section, (name == "prompts").then_some("prompt"));
-    // They are read again, for the route that stands for all of them.
-    let _ = clients::scopes(&section);
-    (report.errors() == before).then_some(Some(rules))
-}
-
-/// `prefix`, `only` and `except`. Where clients call something by its name, the prefix begins the name of a
-/// `called`.
-fn names(section: &Section<'_, '_>, called: Option<&str>) -> NameRules {
-    let texts = |name| -> Option<Vec<String>> {
-        Some(section.texts(name)?.into_iter().map(|(_, text)| text.to_owned()).collect())
-    };
-    let prefix = section.text_node("prefix").map(|(node, text)| {
-        if let (Some(called), Err(_)) = (called, text.parse::<crate::model::ToolName>()) {
-            let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
-            section.report.error(
-                Code::InvalidName.at(node.span),
-                message,
-                "write ASCII letters, digits, `_`, `-` and `.`: `git_`",
-            );
-        }
-        text.to_owned()
-    });
-    NameRules {
-        prefix: prefix.unwrap_or_default(),
-        only: texts("only"),
-        except: texts("except").unwrap_or_default(),
-    }
-}
-
-/// Reads `tools`. The inner `None` lists none; the outer one is when something is wrong, which has been
-/// reported then.
-pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
-    let report = upstream.report;
-    let Some(node) = upstream.get("tools") else { return Some(Some(ToolRules::default())) };
-    match &node.kind {
-        Kind::Flag(false) => return Some(None),
-        Kind::Text(_) => return section::word_of(report, node, "`tools`", &["off"]).map(|_| None),
-        Kind::Nothing | Kind::Flag(true) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {}
-    }
-    let before = report.errors();
-    let section = upstream.section("tools", &TOOLS)?;
-    let pairs = |name: &'static str| -> Vec<(String, String)> {
-        let text = |Entry { key, value }: &Entry| {
-            let text = section::text_of(report, value, &format!("`{name}` of `{}`", key.text))?;
-            Some((key.text.clone(), text.trim_end().to_owned()))
-        };
-        section.map(name).unwrap_or_default().iter().filter_map(text).collect()
-    };
-    let names = names(&section, Some("tool"));
-    let rename = pairs("rename");
-    for entry in section.map("rename").unwrap_or_default() {
-        let Some(text) = entry.value.as_text() else { continue };
-        if let Err(error) = text.parse::<crate::model::ToolName>() {
-            report.error(
-                Code::InvalidName.at(entry.value.span),
-                error.to_string(),
-                "the name is what clients call the tool by",
-            );
-        }
-        let twice = rename.iter().filter(|(_, other)| other == text).count() > 1;
-        if twice {
-            report.error(
-                Code::DuplicateValue.at(entry.value.span),
-                format!("two tools are renamed to `{text}`"),
-                "give one another name",
-            );
-        }
-    }
-    // Both are read again, as parts of routes: now by an example, and when the tools are known.
-    let _ = (section.get("response"), section.get("argument_error"));
-    let overrides = section.map("overrides").unwrap_or_default();
-    for Entry { key, value } in overrides {
-        if let Some(own) = Section::open(report, key.span, value, &OVERRIDE) {
-            for key in OVERRIDE.keys() {
-                let _ = own.get(key.name);
-            }
-        }
-    }
-    let rules = ToolRules {
-        names,
-        rename,
-        describe: pairs("describe"),
-        overridden: overrides.iter().map(|entry| entry.key.text.clone()).collect(),
-        refresh: section.duration("refresh_interval").unwrap_or(REFRESH),
-    };
-    (report.errors() == before).then_some(Some(rules))
 }
 
 #[cfg(test)]
@@ -244,7 +268,7 @@ mod tests {
                 only: Some(list(&["get_*", "list"])),
                 except: list(&["*_secret"]),
             },
-            rename: vec![("list".into(), "all".into())],
+            rename: Named(vec![("list".into(), "all".into())]),
             ..ToolRules::default()
         };
         assert!(rules.takes("get_file") && rules.takes("list"));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
-use super::{CacheSettings, FreshnessLifetime, OnForbidden};
+use super::{CacheSettings, CacheTtl};
 use crate::{model::UpstreamResponse, policy::retry::date_ahead};
 
 /// Cached response, or a candidate for the cache.
@@ -30,10 +30,10 @@ impl CachedResponse {
             response.status,
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
         );
-        let may_be = !control.forbids || settings.forbidden == OnForbidden::Ignored;
-        let is_of_use = match settings.lasts {
-            FreshnessLifetime::For(_) => true,
-            FreshnessLifetime::FromUpstream => {
+        let may_be = !control.forbids || settings.ignore_cache_control;
+        let is_of_use = match settings.ttl {
+            CacheTtl::For(_) => true,
+            CacheTtl::Upstream => {
                 let is_fresh = control.lasts.is_some_and(|time| time > control.age);
                 self.has_validator() || (is_fresh && !control.asks_each_time)
             }
@@ -66,29 +66,27 @@ impl CachedResponse {
 
     /// Remaining freshness.
     pub(super) fn left(&self, settings: CacheSettings) -> Duration {
-        match settings.lasts {
-            FreshnessLifetime::For(time) => time.saturating_sub(self.came.elapsed()),
-            FreshnessLifetime::FromUpstream if self.control.asks_each_time => Duration::ZERO,
-            FreshnessLifetime::FromUpstream => {
-                self.control.lasts.unwrap_or_default().saturating_sub(self.age())
-            }
+        match settings.ttl {
+            CacheTtl::For(time) => time.saturating_sub(self.came.elapsed()),
+            CacheTtl::Upstream if self.control.asks_each_time => Duration::ZERO,
+            CacheTtl::Upstream => self.control.lasts.unwrap_or_default().saturating_sub(self.age()),
         }
     }
 
     /// Whether it may be used stale if the upstream fails.
     pub(super) fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
-        let (good, longer) = match settings.lasts {
-            FreshnessLifetime::For(time) => (time, settings.stale_if_error),
-            FreshnessLifetime::FromUpstream if self.control.asks_each_time || self.control.never_old => {
+        let (good, longer) = match settings.ttl {
+            CacheTtl::For(time) => (time, settings.stale_if_error),
+            CacheTtl::Upstream if self.control.asks_each_time || self.control.never_old => {
                 return false;
             }
-            FreshnessLifetime::FromUpstream => {
+            CacheTtl::Upstream => {
                 (self.control.lasts.unwrap_or_default(), settings.stale_if_error.max(self.control.if_error))
             }
         };
-        let age = match settings.lasts {
-            FreshnessLifetime::For(_) => self.came.elapsed(),
-            FreshnessLifetime::FromUpstream => self.age(),
+        let age = match settings.ttl {
+            CacheTtl::For(_) => self.came.elapsed(),
+            CacheTtl::Upstream => self.age(),
         };
         !longer.is_zero() && age < good + longer
     }

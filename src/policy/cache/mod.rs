@@ -17,6 +17,7 @@ use std::{
 
 use http::{HeaderName, StatusCode, header};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
+use settings_derive::Section;
 use tokio::time::timeout_at;
 
 use self::entry::CachedResponse;
@@ -24,6 +25,11 @@ use super::{CallResponse, RouteCounts};
 use crate::{
     model::UpstreamResponse,
     route::UpstreamName,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Setting},
+        value::duration_or_word,
+    },
     telemetry::CallContext,
     upstream::{SharedTask, UpstreamCall, UpstreamError},
 };
@@ -31,33 +37,46 @@ use crate::{
 pub(super) use self::remote::RemoteCache;
 
 /// Settings of the response cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(id = "cache", text = "ttl")]
 pub struct CacheSettings {
-    /// Freshness lifetime.
-    pub lasts: FreshnessLifetime,
-    /// Additional time that a stale response is used if the upstream fails.
+    /// Time for which a response is fresh: a duration, or `upstream` for its `Cache-Control`.
+    #[key(default = CacheTtl::Upstream)]
+    pub ttl: CacheTtl,
+    /// Further time in which a stale response is served if the upstream fails.
+    #[key(range = 1..=MAX_TTL, default = Duration::ZERO, shown = "the upstream's `stale-if-error`, else none")]
     pub stale_if_error: Duration,
-    /// Treatment of responses whose `Cache-Control` forbids caching.
-    pub forbidden: OnForbidden,
+    /// Whether responses are cached even if their `Cache-Control` forbids it.
+    #[key(default = false)]
+    pub ignore_cache_control: bool,
 }
+
+/// The longest time for which a response is cached, in milliseconds.
+const MAX_TTL: u64 = 30 * 24 * 3_600_000;
 
 /// Freshness lifetime of cached responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreshnessLifetime {
+pub enum CacheTtl {
     /// Fixed.
     For(Duration),
     /// As `Cache-Control` and `Expires` of the response say. Without these, each use revalidates the
     /// response.
-    FromUpstream,
+    Upstream,
 }
 
-/// Treatment of responses whose `Cache-Control` forbids caching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnForbidden {
-    /// Not cached.
-    Respected,
-    /// Cached anyway (`ignore_cache_control`).
-    Ignored,
+impl Setting for CacheTtl {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::Duration(1, MAX_TTL), ValueKind::Word(&["upstream"])]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let name = value.name.trim_matches('`');
+        let other = format!("`{name}: upstream` for as long as the upstream says");
+        Ok(duration_or_word(value, &other)?.map_or(Self::Upstream, Self::For))
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        matches!(self, Self::Upstream).then(|| "`upstream`".to_owned())
+    }
 }
 
 /// Response cache of one route, with coalescing of equal requests.

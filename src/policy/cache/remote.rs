@@ -10,7 +10,7 @@ use bytes::{Buf, BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::{CacheSettings, FreshnessLifetime, entry::CachedResponse};
+use super::{CacheSettings, CacheTtl, entry::CachedResponse};
 use crate::{model::UpstreamResponse, policy::ReplicaSharing, shared_state::StoredValue};
 
 /// Format version, the first byte of an entry.
@@ -55,9 +55,9 @@ impl RemoteCache {
 
 /// Time for which a response may still be used, fresh or stale.
 fn of_use(entry: &CachedResponse, settings: CacheSettings) -> Duration {
-    let in_place_of_errors = match settings.lasts {
-        FreshnessLifetime::For(_) => settings.stale_if_error,
-        FreshnessLifetime::FromUpstream => settings.stale_if_error.max(entry.control.if_error),
+    let in_place_of_errors = match settings.ttl {
+        CacheTtl::For(_) => settings.stale_if_error,
+        CacheTtl::Upstream => settings.stale_if_error.max(entry.control.if_error),
     };
     let asked_about = if entry.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
     entry.left(settings) + in_place_of_errors.max(asked_about)

@@ -75,13 +75,9 @@ async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<CallRes
         .await
 }
 
-const UPSTREAM: CacheSettings = CacheSettings {
-    lasts: FreshnessLifetime::FromUpstream,
-    stale_if_error: Duration::ZERO,
-    forbidden: OnForbidden::Respected,
-};
-const TEN: CacheSettings =
-    CacheSettings { lasts: FreshnessLifetime::For(Duration::from_secs(10)), ..UPSTREAM };
+const UPSTREAM: CacheSettings =
+    CacheSettings { ttl: CacheTtl::Upstream, stale_if_error: Duration::ZERO, ignore_cache_control: false };
+const TEN: CacheSettings = CacheSettings { ttl: CacheTtl::For(Duration::from_secs(10)), ..UPSTREAM };
 
 /// Number of upstream requests for calls after each of these waits.
 async fn upstream_calls(
@@ -136,7 +132,7 @@ async fn an_upstream_is_believed_that_forbids_it() {
         let replies = [good(&headers), good(&headers)];
         assert_eq!(upstream_calls(TEN, &replies, &[0, 0]).await, 2, "{headers:?}");
     }
-    let anyway = CacheSettings { forbidden: OnForbidden::Ignored, ..TEN };
+    let anyway = CacheSettings { ignore_cache_control: true, ..TEN };
     assert_eq!(upstream_calls(anyway, &[good(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
     assert_eq!(upstream_calls(TEN, &[good(&[("cache-control", "no-cache, max-age=0")])], &[0, 5]).await, 1);
 }

@@ -19,10 +19,16 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
+use settings_derive::{Section, Word};
 
 use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, same_origin};
 use crate::{
     model::{Arguments, UpstreamResponse},
+    settings::{
+        code::Code,
+        section::{Checked, OpenSection},
+        tree::Entry,
+    },
     translate::{
         CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, extract::Extract,
         inspect,
@@ -61,20 +67,27 @@ pub struct AsyncOperationRule {
 }
 
 /// Settings of MCP tasks, which clients poll themselves, in place of slow results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(default, check = Self::check)]
 pub struct TaskRule {
-    /// Which clients get tasks.
+    /// Whether MCP clients that support tasks get one for long operations, and whether other clients are
+    /// rejected.
+    #[key(name = "task", default = TaskSupport::Optional)]
     pub offer: TaskSupport,
-    /// Time after which a call becomes a task.
+    /// How long such a call waits for its result before it becomes a task.
+    #[key(name = "task_after", range = 0..=3_600_000, default = Duration::from_secs(2))]
     pub after: Duration,
-    /// Lifetime of a task.
+    /// How long the task can be polled.
+    #[key(name = "task_ttl", range = 1_000..=7 * 24 * 3_600_000, default = Duration::from_secs(60 * 60))]
     pub life: Duration,
-    /// Whether the task sends the input requests. Otherwise the call sends them before it becomes a task.
+    /// Whether a call with input requests becomes a task at once, which sends them; else the call sends
+    /// them, and becomes a task afterwards.
+    #[key(name = "task_requests_input", default = false)]
     pub asks: bool,
 }
 
 /// Which clients get tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum TaskSupport {
     /// None.
     Forbidden,
@@ -84,14 +97,15 @@ pub enum TaskSupport {
     Required,
 }
 
-impl Default for TaskRule {
-    fn default() -> Self {
-        Self {
-            offer: TaskSupport::Optional,
-            after: Duration::from_secs(2),
-            life: Duration::from_secs(60 * 60),
-            asks: false,
+impl TaskRule {
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        let names = ["task_after", "task_ttl", "task_requests_input"];
+        let entries = names.into_iter().filter_map(|name| section.entry(name));
+        for Entry { key, .. } in entries.filter(|_| self.offer == TaskSupport::Forbidden) {
+            let message = format!("`{}` has no effect beside `task: forbidden`", key.text);
+            section.value.context.report.warning(Code::ConflictingKeys.at(key.span), message, "leave it out");
         }
+        Ok(self)
     }
 }
 

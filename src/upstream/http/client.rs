@@ -60,7 +60,7 @@ impl HttpUpstream {
     pub(super) fn with_lookup(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
-        let credentials = settings.auth.as_ref().map(CredentialSource::new);
+        let credentials = settings.auth.as_ref().map(|auth| CredentialSource::new(auth, &settings.name));
         let scrubber = SecretScrubber::of_settings(&settings);
         let settings = Arc::new(settings);
         let endpoints = Endpoints::new(settings.clone(), lookup);

@@ -23,6 +23,7 @@ mod endpoints;
 use std::time::Duration;
 
 use http::{HeaderMap, Version};
+use settings_derive::Word;
 
 use super::{
     AttemptedEndpoints, ProgressEvent, ProgressSender, UpstreamCall, UpstreamError, error::ConnectTimedOut,
@@ -33,8 +34,9 @@ pub use crate::tls::{CertificateAndKey, ClientTls, ClientTlsOptions, TlsError, T
 pub use address::{Address, AddressError};
 pub use client::HttpUpstream;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
+pub(crate) use credentials::CredentialsSection;
 pub use credentials::{
-    AuthSettings, AuthStyle, BearerToken, CredentialError, HiddenText, OAuthSettings, TokenUrl,
+    AuthSettings, BasicCredentials, BearerToken, CredentialError, HiddenText, OAuthSettings, TokenUrl,
 };
 pub use endpoints::{
     ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings,
@@ -79,12 +81,13 @@ pub struct HttpSettings {
 }
 
 /// HTTP version of an upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub enum HttpVersion {
     /// HTTP/2 if the TLS handshake negotiates it, else HTTP/1.1.
     #[default]
     Auto,
     /// HTTP/1.0: one connection per request, and no chunked bodies.
+    #[word("http1.0")]
     Http10,
     /// HTTP/1.1. Responses in HTTP/1.0 are accepted.
     Http1,

@@ -13,26 +13,34 @@ use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, StatusCode, header::InvalidHeaderValue};
+use settings_derive::Section;
 
 use super::{
     Address, AddressError, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError,
     secret_scrubber::SecretScrubber,
 };
-use crate::telemetry::CallContext;
+use crate::{
+    route::UpstreamName,
+    settings::{
+        code::Code,
+        keys::ValueKind,
+        secret,
+        section::{Checked, Context, Cursor, Invalid, OpenSection, Section as _, Setting},
+        suggest::listed,
+        tree::Entry,
+        value::{Scalar, text_of},
+    },
+    telemetry::CallContext,
+};
 use token_cache::{TokenCache, TokenFile};
 
-pub use oauth::{AuthStyle, OAuthSettings, TokenUrl};
+pub use oauth::{OAuthSettings, TokenUrl};
 
 /// Credential for an upstream, sent in `Authorization`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AuthSettings {
     /// User and password (RFC 7617).
-    Basic {
-        /// User.
-        user: String,
-        /// Password.
-        password: HiddenText,
-    },
+    Basic(BasicCredentials),
     /// Fixed bearer token (RFC 6750).
     Bearer(BearerToken),
     /// Token in a file, which is reread from time to time.
@@ -41,9 +49,114 @@ pub enum AuthSettings {
     OAuth(Box<OAuthSettings>),
 }
 
+/// The section `credentials`: one of these keys.
+#[derive(Section)]
+#[section(id = "credentials", check_keys = Self::check_keys)]
+pub(crate) struct CredentialsSection {
+    /// User name and password (Basic authentication).
+    basic: Option<BasicCredentials>,
+    /// Bearer token: `${NAME}`, or `file:/path`, which is re-read while in use, so that the token can be
+    /// rotated.
+    #[key(kind = ValueKind::Text, with = read_bearer)]
+    bearer: Option<AuthSettings>,
+    /// Token of an OAuth server (client credentials grant).
+    oauth: Option<Box<OAuthSettings>>,
+}
+
+/// User name and password (RFC 7617).
+#[derive(Debug, Clone, PartialEq, Section)]
+#[section(id = "basic", variables)]
+pub struct BasicCredentials {
+    /// User name, without a colon.
+    #[key(kind = ValueKind::Scalar, file, with = read_user, example = "user: NAME")]
+    user: String,
+    /// Password: `${NAME}` or `file:/path`.
+    #[key(secret, example = "`password: ${NAME}` or `password: file:/run/secrets/NAME`")]
+    password: HiddenText,
+}
+
+impl CredentialsSection {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        match section.value.node.as_map().unwrap_or_default() {
+            [] => {
+                let help = format!("write one of {}", listed(Self::keys().names()));
+                Err(section.missing("`credentials` does not say in which way".to_owned(), &help))
+            }
+            [_] => Ok(()),
+            [_, Entry { key, .. }, ..] => {
+                let message =
+                    format!("`{}` stands beside another way, and there is one `Authorization`", key.text);
+                Err(section.reject_at(Code::ConflictingKeys.at(key.span), &message, "keep one of them"))
+            }
+        }
+    }
+}
+
+impl Setting for AuthSettings {
+    const KIND: ValueKind = CredentialsSection::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let CredentialsSection { basic, bearer, oauth } = CredentialsSection::read(value)?;
+        value.checked(basic.map(Self::Basic).or(bearer).or_else(|| oauth.map(Self::OAuth)))
+    }
+}
+
+fn read_user(value: &Cursor<'_>) -> Checked<String> {
+    let Scalar(user) = Scalar::read(value)?;
+    if user.contains(':') {
+        let help = "no server could tell it from the password (RFC 7617, section 2)";
+        return value.reject(Invalid::without_value("`user` has a colon in it", help));
+    }
+    Ok(user)
+}
+
+fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
+    let (Context { report, environment, .. }, span) = (value.context, value.node.span);
+    let text = text_of(value)?;
+    let (file, token) = if text.starts_with("file:") {
+        // It is read once to check it; from then on the client reads it.
+        let (path, token) = value.checked(secret::own_file(report, environment, span, text))?;
+        (Some(path), token)
+    } else {
+        let expanded = value.checked(secret::expand(report, environment, span, text))?;
+        secret::warn_of_inline(report, span, "bearer", &expanded);
+        (None, expanded.text)
+    };
+    let Ok(bearer) = BearerToken::new(token.trim()) else {
+        let help = match token.trim().split_once(' ') {
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => {
+                "leave out the word `Bearer`: it is written before it"
+            }
+            _ => "look for line breaks and spaces in it",
+        };
+        let message = "the token is empty, or has white space or characters that are not ASCII";
+        return value.reject(Invalid::without_value(message, help));
+    };
+    Ok(Some(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
+}
+
 /// Secret text. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HiddenText(Arc<str>);
+
+impl Setting for HiddenText {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(text) = value.node.scalar() else {
+            let message = format!("{} takes a text, found {}", value.name, value.node.found());
+            return value.reject(Invalid { code: Code::WrongType, message, help: None, shows_value: true });
+        };
+        if text.is_empty() {
+            let message = format!("{} is empty", value.name);
+            return value.reject(
+                Invalid::without_value(message, "look at where its value comes from")
+                    .with_code(Code::EmptyValue),
+            );
+        }
+        Ok(Self::new(&text))
+    }
+}
 
 /// Token that is valid in a header. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +205,7 @@ impl AuthSettings {
     /// Secrets in it that are sent to the upstream, except tokens that are requested later.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
-            Self::Basic { user: _, password } => vec![password.as_str()],
+            Self::Basic(basic) => vec![basic.password.as_str()],
             Self::Bearer(token) => token.text().into_iter().collect(),
             Self::BearerFile(_) | Self::OAuth(_) => Vec::new(),
         }
@@ -118,9 +231,9 @@ pub(super) struct Credential {
 }
 
 impl CredentialSource {
-    pub(super) fn new(settings: &AuthSettings) -> Self {
+    pub(super) fn new(settings: &AuthSettings, upstream: &UpstreamName) -> Self {
         match settings {
-            AuthSettings::Basic { user, password } => {
+            AuthSettings::Basic(BasicCredentials { user, password }) => {
                 let pair = STANDARD.encode(format!("{user}:{}", password.as_str()));
                 let value =
                     secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
@@ -129,7 +242,7 @@ impl CredentialSource {
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
             AuthSettings::BearerFile(path) => Self::File(TokenFile::new(path.clone())),
-            AuthSettings::OAuth(settings) => Self::Cached(oauth::token_cache(settings)),
+            AuthSettings::OAuth(settings) => Self::Cached(oauth::token_cache(settings, upstream)),
         }
     }
 

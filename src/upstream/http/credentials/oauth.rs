@@ -7,6 +7,7 @@ use bytes::Bytes;
 use form_urlencoded::byte_serialize;
 use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
+use settings_derive::{Section, Word};
 
 use super::{
     Address, AddressError, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream,
@@ -15,7 +16,14 @@ use super::{
 };
 use crate::{
     model::UpstreamResponse,
-    route::{HttpRequest, PathBase},
+    route::{HttpRequest, PathBase, UpstreamName},
+    settings::{
+        code::Code,
+        section::{Checked, Invalid, OpenSection},
+        tree::Entry,
+        value::{FromText, Named, Scalar, text_settings},
+    },
+    tls::ClientTls,
     upstream::Deadline,
 };
 
@@ -25,33 +33,41 @@ const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 /// Longest lifetime that is accepted.
 const MAX_LIFE: Duration = Duration::from_secs(24 * 3600);
+
 /// Token server of an upstream, and the parameters of its tokens.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Section)]
+#[section(id = "oauth", variables, check = Self::complete, check_keys = Self::check_keys)]
 pub struct OAuthSettings {
-    /// HTTP settings of the token server, with the address of its URL.
-    pub server: HttpSettings,
-    /// Token endpoint on that server.
-    pub path_and_query: PathAndQuery,
+    /// Token endpoint: `https://login.example.com/oauth/token`.
+    #[key(example = "token_url: https://login.example.com/oauth/token")]
+    token_url: TokenUrl,
     /// Client id.
-    pub client_id: String,
-    /// Client secret.
-    pub client_secret: HiddenText,
-    /// Client authentication method.
-    pub style: AuthStyle,
-    /// Scopes of the token.
-    pub scopes: Vec<String>,
-    /// More parameters, such as the audience.
-    pub parameters: Vec<(String, String)>,
+    #[key(file, example = "client_id: NAME")]
+    client_id: Scalar,
+    /// Client secret: `${NAME}` or `file:/path`.
+    #[key(secret, example = "`client_secret: ${NAME}` or `client_secret: file:/run/secrets/NAME`")]
+    client_secret: HiddenText,
+    /// Requested scopes.
+    #[key(shown = "those of the token server")]
+    scopes: Vec<String>,
+    /// Audience of the token, if the server requires it.
+    audience: Option<String>,
+    /// Further parameters of the token request, such as `resource`.
+    parameters: Named<Scalar>,
+    /// Client authentication at the token endpoint: by `Authorization`, or in the body.
+    #[key(default = ClientAuthMethod::ClientSecretBasic)]
+    client_auth_method: ClientAuthMethod,
+    /// TLS settings for the token server: trusted CAs and the client certificate.
+    tls: Option<ClientTls>,
 }
 
 /// Client authentication method (RFC 6749, section 2.3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AuthStyle {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub(super) enum ClientAuthMethod {
     /// In `Authorization`, which every server must support.
-    #[default]
-    Basic,
+    ClientSecretBasic,
     /// In the body.
-    Post,
+    ClientSecretPost,
 }
 
 /// URL of a token endpoint.
@@ -77,15 +93,74 @@ impl FromStr for TokenUrl {
     }
 }
 
+text_settings!(TokenUrl);
+
+impl FromText for TokenUrl {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        text.trim().parse().map_err(|error| {
+            let help = match error {
+                AddressError::Credentials => "leave them out; `client_id` and `client_secret` say who asks",
+                _ => "write `https://HOST/PATH`",
+            };
+            Invalid::without_value("`token_url` is not a URL that a token can be asked for at", help)
+                .with_code(Code::InvalidAddress)
+        })
+    }
+}
+
 impl OAuthSettings {
+    /// Parameters that other keys write.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        const OWN: [&str; 5] = ["grant_type", "client_id", "client_secret", "scope", "audience"];
+        let parameters = section.entry("parameters").and_then(|entry| entry.value.as_map());
+        let own = parameters.unwrap_or_default().iter().filter(|entry| OWN.contains(&&*entry.key.text));
+        own.fold(Ok(()), |_, Entry { key, .. }| {
+            let message =
+                format!("the parameter `{}` is written by what stands beside `parameters`", key.text);
+            Err(section.reject_at(
+                Code::ReservedName.at(key.span),
+                &message,
+                "use the key for it, or leave it out",
+            ))
+        })
+    }
+
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        let (report, address) = (section.value.context.report, &self.token_url.address);
+        match section.entry("tls") {
+            Some(entry) if !address.is_tls() => {
+                let message = "`tls` has no effect: `token_url` is not `https://`";
+                let help = "write an `https://` address, or leave `tls` out";
+                return Err(section.reject_at(Code::TlsWithoutHttps.at(entry.key.span), message, help));
+            }
+            None if address.is_tls() => {
+                let tls = ClientTls::by_default(report, section.value.place);
+                self.tls = Some(section.value.checked(tls)?);
+            }
+            Some(_) | None => {}
+        }
+        if let Some(entry) = section.entry("token_url")
+            && !self.token_url.address.is_tls()
+            && !self.token_url.address.is_near()
+        {
+            let message = "the client's secret goes to `token_url` without TLS, and the token comes back so";
+            report.warning(
+                Code::CredentialsWithoutTls.at(entry.value.span),
+                message,
+                "write an `https://` address (RFC 6749, section 3.2)",
+            );
+        }
+        Ok(self)
+    }
+
     fn request(&self) -> HttpRequest {
         let mut fields = vec![("grant_type", "client_credentials".to_owned())];
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let (id, secret) = (self.client_id.clone(), self.client_secret.as_str());
-        match self.style {
-            AuthStyle::Basic => {
+        let (Scalar(id), secret) = (self.client_id.clone(), self.client_secret.as_str());
+        match self.client_auth_method {
+            ClientAuthMethod::ClientSecretBasic => {
                 // Both are form-encoded first (section 2.3.1).
                 let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
                 let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
@@ -93,7 +168,7 @@ impl OAuthSettings {
                     secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
                 headers.insert(header::AUTHORIZATION, value);
             }
-            AuthStyle::Post => {
+            ClientAuthMethod::ClientSecretPost => {
                 fields.push(("client_id", id));
                 fields.push(("client_secret", secret.to_owned()));
             }
@@ -101,12 +176,14 @@ impl OAuthSettings {
         if !self.scopes.is_empty() {
             fields.push(("scope", self.scopes.join(" ")));
         }
-        fields.extend(self.parameters.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        fields.extend(self.audience.clone().map(|audience| ("audience", audience)));
+        let parameters = self.parameters.0.iter();
+        fields.extend(parameters.map(|(name, Scalar(value))| (name.as_str(), value.clone())));
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         HttpRequest {
             method: Method::POST,
             under: PathBase::Origin,
-            path_and_query: self.path_and_query.clone(),
+            path_and_query: self.token_url.path_and_query.clone(),
             headers,
             body: Bytes::from(body),
         }
@@ -114,10 +191,11 @@ impl OAuthSettings {
 }
 
 /// Creates the token cache for these settings.
-pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
+pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> TokenCache {
     let settings = Arc::new(settings.clone());
-    let server = HttpUpstream::new(settings.server.clone());
-    TokenCache::new(settings.server.name.clone(), move || {
+    let server = HttpSettings::new(upstream.clone(), settings.token_url.address.clone());
+    let server = HttpUpstream::new(HttpSettings { tls: settings.tls.clone(), ..server });
+    TokenCache::new(upstream.clone(), move || {
         // The cache enforces a shorter timeout.
         let deadline = Deadline::after(DEFAULT_LIFE);
         let upstream_call =
@@ -205,15 +283,15 @@ mod tests {
     use super::*;
 
     fn settings() -> OAuthSettings {
-        let url: TokenUrl = "http://login.test:81/oauth/token?tenant=a".parse().unwrap();
         OAuthSettings {
-            server: HttpSettings::new("old".parse().unwrap(), url.address),
-            path_and_query: url.path_and_query,
-            client_id: "my client".into(),
+            token_url: "http://login.test:81/oauth/token?tenant=a".parse().unwrap(),
+            client_id: Scalar("my client".into()),
             client_secret: HiddenText::new("p:ss&w%rd"),
-            style: AuthStyle::Basic,
             scopes: vec!["read".into(), "write".into()],
-            parameters: vec![("audience".into(), "https://api.test/".into())],
+            audience: Some("https://api.test/".into()),
+            parameters: Named(Vec::new()),
+            client_auth_method: ClientAuthMethod::ClientSecretBasic,
+            tls: None,
         }
     }
 
@@ -226,7 +304,8 @@ mod tests {
         assert_eq!(STANDARD.decode(pair).unwrap(), b"my+client:p%3Ass%26w%25rd");
         let rest = "scope=read+write&audience=https%3A%2F%2Fapi.test%2F";
         assert_eq!(request.body, format!("grant_type=client_credentials&{rest}"));
-        let request = OAuthSettings { style: AuthStyle::Post, ..settings() }.request();
+        let request =
+            OAuthSettings { client_auth_method: ClientAuthMethod::ClientSecretPost, ..settings() }.request();
         assert!(!request.headers.contains_key("authorization"));
         let client = "client_id=my+client&client_secret=p%3Ass%26w%25rd";
         assert_eq!(request.body, format!("grant_type=client_credentials&{client}&{rest}"));

@@ -1,0 +1,76 @@
+//! The sections of the file, and what rules take.
+
+use settings_derive::Section as DeriveSection;
+
+use super::{
+    AdminSettings, TelemetrySettings,
+    compile::PassthroughSection,
+    prompts::PromptSettings,
+    response::RuleSettings,
+    routes::{DefaultSettings, RouteSettings},
+    rules::{RuleSetSettings, UseSettings},
+    section::ReadElsewhere,
+    server::ServerSettings,
+    upstreams::UpstreamSection,
+    version::VERSION,
+};
+use crate::{
+    auth::ClientSettings,
+    settings::{section::Setting, value::Named},
+    shared_state::StoreSettings,
+    telemetry::log::LogSettings,
+};
+
+pub(super) use crate::settings::keys::{KeySpec as Key, KeyTable as Keys, ValueKind as Takes};
+
+/// What `response` takes.
+pub(super) const RESPONSE: Takes = Takes::OneOrMore(&Takes::Either(&[RuleSettings::KIND, UseSettings::KIND]));
+
+/// What stands under a name of `rules`.
+pub(super) static RULES_FORM: Takes = Takes::Either(&[RESPONSE, RuleSetSettings::KIND]);
+
+/// The file. Each section is read by its module.
+#[derive(DeriveSection)]
+#[section(name = "the file", id = "file")]
+pub(super) struct FileSettings {
+    /// Version of the configuration language.
+    #[key(kind = Takes::Count(VERSION, VERSION), shown = "that of the program")]
+    version: ReadElsewhere,
+    /// Listener for clients, and limits of the process.
+    #[key(kind = ServerSettings::KIND)]
+    server: ReadElsewhere,
+    /// Admin API: probes, metrics and the active configuration.
+    #[key(kind = AdminSettings::KIND)]
+    admin: ReadElsewhere,
+    /// Level and format of the log.
+    #[key(kind = LogSettings::KIND)]
+    log: ReadElsewhere,
+    /// Redis or Valkey in which replicas share limits, cached responses and subscriptions: its address, or a
+    /// map.
+    #[key(kind = StoreSettings::KIND)]
+    shared_state: ReadElsewhere,
+    /// Export of traces and metrics (OpenTelemetry).
+    #[key(kind = TelemetrySettings::KIND)]
+    telemetry: ReadElsewhere,
+    /// Clients that may call, by name. Default, without `auth` of `server`: all.
+    #[key(kind = <Named<ClientSettings>>::KIND)]
+    clients: ReadElsewhere,
+    /// Defaults of all routes and upstreams.
+    #[key(kind = DefaultSettings::KIND)]
+    defaults: ReadElsewhere,
+    /// Named rules, which routes can use: as `response` of a route, or a map.
+    #[key(kind = Takes::Map(&RULES_FORM))]
+    rules: Named<ReadElsewhere>,
+    /// Upstream servers, by name: a URL, or a map.
+    #[key(kind = Takes::Map(&UpstreamSection::KIND))]
+    upstreams: Named<ReadElsewhere>,
+    /// Upstream that requests outside all routes are proxied to, unmodified.
+    #[key(kind = PassthroughSection::KIND)]
+    passthrough: ReadElsewhere,
+    /// Routes, by name: each binds an MCP tool to an upstream request and its rules.
+    #[key(kind = Takes::Map(&RouteSettings::KIND))]
+    routes: Named<ReadElsewhere>,
+    /// MCP prompts, by name.
+    #[key(kind = Takes::Map(&PromptSettings::KIND))]
+    prompts: Named<ReadElsewhere>,
+}
