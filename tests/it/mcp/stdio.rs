@@ -334,11 +334,12 @@ async fn a_wrong_configuration_writes_nothing_to_standard_output() {
     assert!(log.contains("did you mean `routes`?"), "{log}");
 }
 
-/// The command that the README shows is the one that these tests run.
+/// The command that the page shows is the one that these tests run.
 #[test]
-fn the_readme_shows_a_desktop_client_how_to_start_it() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let blocks = readme.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+fn the_page_shows_a_desktop_client_how_to_start_it() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/how-to/connect-a-client.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let shown = blocks.filter(|block| block.contains("mcpServers")).map(serde_json::from_str::<Value>);
     let shown: Vec<Value> = shown.map(Result::unwrap).collect();
     assert_eq!(shown.len(), 1);
