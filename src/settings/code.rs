@@ -1,4 +1,4 @@
-//! Codes of problems: one for each kind, so that it can be searched for, explained and counted.
+//! Codes of problems, one for each kind.
 
 use std::{fmt, str::FromStr};
 
@@ -6,20 +6,20 @@ use serde::{Serialize, Serializer};
 
 use super::source::Span;
 
-/// Declares the codes: name, number, and documentation, which `check --explain` and the reference show.
+/// Declares the codes, each with its number and its documentation for `check --explain` and the reference.
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $number:literal,)+) => {
-        /// Kind of a problem. A number is never used again for another kind.
+        /// Kind of a problem. A number is never reused for another kind.
         ///
-        /// The first line of the documentation is a summary. The rest, where there is any, says why it
-        /// matters and shows a fix.
+        /// The first line of the documentation is a summary. The optional rest explains why it matters and
+        /// shows a fix.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(#[doc = $doc])+ $name = $number,)+
         }
 
         impl Code {
-            /// Every code, by number.
+            /// All codes, by number.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
             fn documentation(self) -> &'static [&'static str] {
@@ -671,7 +671,7 @@ codes! {
     SecretTooLong = 708,
 }
 
-/// A place in a file, and the kind of problem that is there.
+/// Span in a file with the code of the problem there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodedSpan {
     pub(crate) code: Code,
@@ -684,7 +684,7 @@ impl From<Span> for CodedSpan {
     }
 }
 
-/// The subjects of the codes: the first two digits of a number, and a title.
+/// Groups of codes: the first two digits of the number, and a title.
 pub const CODE_SUBJECTS: [(u16, &str); 8] = [
     (0, "Files and their syntax"),
     (1, "Keys and values"),
@@ -697,7 +697,7 @@ pub const CODE_SUBJECTS: [(u16, &str); 8] = [
 ];
 
 impl Code {
-    /// A problem of this kind at a place.
+    /// Combines the code with a span.
     pub(crate) fn at(self, span: Span) -> CodedSpan {
         CodedSpan { code: self, span }
     }
@@ -707,12 +707,12 @@ impl Code {
         self as u16
     }
 
-    /// What is wrong, in one sentence.
+    /// Summary in one sentence.
     pub fn summary(self) -> &'static str {
         self.documentation().first().copied().unwrap_or_default().trim()
     }
 
-    /// Why it matters, and an example of a fix, as Markdown; empty where the summary says it all.
+    /// Explanation with an example of a fix, as Markdown; empty if the summary is enough.
     pub fn explanation(self) -> String {
         let lines = self.documentation().iter().skip(1);
         let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
@@ -726,7 +726,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Accepts `G0107`, in any case.
+/// Parses `G0107`, in upper or lower case.
 impl FromStr for Code {
     type Err = String;
 

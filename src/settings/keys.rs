@@ -1,4 +1,5 @@
-//! The keys of the sections, as data: what the reader, the JSON Schema and the reference pages are made from.
+//! Tables of keys, one for each section, from which the parser, the JSON Schema and the reference pages are
+//! generated.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -7,55 +8,55 @@ use super::units::{show_duration, show_size};
 /// The keys of one section of the file.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
-    /// What messages call the section: "`server`", "a route".
+    /// Name of the section in messages: "`server`", "a route".
     pub(crate) section: &'static str,
-    /// What the section is called in the JSON Schema, and in names of environment variables.
+    /// Identifier of the section in the JSON Schema and in names of environment variables.
     pub(crate) id: &'static str,
     pub(crate) short_form: ShortForm,
-    /// Whether its values may be `${VARIABLE}`.
+    /// Whether `${VARIABLE}` is expanded in its values.
     pub(crate) expands_variables: bool,
     pub(crate) rows: &'static [Row],
 }
 
-/// What may be written in place of the section's map.
+/// Short form that is accepted in place of the section's map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShortForm {
     None,
     /// The key alone: every setting has a default.
     Nothing,
-    /// A text: the value of this key.
+    /// A string: the value of this key.
     Text(&'static str),
 }
 
-/// A row of a table.
+/// Row of a table.
 #[derive(Debug)]
 pub(crate) enum Row {
     Key(KeySpec),
-    /// The keys of another struct, in the same section.
+    /// Keys of another struct that are in the same section.
     Part(fn() -> &'static KeyTable),
 }
 
-/// One key.
+/// Declaration of one key.
 #[derive(Debug)]
 pub(crate) struct KeySpec {
     pub(crate) name: &'static str,
     pub(crate) kind: ValueKind,
-    /// Description in Markdown, for the schema and the reference; without the default where `default` is
-    /// there.
+    /// Description in Markdown, for the schema and the reference; without the default value if `default` is
+    /// set.
     pub(crate) description: &'static str,
-    /// Writes the default as the reference shows it.
+    /// Formats the default value for the reference.
     pub(crate) default: Option<fn(ValueKind) -> Option<String>>,
-    /// When a change of the value takes effect; `None` in sections that are not of the process.
+    /// When a change of the value takes effect; `None` in sections without process settings.
     pub(crate) takes_effect: Option<TakesEffect>,
     /// Whether the value is a credential.
     pub(crate) secret: bool,
-    /// Whether it may be `file:/path`, whose contents are then the value.
+    /// Whether `file:/path` is accepted; the contents of that file are then the value.
     pub(crate) file: bool,
-    /// What to write where the key is missing.
+    /// Example for the error about the missing key.
     pub(crate) example: &'static str,
-    /// Keys beside which it has no effect.
+    /// Keys that it cannot be combined with.
     pub(crate) conflicts: &'static [&'static str],
-    /// A key without which it has no effect, and the help for that.
+    /// Key that it requires, and the help of the error if that is missing.
     pub(crate) requires: Option<(&'static str, &'static str)>,
 }
 
@@ -73,22 +74,22 @@ pub(crate) enum ValueKind {
     /// One of these words.
     Word(&'static [&'static str]),
     Flag,
-    /// The type of a field, with `[]` and `?` behind it or without.
+    /// Type of a field, with the optional suffixes `[]` and `?`.
     FieldType,
-    /// Duration with a unit; the least and the most, in milliseconds.
+    /// Duration with a unit; minimum and maximum in milliseconds.
     Duration(u64, u64),
-    /// Size with a unit; the least and the most, in bytes.
+    /// Size with a unit; minimum and maximum in bytes.
     Size(u64, u64),
-    /// A whole number; the least and the most.
+    /// Whole number; minimum and maximum.
     Count(u64, u64),
-    /// A number from 0 to 1.
+    /// Number from 0 to 1.
     Fraction,
-    /// A string, number or boolean, read as a string.
+    /// String, number or boolean, converted to a string.
     Scalar,
     List(&'static Self),
-    /// One, or a list of them.
+    /// One value, or a list of values.
     OneOrMore(&'static Self),
-    /// A map with names of the user's own.
+    /// Map with user-defined keys.
     Map(&'static Self),
     Section(fn() -> &'static KeyTable),
     Either(&'static [Self]),
@@ -100,7 +101,7 @@ pub(crate) enum ValueKind {
 }
 
 impl KeyTable {
-    /// Every key, those of parts in their place.
+    /// All keys in order, with those of [`Row::Part`] inlined.
     pub(crate) fn keys(&self) -> Box<dyn Iterator<Item = &'static KeySpec> + '_> {
         Box::new(self.rows.iter().flat_map(|row| match row {
             Row::Key(key) => Box::new(std::iter::once(key)),
@@ -108,12 +109,12 @@ impl KeyTable {
         }))
     }
 
-    /// Kind of the text that may stand for the whole section.
+    /// Kind of the scalar that is accepted in place of the section's map.
     pub(crate) fn short_kind(&self) -> Option<ValueKind> {
         let ShortForm::Text(key) = self.short_form else { return None };
         match self.get(key)?.kind {
             ValueKind::OneOrMore(item) => Some(*item),
-            // A list stands for the key alone.
+            // A list is accepted under the key only.
             ValueKind::Either([ValueKind::Text, ValueKind::List(_)]) => Some(ValueKind::Text),
             kind => Some(kind),
         }
@@ -125,7 +126,7 @@ impl KeyTable {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'static KeySpec> {
-        // Every key of a file is looked up: no iterator is boxed for it, as `keys` does.
+        // Called for every key of a file, so it does not box an iterator as `keys` does.
         self.rows.iter().find_map(|row| match row {
             Row::Key(key) => (key.name == name).then_some(key),
             Row::Part(part) => part().get(name),
@@ -134,10 +135,10 @@ impl KeyTable {
 }
 
 impl KeySpec {
-    /// The description with its default, for the schema and the reference.
+    /// Description with the default value, for the schema and the reference.
     pub(crate) fn full_description(&self) -> String {
         match self.default.and_then(|default| default(self.kind)) {
-            // A value is in backticks or a number; all else is prose.
+            // A default that is neither in backticks nor a number is prose, which follows a colon.
             Some(default) if default.starts_with(|first: char| first == '`' || first.is_ascii_digit()) => {
                 format!("{} Default {default}.", self.description)
             }
@@ -151,7 +152,7 @@ impl KeySpec {
         let description = self.full_description();
         let description = description.trim_end_matches('.');
         match description.char_indices().nth(1) {
-            // An abbreviation such as `HTTP` stays as it is.
+            // An abbreviation such as `HTTP` keeps its capitals.
             Some((second, next)) if description.starts_with(char::is_uppercase) && !next.is_uppercase() => {
                 format!("{}{}", description[..second].to_lowercase(), &description[second..])
             }
@@ -161,7 +162,7 @@ impl KeySpec {
 }
 
 impl ValueKind {
-    /// The same within a range: milliseconds of a duration, bytes of a size, or a count.
+    /// Restricts the value to a range: milliseconds of a duration, bytes of a size, or a count.
     pub(crate) const fn within(self, range: RangeInclusive<u64>) -> Self {
         let (least, most) = (*range.start(), *range.end());
         match self {
@@ -172,7 +173,7 @@ impl ValueKind {
         }
     }
 
-    /// A number read as a size in bytes, within a range.
+    /// Converts a count to a size in bytes, within a range.
     pub(crate) const fn size_within(self, range: RangeInclusive<u64>) -> Self {
         match self {
             Self::Count(..) => Self::Size(*range.start(), *range.end()),
@@ -180,7 +181,7 @@ impl ValueKind {
         }
     }
 
-    /// Whether a text may stand for it.
+    /// Whether a string is a valid value.
     pub(crate) fn accepts_text(self) -> bool {
         match self {
             Self::Section(table) => matches!(table().short_form, ShortForm::Text(_)),
@@ -191,7 +192,7 @@ impl ValueKind {
     }
 }
 
-/// The type in a few words, for the reference and for messages.
+/// Short name of the type, for the reference and for messages.
 impl fmt::Display for ValueKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,8 +1,8 @@
-//! Layers of process settings: the file, environment variables over it, flags over those.
+//! Layers of process settings: environment variables override the file, and flags override both.
 //!
-//! The crate `config` merges them. A value travels through it as its origin alone, such as `environment variable
-//! GLOSSATOR__SERVER__LISTEN`, by which it is found again: so one reader reads all layers, and each problem names the
-//! file and line, the variable or the flag.
+//! The crate `config` merges the layers. It merges the origins of the values, such as `environment variable
+//! GLOSSATOR__SERVER__LISTEN`, and the origin then identifies the value. So one parser handles all layers,
+//! and each problem names the file and line, the variable or the flag.
 
 use std::collections::HashMap;
 
@@ -19,28 +19,29 @@ use super::{
     tree::{Entry, Kind, Node, resolve_plain},
 };
 
-/// Prefix of the environment variables that set something.
+/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "GLOSSATOR__";
 
-/// A setting given by a flag of the command line.
+/// Setting from a command-line flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
-    /// As the user wrote it: `--listen`.
+    /// Name of the flag: `--listen`.
     pub name: String,
     /// Path of the setting: `server.listen`.
     pub setting: String,
-    /// Its value; items of a list are separated by commas.
+    /// Value; items of a list are separated by commas.
     pub value: String,
 }
 
-/// Variables and flags, as texts among the files so that problems can name them.
+/// Environment variables and flags, registered among the files so that problems can name them.
 pub(crate) struct Given {
     variables: Vec<(String, Span)>,
     flags: Vec<(String, Span)>,
 }
 
 impl Given {
-    /// Adds them to the files. Empty variables count as absent: that is how containers leave one open.
+    /// Registers variables and flags among the files. An empty variable is ignored, because container tools
+    /// set a variable without a value to the empty string.
     pub(crate) fn add(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
         let of_settings =
             environment.iter().filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
@@ -55,25 +56,25 @@ impl Given {
     }
 }
 
-/// The environment variable of a setting such as `server.listen`.
+/// Name of the environment variable for a setting such as `server.listen`.
 pub(crate) fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// One setting of the process.
+/// Path and kind of one process setting.
 struct ProcessSetting {
     path: String,
     kind: ValueKind,
 }
 
-/// Every setting of the sections; those of a section in a section have its path.
+/// Lists all process settings of the sections, with the path of each, nested sections included.
 fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
     fn add(table: &'static KeyTable, path: &str, found: &mut Vec<ProcessSetting>) {
         for key in table.keys().filter(|key| key.takes_effect.is_some()) {
             let path = format!("{path}.{}", key.name);
             match key.kind {
                 ValueKind::Section(table) => add(table(), &path, found),
-                // Nothing of it is a text.
+                // A variable or flag is one string, which cannot be a map.
                 ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => {}
                 kind => found.push(ProcessSetting { path, kind }),
             }
@@ -84,8 +85,8 @@ fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
     found
 }
 
-/// Puts variables and flags over the sections of the file. `renamed` has the message and help for a variable of
-/// an earlier program.
+/// Merges variables and flags over the sections of the file. `renamed` returns the message and help for the
+/// old name of a variable.
 pub(crate) fn merge(
     report: &Report<'_>,
     environment: &Environment,
@@ -99,7 +100,7 @@ pub(crate) fn merge(
     let mut layers = Layers::default();
     let is_process = |entry: &Entry| tables.iter().any(|table| table.id == entry.key.text);
     let Kind::Map(entries) = &mut root.kind else { return root };
-    // A text in the place of a section is one of its settings; the other layers may have more.
+    // Expand the short form of a section to a map, so that the other layers can add keys.
     for entry in entries.iter_mut() {
         let table = tables.iter().find(|table| table.id == entry.key.text);
         if let (Some(ShortForm::Text(key)), Kind::Text(_)) =
@@ -109,7 +110,7 @@ pub(crate) fn merge(
             entry.value = Node::new(Kind::Map(vec![inside]), entry.value.span);
         }
     }
-    // A section that is not a map is reported by its reader.
+    // A section that is not a map is reported by its parser.
     let (sections, rest): (Vec<_>, Vec<_>) = std::mem::take(entries)
         .into_iter()
         .partition(|entry| is_process(entry) && entry.value.as_map().is_some());
@@ -121,7 +122,7 @@ pub(crate) fn merge(
     match merged {
         Ok(config) => {
             let found = layers.tree(&config.cache, root.span);
-            // Only what the file left open is added where it has something else than a map.
+            // A section that is not a map in the file is kept, so that its parser reports it.
             let is_new = |entry: &Entry| !entries.iter().any(|known| known.key.text == entry.key.text);
             let new: Vec<_> = found.into_iter().filter(is_new).collect();
             entries.extend(new);
@@ -166,15 +167,15 @@ fn report_unknown_variables(
     }
 }
 
-/// The values of all layers by their origins, while `config` merges the origins.
+/// Values of all layers by origin; `config` merges only the origins.
 #[derive(Default)]
 struct Layers {
     by_origin: HashMap<String, Entry>,
-    /// Key and value spans of the maps of the file, by their paths.
+    /// Spans of the keys and values of the file's maps, by path.
     maps: HashMap<String, (Span, Span)>,
 }
 
-/// One layer: values by the paths of their settings.
+/// One layer: values by the path of the setting.
 #[derive(Debug, Clone)]
 struct Layer(Vec<(String, Value)>);
 
@@ -199,7 +200,8 @@ impl Layers {
         Layer(sections.iter().map(|entry| (entry.key.text.clone(), self.value(report, "", entry))).collect())
     }
 
-    /// Maps as tables, for `config` to merge; all else as it is.
+    /// Converts an entry for `config`: a map becomes a table that is merged key by key, any other value is
+    /// replaced as a whole.
     fn value(&mut self, report: &Report<'_>, path: &str, entry: &Entry) -> Value {
         let path = format!("{path}.{}", entry.key.text);
         let Some(entries) = entry.value.as_map().filter(|entries| !entries.is_empty()) else {
@@ -228,7 +230,7 @@ impl Layers {
         Layer(known.collect())
     }
 
-    /// The entries of a merged table, in the order of the file, with what the file has not at the end.
+    /// Converts a merged table to entries in the order of the file; entries from other layers come last.
     fn tree(&self, table: &Value, span: Span) -> Vec<Entry> {
         self.entries(table, "", span)
     }
@@ -252,7 +254,8 @@ impl Layers {
     }
 }
 
-/// A text from outside the file as the kind that its key accepts; a text that is none is rejected by the reader.
+/// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts. The
+/// parser of the key rejects invalid strings.
 pub(super) fn node_of(text: &str, kind: ValueKind, span: Span) -> Node {
     let whole = text;
     let text = text.trim();

@@ -1,15 +1,20 @@
-//! A setting of the configuration: where it is written, what is wrong with it, and how it is declared.
+//! Framework for declared settings: YAML with source spans, parsing of typed values, and diagnostics.
 //!
-//! - `tree`: the YAML text of a file as a tree in which every key and value has its place.
-//! - `source`: the files themselves; `problem` and `report`: what is wrong with them, all found in one run,
-//!   each with its `code`.
-//! - `units`: durations and sizes; `secret`: `${VARIABLE}` and `file:`, and what no message may show;
+//! Input and diagnostics:
+//!
+//! - `source`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
+//! - `code`, `problem`, `report`: codes of problems, one diagnostic, and the collector of one run.
+//! - `units`: durations and sizes; `secret`: expansion of `${VARIABLE}` and `file:/path`, and masking;
 //!   `suggest`: "did you mean".
 //!
-//! - `section`: how a declared setting is read, with `#[derive(Section)]` and `#[derive(Word)]`; `value`: plain
-//!   values; `keys`: the declarations as data; `layers`: environment variables and flags over the file.
+//! Declarations:
 //!
-//! The module knows no section of the file: those are in `config` and in the modules that own a setting.
+//! - `section`: parsing of a struct with `#[derive(Section)]`; `value`: plain values, lists and maps, and
+//!   enums with `#[derive(Word)]`.
+//! - `keys`: tables of the declared keys; `layers`: environment variables and flags that override the file.
+//!
+//! This module contains no section of the file. Sections are in `config` and in the modules that own a
+//! setting.
 
 pub(crate) mod code;
 pub(crate) mod keys;

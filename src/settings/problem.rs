@@ -1,4 +1,4 @@
-//! One thing wrong with the configuration, told so that its reader can mend it.
+//! Diagnostics of the configuration, with a location, a message and a suggested fix.
 
 use std::fmt;
 
@@ -10,45 +10,45 @@ use super::{
     source::{Files, Origin, Span},
 };
 
-/// One thing wrong, with its place, its words and a way out.
+/// Diagnostic with a location, an excerpt of the line and a suggested fix.
 ///
-/// `Display` writes it for people, `Serialize` for programs. It never shows a secret: the line is shown as
-/// written, and what stands there under a key such as `authorization` or `password` is masked.
+/// `Display` formats it for people, `Serialize` for programs. It contains no secrets: in the excerpt, values
+/// of keys such as `authorization` and `password` are masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Whether the configuration can be used all the same.
+    /// Error, warning or note; only an error prevents the configuration from loading.
     pub severity: Severity,
-    /// What kind of problem it is.
+    /// Code of the kind of problem.
     pub code: Code,
-    /// The file, environment variable or flag that is wrong.
+    /// Name of the file, environment variable or flag.
     pub file: String,
-    /// Line, from 1; `None` when the whole file, a variable or a flag is meant.
+    /// Line, from 1; `None` for a whole file, a variable or a flag.
     pub line: Option<usize>,
     /// Column in characters, from 1.
     pub column: Option<usize>,
-    /// What was found and what was expected, in one sentence.
+    /// Message in one sentence: what was found and what was expected.
     pub message: String,
-    /// A way out.
+    /// Suggested fix.
     pub help: Option<String>,
     excerpt: Option<Excerpt>,
 }
 
-/// How much a problem matters.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The configuration is refused.
+    /// The configuration is rejected.
     Error,
-    /// The configuration works, but something in it has no effect or will surprise.
+    /// The configuration is valid, but part of it has no effect or is probably a mistake.
     Warning,
-    /// Nothing is wrong; it is worth knowing.
+    /// Information; nothing is wrong.
     Note,
 }
 
-/// Everything wrong with a configuration, in the order of the files. Never empty.
+/// All problems of a configuration, in the order of the files. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 
-/// The line of a problem, made safe for a terminal, and where the carets go.
+/// Line of a problem with terminal control characters escaped, and the position of the carets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Excerpt {
     text: String,
@@ -57,7 +57,7 @@ struct Excerpt {
 }
 
 impl Problem {
-    /// A problem of a whole file, variable or flag.
+    /// Creates a problem about a whole file, variable or flag.
     pub(crate) fn of_whole(
         code: Code,
         file: impl Into<String>,
@@ -76,7 +76,7 @@ impl Problem {
         }
     }
 
-    /// A problem of some words in a file.
+    /// Creates a problem about a span of a file.
     pub(crate) fn at(
         files: &Files,
         at: impl Into<CodedSpan>,
@@ -84,7 +84,7 @@ impl Problem {
         help: Option<String>,
     ) -> Self {
         let CodedSpan { code, span } = at.into();
-        // A variable and a flag have no lines.
+        // Variables and flags have no lines.
         if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
             return Self::of_whole(code, files.name(span), message, help);
         }
@@ -97,7 +97,7 @@ impl Problem {
         }
     }
 
-    /// Whether the configuration is refused because of it.
+    /// Whether it prevents the configuration from loading.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -113,7 +113,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// `{}` is plain text; `{:#}` has the colours of a terminal.
+/// `{}` is plain text; `{:#}` has terminal colours.
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_coloured = formatter.alternate();
@@ -147,7 +147,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Codes of colours (ECMA-48, "SGR").
+/// Colour codes (ECMA-48, "SGR").
 const BOLD: &str = "1";
 const RED: &str = "1;31";
 const YELLOW: &str = "1;33";
@@ -169,13 +169,14 @@ impl Serialize for Problem {
 }
 
 impl Problems {
-    /// How many problems are told at most; who has more has one that causes the others.
+    /// Maximum number of reported problems; beyond it, most follow from the same mistake.
     pub const MAX_TOLD: usize = 500;
 
-    /// Everything that was found, sorted, warnings included.
+    /// Creates the list from all problems, warnings included, in sorted order.
     pub(crate) fn of(mut list: Vec<Problem>) -> Self {
         if list.is_empty() {
-            // Who refuses says why; should a reader forget to, the refusal must not be an empty page.
+            // A parser that rejects a value reports a problem. If one fails to, the error must still have a
+            // message.
             list.push(Problem::of_whole(
                 Code::UnreadableFile,
                 "configuration",
@@ -186,13 +187,13 @@ impl Problems {
         Self(list)
     }
 
-    /// All of them, in the order of the files.
+    /// All problems, in the order of the files.
     pub fn as_slice(&self) -> &[Problem] {
         &self.0
     }
 }
 
-/// By file and place; what has no place comes first.
+/// Sorts by file and position, with problems without a position first, and removes duplicates.
 pub(crate) fn sort(list: &mut Vec<Problem>) {
     list.sort_by(|left, right| {
         (&left.file, left.line, left.column, left.severity).cmp(&(
@@ -225,7 +226,7 @@ impl Serialize for Problems {
     }
 }
 
-/// One character of the line, as it is shown.
+/// One character of the line as displayed: byte offset, text and width in terminal cells.
 struct Piece {
     at: usize,
     shown: String,
@@ -233,9 +234,9 @@ struct Piece {
 }
 
 impl Excerpt {
-    /// Longer lines are cut round the caret.
+    /// Longer lines are truncated around the caret.
     const MAX_CELLS: usize = 160;
-    /// How much is left standing before the caret of a cut line.
+    /// Cells that are kept before the caret of a truncated line.
     const CELLS_BEFORE: usize = 60;
 
     fn of(files: &Files, span: Span) -> Self {
@@ -281,7 +282,7 @@ fn pieces(text: &str, line: std::ops::Range<usize>, masked: &[std::ops::Range<us
     for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
         let mask = masked.iter().position(|range| range.contains(&at));
         let (shown, cells) = match mask {
-            // One mark for the whole secret, so that not even its length shows.
+            // One mask for the whole secret, so that its length is not visible.
             Some(_) if mask == last_mask => (String::new(), 0),
             Some(_) => ("*****".to_owned(), 5),
             None => shown(character),
@@ -292,7 +293,7 @@ fn pieces(text: &str, line: std::ops::Range<usize>, masked: &[std::ops::Range<us
     pieces
 }
 
-/// A character as a terminal may show it, and how many cells it takes there.
+/// Escapes a character for a terminal; returns the text and its width in cells.
 fn shown(character: char) -> (String, usize) {
     match character {
         '\t' => ("    ".to_owned(), 4),
@@ -305,14 +306,14 @@ fn shown(character: char) -> (String, usize) {
     }
 }
 
-/// Characters that move the cursor, or turn the writing direction of what follows.
+/// Whether a character moves the cursor or changes the writing direction of the text after it.
 fn is_hostile(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             | '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
-/// A message with nothing in it that could play with a terminal; line breaks become spaces.
+/// Escapes terminal control characters in a message; line breaks and tabs become spaces.
 fn visible(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for character in message.chars() {

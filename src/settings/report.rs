@@ -1,4 +1,4 @@
-//! Collects the problems of one run, so that all of them are told at once.
+//! Collector of the problems of one run, so that all of them are reported at once.
 
 use std::{
     any::{Any, TypeId},
@@ -16,34 +16,35 @@ use super::{
     tree::{Kind, Node, Style},
 };
 
-/// Collector of the problems of one run.
+/// Collector of problems, with data shared by the parsers of one run.
 pub(crate) struct Report<'f> {
     files: &'f Files,
     found: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<Context>>,
-    /// What was told in some context, so that it is not told again for every route.
+    /// Problems already reported in some [`Context`], by file, offset and message, so that a mistake in
+    /// shared rules is reported once and not for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
-    /// Caches of what was compiled in this run, one of each type.
+    /// Caches of compiled values, one for each type.
     caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
-    /// Whether the reading is to end before its time.
+    /// Returns whether parsing is cancelled.
     is_cancelled: Option<&'f dyn Fn() -> bool>,
-    /// The files that the configuration names.
+    /// Files that the configuration refers to.
     named: RefCell<BTreeSet<PathBuf>>,
-    /// When the certificates expire that were read, by their places.
+    /// Expiry of each parsed certificate, by the span of its setting.
     certificates: RefCell<Vec<(Span, SystemTime)>>,
 }
 
-/// For whom something is read that stands elsewhere, such as named rules for a route.
+/// Context of problems in shared parts, such as named rules that a route uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
-    /// What a message adds: "in the rules `report`, used by the route `get_report`".
+    /// Text appended to messages: "in the rules `report`, used by the route `get_report`".
     pub(crate) words: String,
-    /// The place in the operator's own file, for what stands in none of them.
+    /// Span in the operator's file, for problems in built-in presets.
     pub(crate) at: Span,
 }
 
-/// A way out, or none.
+/// Optional suggested fix.
 pub(crate) struct Help(Option<String>);
 
 impl<'f> Report<'f> {
@@ -61,12 +62,12 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// The same, ended early when `is_cancelled` says so.
+    /// Stops parsing early once `is_cancelled` returns `true`.
     pub(crate) fn until(self, is_cancelled: &'f dyn Fn() -> bool) -> Self {
         Self { is_cancelled: Some(is_cancelled), ..self }
     }
 
-    /// Whether the reading was cancelled: then nothing more is read, and that is a problem like any other.
+    /// Whether parsing was cancelled. Reports that as an error if there is no other.
     pub(crate) fn is_stopped(&self) -> bool {
         let is_stopped = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
         if is_stopped && self.errors() == 0 {
@@ -80,7 +81,8 @@ impl<'f> Report<'f> {
         is_stopped
     }
 
-    /// Place of a character of a text; its line, or the whole text, where the file spells it another way.
+    /// Span of a character of a string. If the file spells the string differently (escapes, folding), the
+    /// span of its line or of the whole string.
     pub(crate) fn character_in(&self, node: &Node, text: &str, index: usize) -> Span {
         let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
         let span = node.span;
@@ -94,35 +96,36 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// Place of a line of a text, from 1, where the file has it line by line; else of the whole text.
+    /// Span of a line, from 1, of a literal block string; for other strings, the span of the whole string.
     pub(crate) fn line_in(&self, node: &Node, line: usize) -> Span {
         let span = node.span;
         if !matches!(&node.kind, Kind::Text(text) if text.style == Style::Literal) {
             return span;
         }
-        // Some parsers place a block at its `|`, which is a line above its first.
+        // The span of a block may begin at its `|`, one line above its first line.
         let before = usize::from(self.files.text(span)[span.start..].starts_with('|'));
         self.files.line_below(span, line - 1 + before).unwrap_or(span)
     }
 
-    /// Cache of this run for values of one type, such as compiled patterns.
+    /// Cache for values of one type in this run, such as compiled patterns.
     pub(crate) fn cache<T: Default + 'static>(&self) -> Rc<T> {
         let mut caches = self.caches.borrow_mut();
         let cache = caches.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
         Rc::clone(cache).downcast().unwrap_or_default()
     }
 
-    /// The configuration names a file, whether or not it can be read.
+    /// Records a file that the configuration refers to, whether or not it can be read.
     pub(crate) fn names_file(&self, path: &Path) {
         self.named.borrow_mut().insert(path.to_owned());
     }
 
-    /// Every file that it names.
+    /// All files that the configuration refers to.
     pub(crate) fn named_files(&self) -> Vec<PathBuf> {
         self.named.borrow().iter().cloned().collect()
     }
 
-    /// Certificates stand there, or in a file that is named there. They may be read more than once.
+    /// Records the expiry of the certificate at `span`, or in the file that is named there. Ignores repeated
+    /// calls for one span.
     pub(crate) fn certificates_at(&self, span: Span, expiry: SystemTime) {
         let mut certificates = self.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
@@ -130,7 +133,7 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// When the certificates expire that were read, by their places.
+    /// Expiry of each parsed certificate, by the span of its setting.
     pub(crate) fn certificates(&self) -> Vec<(Span, SystemTime)> {
         self.certificates.borrow().clone()
     }
@@ -139,7 +142,7 @@ impl<'f> Report<'f> {
         self.files
     }
 
-    /// Reads something on behalf of somebody: problems say so.
+    /// Parses with a context that problems mention.
     pub(crate) fn within<T>(&self, context: Option<Context>, read: impl FnOnce() -> T) -> T {
         let before = self.context.replace(context);
         let found = read();
@@ -147,17 +150,19 @@ impl<'f> Report<'f> {
         found
     }
 
-    /// Where and how a problem is told; `None` when it has been told for somebody else already.
+    /// Span and message of a problem in the current context; `None` if the same problem has been reported in
+    /// another context.
     fn told(&self, span: Span, message: String) -> Option<(Span, String)> {
         let context = self.context.borrow();
         let Some(context) = context.as_ref() else { return Some((span, message)) };
-        // What is built in is right by itself; what was given to it is not.
+        // A built-in preset has no mistakes: the cause is in the arguments that the operator's file passes to
+        // it.
         let span = if self.files.is_built_in(span) { context.at } else { span };
         let words = format!("{message} ({})", context.words);
         self.told.borrow_mut().insert((span.file, span.start, message)).then_some((span, words))
     }
 
-    /// Something that makes the configuration unusable.
+    /// Reports an error, which makes the configuration unusable.
     pub(crate) fn error(&self, at: impl Into<CodedSpan>, message: impl Into<String>, help: impl Into<Help>) {
         let CodedSpan { code, span } = at.into();
         self.errors.set(self.errors.get() + 1);
@@ -166,7 +171,7 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// Something that works, but not as its writer thinks.
+    /// Reports a warning: the configuration loads, but probably does not do what was intended.
     pub(crate) fn warning(
         &self,
         at: impl Into<CodedSpan>,
@@ -181,28 +186,28 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// A problem that stands in no file.
+    /// Reports a problem without a span.
     pub(crate) fn add(&self, problem: Problem) {
         self.errors.set(self.errors.get() + usize::from(problem.is_error()));
         self.found.borrow_mut().push(problem);
     }
 
-    /// A file that is wrong ten thousand times is told of often enough.
+    /// Limits the output for a file with thousands of problems.
     fn has_room(&self) -> bool {
         self.found.borrow().len() < Problems::MAX_TOLD
     }
 
-    /// How many errors there are so far.
+    /// Number of errors so far.
     pub(crate) fn errors(&self) -> usize {
         self.errors.get()
     }
 
-    /// `file:line` of a span, to speak of a second place.
+    /// `file:line` of a span, for messages that refer to a second location.
     pub(crate) fn place(&self, span: Span) -> String {
         format!("{}:{}", self.files.name(span), self.files.place(span).line)
     }
 
-    /// What was found; where that is a part of all, the last says so.
+    /// All problems, sorted; if the list was truncated, the last one says so.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut found = self.found.into_inner();
         problem::sort(&mut found);
@@ -219,7 +224,7 @@ impl<'f> Report<'f> {
     }
 }
 
-/// What comes of reading one file of this text, and the problems with it.
+/// Parses one file with this text; returns the result and the problems.
 #[cfg(test)]
 pub(crate) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T, Vec<Problem>) {
     let files = Files::of_one("a.yaml", text);

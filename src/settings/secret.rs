@@ -1,4 +1,4 @@
-//! Values from outside the file: `${VARIABLE}` and `file:`; and what must never be shown.
+//! Expansion of `${VARIABLE}` and `file:/path`, and detection of secrets that no message may contain.
 
 use std::{
     collections::BTreeMap,
@@ -11,22 +11,22 @@ use std::{
 
 use super::{code::Code, report::Report, source::Span};
 
-/// The variables that a configuration may name, as they were when it was loaded.
+/// Snapshot of the environment variables that a configuration can refer to.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// No variables.
+    /// Creates an environment without variables.
     pub(crate) const fn empty() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// The variables of this process. Names and values that are not UTF-8 are left out.
+    /// Takes the variables of this process, without those that are not UTF-8.
     pub fn of_process() -> Self {
         Self::of(process_variables())
     }
 
-    /// These variables. Names and values that are not UTF-8 are left out.
+    /// Takes these variables, without those that are not UTF-8.
     pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let utf8 =
             |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
@@ -54,32 +54,32 @@ impl Extend<(String, String)> for Environment {
     }
 }
 
-/// Names only: a value may be a secret.
+/// Shows the names only: a value may be a secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-/// The variables of this process, for a face that is asked in them.
+/// The variables of this process, for the CGI API, whose requests are environment variables.
 pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }
 
-/// A text with its variables and files put in.
+/// A string after the expansion of variables and files.
 pub(crate) struct Expanded {
-    /// The text; not to be shown when it is foreign.
+    /// The expanded string; must not be shown if `foreign` is set.
     pub(crate) text: String,
-    /// Whether some of it came from outside the file.
+    /// Whether part of it comes from a variable or another file.
     pub(crate) foreign: bool,
 }
 
-/// The longest secret that is read from a file, in bytes.
+/// Maximum size of a file with a secret, in bytes.
 const SECRET_LIMIT_BYTES: u64 = 1024 * 1024;
 
-/// Puts in `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` stands for `${`.
+/// Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is the escape for `${`.
 ///
-/// `None` when something is missing; it has been reported at `span` then.
+/// Returns `None` after reporting a malformed, unset or unreadable reference at `span`.
 pub(crate) fn expand(
     report: &Report<'_>,
     environment: &Environment,
@@ -112,7 +112,7 @@ pub(crate) fn expand(
     Some(Expanded { text: out, foreign })
 }
 
-/// The same for a value that may be `file:/path` as a whole.
+/// Like [`expand`], for a value that may also be `file:/path`.
 pub(crate) fn expand_secret(
     report: &Report<'_>,
     environment: &Environment,
@@ -124,8 +124,8 @@ pub(crate) fn expand_secret(
     Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
 }
 
-/// The file that a value names as a whole, and what is in it now, for who reads it again itself: a change of
-/// it is none of the configuration.
+/// Path and contents of the file in a value `file:/path`, for owners that reload the file themselves. The
+/// file is not recorded: a change of it does not reload the configuration.
 pub(crate) fn own_file(
     report: &Report<'_>,
     environment: &Environment,
@@ -170,7 +170,7 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
     }
 }
 
-/// Warns of a credential in the file itself, which everyone who can read the file can read.
+/// Warns of a literal credential in the file, which everyone who can read the file can use.
 pub(crate) fn warn_of_inline(report: &Report<'_>, span: Span, name: &str, expanded: &Expanded) {
     if !expanded.foreign && !expanded.text.is_empty() {
         let message =
@@ -183,7 +183,7 @@ pub(crate) fn warn_of_inline(report: &Report<'_>, span: Span, name: &str, expand
     }
 }
 
-/// The contents of a file that belongs to the configuration.
+/// Reads a file with a secret, and records it: a change of it reloads the configuration.
 fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     let path = path.trim();
     if Path::new(path).is_absolute() {
@@ -192,7 +192,7 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     contents_of(report, span, path)
 }
 
-/// The contents of a file without the line end that editors put there.
+/// Reads a file without the line break at its end, which editors add.
 fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     let refuse = |message: String, help: &str| {
         report.error(Code::UnreadableFile.at(span), message, help);
@@ -222,13 +222,13 @@ fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     Some(trimmed.to_owned())
 }
 
-/// Why a file was not read, and what to do about it.
+/// Error of reading a file, and a suggested fix.
 pub(crate) struct Unread {
     pub(crate) message: String,
     pub(crate) help: &'static str,
 }
 
-/// What is in a file, up to the limit of every file that a value names.
+/// Reads a file of at most [`SECRET_LIMIT_BYTES`].
 pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
@@ -243,7 +243,7 @@ pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
     Ok(bytes)
 }
 
-/// Whether what stands under a key of this name is probably a credential.
+/// Whether the value of a key with this name is probably a credential.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     const PARTS: [&str; 11] = [
         "authorization",
@@ -260,14 +260,15 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     ];
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    // Neither a number of tokens is a secret, nor where they are given.
+    // Neither a token count nor the URL of an authorization server is a secret.
     if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
         return false;
     }
     PARTS.iter().any(|part| plain.contains(part)) || plain.ends_with("key") || plain.ends_with("auth")
 }
 
-/// Whether a value gives nothing away: nothing but names of variables and files, and the scheme before them.
+/// Whether a value contains no secret: only references to variables and files, and an authentication scheme
+/// before them.
 pub(crate) fn is_only_references(value: &str) -> bool {
     if value.starts_with("file:") {
         return true;
@@ -285,8 +286,8 @@ pub(crate) fn is_only_references(value: &str) -> bool {
     matches!(literal.trim().to_ascii_lowercase().as_str(), "" | "bearer" | "basic" | "token" | "apikey")
 }
 
-/// Values in a line that stand after a key whose name says that they are secret, where the file could not be
-/// read further. `offset` is where the line begins.
+/// Byte ranges of values after keys with secret names, found by text search, for a file that could not be
+/// parsed. `offset` is the start of the line.
 pub(crate) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut from = 0;
@@ -310,7 +311,7 @@ pub(crate) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// `user:password` in the URLs of a line.
+/// Byte ranges of `user:password` in the URLs of a line.
 pub(crate) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for (at, _) in line.match_indices("://") {

@@ -1,7 +1,7 @@
-//! How a declared setting is read: [`Setting`] for one value, [`Section`] for a struct whose fields are keys.
+//! Parsing of declared settings: [`Setting`] for one value, [`Section`] for a struct whose fields are keys.
 //!
-//! A reader reports every problem and goes on; what it returns is [`Checked`]: the value, or the proof that a
-//! problem has been reported. A struct exists only where all of its fields are right.
+//! A parser reports every problem and continues. It returns [`Checked`]: the value, or the proof that a
+//! problem has been reported. A struct is created only if all of its fields are valid.
 
 use std::any::Any;
 
@@ -17,35 +17,35 @@ use super::{
     units::UnitError,
 };
 
-/// A problem has been reported. Only reporting one makes this.
+/// Proof that a problem has been reported. Only code that reports a problem creates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reported(());
 
 /// A value, or the proof that a problem with it has been reported.
 pub(crate) type Checked<T> = Result<T, Reported>;
 
-/// What every reader of one run shares.
+/// Data that all parsers of one run share.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) report: &'a Report<'a>,
     pub(crate) environment: &'a Environment,
-    /// Reports a key that a section does not have; the advice may name other sections.
+    /// Reports an unknown key of a section; the help may name other sections.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
-    /// Reports a word that a key of a section, by its id, took in an earlier program; `false` where it is
-    /// none.
+    /// Reports the old name of a word of a key, for the section with this id; returns `false` if it is not
+    /// one.
     pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
-    /// Variables of expressions that had another name in an earlier program: that name, and the present one.
+    /// Renamed variables of expressions: old name, new name.
     pub(crate) renamed_variables: &'static [(&'static str, &'static str)],
-    /// What expressions may use, for the module that has them.
+    /// Names that expressions may use, for the module that compiles them.
     pub(crate) scope: Option<&'a dyn Any>,
 }
 
-/// What is wrong with a value, and how to fix it.
+/// Error of a value: code, message and suggested fix.
 pub(crate) struct Invalid {
     pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Whether the message shows the value, which must not happen to one from a variable.
+    /// Whether the message contains the value. Values from variables must not be shown.
     pub(crate) shows_value: bool,
 }
 
@@ -54,12 +54,12 @@ impl Invalid {
         Self { code: Code::InvalidValue, message: message.into(), help: Some(help.into()), shows_value: true }
     }
 
-    /// The same with a message in which the value does not appear.
+    /// Creates an error whose message does not contain the value.
     pub(crate) fn without_value(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { shows_value: false, ..Self::new(message, help) }
     }
 
-    /// The same as another kind of problem.
+    /// Replaces the code.
     pub(crate) fn with_code(self, code: Code) -> Self {
         Self { code, ..self }
     }
@@ -71,28 +71,28 @@ impl From<UnitError> for Invalid {
     }
 }
 
-/// A value that a key accepts.
+/// Type of a value that a key accepts.
 pub(crate) trait Setting: Sized {
     const KIND: ValueKind;
 
-    /// Reads the value that is written.
+    /// Parses the value.
     ///
     /// # Errors
     ///
-    /// When something is wrong with it, which has been reported then.
+    /// If it is invalid, after reporting that.
     fn read(value: &Cursor<'_>) -> Checked<Self>;
 
-    /// Reads it over `base`: what is not written is as there.
+    /// Parses the value with `base` as the default of absent keys.
     fn read_over(value: &Cursor<'_>, _base: Option<Self>) -> Checked<Self> {
         Self::read(value)
     }
 
-    /// The value where the key is absent; `None` where the key is required.
+    /// Value of an absent key; `None` if the key is required.
     fn when_absent() -> Option<Self> {
         None
     }
 
-    /// The value as the reference writes a default.
+    /// The value in the form in which the reference shows a default.
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         None
     }
@@ -102,40 +102,40 @@ pub(crate) trait Setting: Sized {
 pub(crate) trait Section: Sized {
     fn keys() -> &'static KeyTable;
 
-    /// Reads every field: as written, as in `base`, or its default.
+    /// Parses every field; an absent one has its value in `base`, or its default.
     fn read_fields(section: &OpenSection<'_>, base: Option<Self>) -> Checked<Self>;
 
-    /// Adds the names of the keys that differ and take effect only after a restart.
+    /// Adds the names of the differing keys that take effect only after a restart.
     fn restart_differences(&self, other: &Self, found: &mut Vec<&'static str>);
 
-    /// Checks which keys are there, whatever their values are.
+    /// Checks the combination of keys, independent of their values.
     fn check_keys(_section: &OpenSection<'_>) -> Checked<()> {
         Ok(())
     }
 }
 
-/// A value while it is read: its place, its name in messages, and what it is to be.
+/// Cursor at a value: its node, its name in messages, and the expected kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) node: &'a Node,
-    /// Place of its key.
+    /// Span of its key.
     pub(crate) place: Span,
     /// Its name in messages: "`name`", "an item of `names`".
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
     pub(crate) key: Option<&'static KeySpec>,
-    /// The keys of the section that it is in.
+    /// All entries of its section.
     siblings: &'a [Entry],
     section_id: &'static str,
-    /// Whether it may be `${VARIABLE}`.
+    /// Whether `${VARIABLE}` is expanded in it.
     expands: bool,
-    /// Whether a part of it comes from `${VARIABLE}`, so that it is not shown.
+    /// Whether a part of it comes from `${VARIABLE}`, so that messages do not contain it.
     expanded: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// The value of an entry.
+    /// Creates a cursor at the value of an entry.
     pub(crate) fn new(
         context: Context<'a>,
         place: Span,
@@ -157,22 +157,22 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A part of the value, under another name.
+    /// Cursor at a part of the value, with its own name.
     pub(crate) fn part(&self, node: &'a Node, name: &'a str, kind: ValueKind) -> Self {
         Self { node, name, kind, ..*self }
     }
 
-    /// The same, with what expressions in it may use.
+    /// The same cursor with a scope for expressions.
     pub(crate) fn in_scope(self, scope: &'a dyn Any) -> Self {
         Self { context: Context { scope: Some(scope), ..self.context }, ..self }
     }
 
-    /// The same at the place of its key.
+    /// The same cursor with another key span.
     pub(crate) fn at(self, place: Span) -> Self {
         Self { place, ..self }
     }
 
-    /// The same of a value that stands for it.
+    /// The same cursor at another node.
     pub(crate) fn of_node<'b>(&self, node: &'b Node) -> Cursor<'b>
     where
         'a: 'b,
@@ -180,22 +180,23 @@ impl<'a> Cursor<'a> {
         Cursor { node, ..*self }
     }
 
-    /// The value of one of its own keys, under another name.
+    /// Cursor at the value of one of its keys, with its own name.
     pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
         Self { place: entry.key.span, ..self.part(&entry.value, name, kind) }
     }
 
-    /// The value of another key of the section that it is in, which decides how it is read.
+    /// Value of another key in the same section, for keys whose meaning depends on it.
     pub(crate) fn sibling(&self, name: &str) -> Option<&'a Node> {
         self.sibling_entry(name).map(|entry| &entry.value)
     }
 
-    /// The same with its key.
+    /// Entry of another key in the same section.
     pub(crate) fn sibling_entry(&self, name: &str) -> Option<&'a Entry> {
         self.siblings.iter().find(|entry| entry.key.text == name)
     }
 
-    /// The value with its variables put in, and whether one came from outside; `None` where there are none.
+    /// Expands the variables in the value. Returns the node and whether a variable was used; `None` if it has
+    /// no references.
     pub(super) fn expand(&self, kind: ValueKind) -> Checked<Option<(Node, bool)>> {
         let (report, span) = (self.context.report, self.node.span);
         let from_file = report.files().origin(span) == Origin::File;
@@ -210,7 +211,7 @@ impl<'a> Cursor<'a> {
         Ok(Some((layers::node_of(&expanded.text, kind, span), expanded.foreign)))
     }
 
-    /// The value after its variables were put in.
+    /// The same cursor at the expanded value.
     pub(super) fn expanded_as<'b>(&self, node: &'b Node, expanded: bool) -> Cursor<'b>
     where
         'a: 'b,
@@ -218,12 +219,12 @@ impl<'a> Cursor<'a> {
         Cursor { node, expanded, ..*self }
     }
 
-    /// Reports what is wrong with the value, without the value where it comes from outside the file.
+    /// Reports an error of the value. The message omits the value if it comes from outside the file.
     pub(crate) fn reject<T>(&self, invalid: Invalid) -> Checked<T> {
         self.reject_at(self.node.span, invalid)
     }
 
-    /// The same at another place.
+    /// Like [`Self::reject`], at another span.
     pub(crate) fn reject_at<T>(&self, span: Span, invalid: Invalid) -> Checked<T> {
         let Invalid { code, message, help, shows_value } = invalid;
         let report = self.context.report;
@@ -252,53 +253,53 @@ impl<'a> Cursor<'a> {
         Err(Reported(()))
     }
 
-    /// Reports a word that the key took in an earlier program.
+    /// Reports the value if it is the old name of a word.
     pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
         let Context { report, report_renamed_word, .. } = self.context;
         let is_renamed = |key: &KeySpec| report_renamed_word(report, self.node, self.section_id, key.name);
         if self.key.is_some_and(is_renamed) { Err(Reported(())) } else { Ok(()) }
     }
 
-    /// Reports a value of another kind.
+    /// Reports a value of the wrong kind.
     pub(crate) fn reject_kind<T>(&self, expected: &str, help: Option<String>) -> Checked<T> {
         let message = format!("{} takes {expected}, found {}", self.name, self.node.found());
         let help = help.or_else(|| self.key.map(KeySpec::help));
         self.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
     }
 
-    /// Whether it comes from outside the file, so that it is not shown.
+    /// Whether it comes from outside the file, so that messages do not contain it.
     pub(crate) fn is_foreign(&self) -> bool {
         self.expanded || self.context.report.files().origin(self.node.span) == Origin::Variable
     }
 
-    /// What another reader has read; it has reported a problem where that is `None`.
+    /// Converts the result of a parser that reports its problems and returns `None`.
     pub(crate) fn checked<T>(&self, read: Option<T>) -> Checked<T> {
         debug_assert!(read.is_some() || self.context.report.errors() > 0, "nothing has been reported");
         read.ok_or(Reported(()))
     }
 
-    /// Ends the reading where the run was stopped from outside, before something that takes long.
+    /// Stops a cancelled run before a slow operation.
     pub(crate) fn check_stop(&self) -> Checked<()> {
         if self.context.report.is_stopped() { Err(Reported(())) } else { Ok(()) }
     }
 
-    /// Warns of the value.
+    /// Reports a warning about the value.
     pub(crate) fn warn(&self, code: Code, message: String, help: impl Into<String>) {
         self.context.report.warning(code.at(self.node.span), message, help.into());
     }
 }
 
-/// A section while it is read: a map with known keys.
+/// A section during parsing: a map with a table of known keys.
 pub(crate) struct OpenSection<'a> {
     pub(crate) value: Cursor<'a>,
     table: &'static KeyTable,
     entries: &'a [Entry],
-    /// Whether it has unknown keys; one of them may be meant for what is missing.
+    /// Whether it has unknown keys; one of them may be a misspelled required key.
     pub(crate) has_unknown_keys: bool,
 }
 
 impl<'a> OpenSection<'a> {
-    /// Reads a section, or the short form of it.
+    /// Parses a section, or its short form.
     pub(crate) fn read<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
         let single;
         let section = match (&value.node.kind, T::keys().short_form) {
@@ -313,7 +314,7 @@ impl<'a> OpenSection<'a> {
         if section.has_unknown_keys { Err(Reported(())) } else { neighbours.and(keys).and(read) }
     }
 
-    /// Opens a map, and reports its unknown keys.
+    /// Opens a map and reports its unknown keys.
     pub(crate) fn open(value: &Cursor<'a>, table: &'static KeyTable) -> Checked<Self> {
         let (report, node) = (value.context.report, value.node);
         if report.is_stopped() {
@@ -340,19 +341,19 @@ impl<'a> OpenSection<'a> {
         Ok(Self { value: *value, table, entries, has_unknown_keys })
     }
 
-    /// The entry of a key.
+    /// Entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.table.get(name).is_some(), "`{name}` is not a key of {}", self.table.section);
         self.entries.iter().find(|entry| entry.key.text == name)
     }
 
-    /// The value of a key.
+    /// Value of a key.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    /// Reads one key: as written, as in `base`, or its default. Not inlined: once a field would be 0.5 MB of
-    /// code.
+    /// Parses one key; if it is absent, returns its value in `base`, or its default. Not inlined: inlining it
+    /// into every field adds 0.5 MB of code.
     #[inline(never)]
     pub(crate) fn field<T: Setting>(
         &self,
@@ -397,7 +398,7 @@ impl<'a> OpenSection<'a> {
         }
     }
 
-    /// A credential in a file is readable by everyone who can read the file.
+    /// Warns of a literal credential, which everyone who can read the file can use.
     fn warn_of_secret_in_file(&self, key: &KeySpec, value: &Cursor<'_>) {
         let (report, span) = (value.context.report, value.node.span);
         if let Some(text) = value.node.scalar()
@@ -408,7 +409,7 @@ impl<'a> OpenSection<'a> {
         }
     }
 
-    /// Reports that something is missing; unless there is an unknown key, which is probably meant for it.
+    /// Reports a missing key, unless there is an unknown key, which is probably the same key misspelled.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
             self.value.context.report.error(Code::MissingKey.at(self.value.place), message, help);
@@ -416,7 +417,7 @@ impl<'a> OpenSection<'a> {
         Reported(())
     }
 
-    /// Reports keys that conflict with others, or need others that are absent.
+    /// Reports keys that conflict with others, or require absent ones.
     fn check_neighbours(&self) -> Checked<()> {
         let mut checked = Ok(());
         for entry in self.entries {
@@ -438,7 +439,7 @@ impl<'a> OpenSection<'a> {
         checked
     }
 
-    /// Reports that a key has no effect beside another.
+    /// Reports a key that conflicts with another.
     pub(crate) fn conflict(&self, name: &str, other: &str) -> Reported {
         if let Some(entry) = self.entry(name) {
             let message = format!("`{name}` has no effect beside `{other}`");
@@ -451,20 +452,20 @@ impl<'a> OpenSection<'a> {
         Reported(())
     }
 
-    /// The proof for a problem that another reader has reported.
+    /// Proof for a problem that another parser has reported.
     pub(crate) fn reported(&self) -> Reported {
         debug_assert!(self.value.context.report.errors() > 0, "nothing has been reported");
         Reported(())
     }
 
-    /// Reports a problem at a place in it.
+    /// Reports a problem at a span in the section.
     pub(crate) fn reject_at(&self, at: impl Into<CodedSpan>, message: &str, help: &str) -> Reported {
         self.value.context.report.error(at, message, help);
         Reported(())
     }
 }
 
-/// Reads a section that may be absent from the file: then every key has its default.
+/// Parses a section of the file; if it is absent, every key has its default.
 pub(crate) fn read_section<T: Section>(
     context: Context<'_>,
     entry: Option<&Entry>,
@@ -477,7 +478,7 @@ pub(crate) fn read_section<T: Section>(
     OpenSection::read(&value, None)
 }
 
-/// The default of a field, for `#[section(default)]`.
+/// Default of a field, for `#[section(default)]`.
 pub(crate) fn default_of<T: Setting>(declared: Option<fn() -> T>) -> T {
     let value = declared.map(|default| default()).or_else(T::when_absent);
     value.expect("the derive demands a default for each key of a section that has one")

@@ -1,4 +1,4 @@
-//! The files as they were read, and places in them.
+//! Text of the configuration files, and spans in them.
 
 use std::{
     io,
@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Some words of one file, as byte offsets.
+/// Byte range in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) file: usize,
@@ -15,46 +15,46 @@ pub(crate) struct Span {
     pub(crate) end: usize,
 }
 
-/// A place as people count.
+/// Line and column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// From 1.
+    /// Line, from 1.
     pub(crate) line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub(crate) column: usize,
 }
 
-/// The files of one configuration.
+/// Files of one configuration, with variables and flags as additional texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Files(Vec<SourceFile>);
 
 #[derive(Debug, Clone)]
 struct SourceFile {
     name: String,
-    /// Where it lies; `None` for a text that is no file.
+    /// Folder of the file; `None` for a text that is not a file.
     folder: Option<PathBuf>,
     text: String,
-    /// Where each line begins.
+    /// Byte offset of each line.
     lines: Box<[usize]>,
-    /// What must not be shown; unset until the file is read, and then lines are judged by their looks.
+    /// Byte ranges of secrets; unset until the file is parsed. Until then, secrets are found by text search.
     masked: OnceLock<Vec<Range<usize>>>,
     origin: Origin,
 }
 
-/// Where a text of the configuration comes from.
+/// Origin of a text of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     File,
-    /// A part of the program, so that no operator can fix it.
+    /// Part of the program, which operators cannot change.
     BuiltIn,
-    /// An environment variable. Its value may be a secret, and is never shown.
+    /// Environment variable. Its value may be a secret and is never shown.
     Variable,
-    /// A flag of the command line.
+    /// Command-line flag.
     Flag,
 }
 
 impl Files {
-    /// Adds a file and tells its number.
+    /// Adds a file and returns its index.
     pub(crate) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
         let mut lines = Vec::with_capacity(1 + text.matches('\n').count());
         lines.extend(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)));
@@ -69,41 +69,41 @@ impl Files {
         self.0.len() - 1
     }
 
-    /// Says where a file lies, so that others beside it can be named.
+    /// Sets the path of a file, against which relative paths in it are resolved.
     pub(crate) fn lies_at(&mut self, file: usize, path: &Path) {
         self.0[file].folder = Some(path.parent().unwrap_or_else(|| Path::new("")).to_owned());
     }
 
-    /// The folder of the file that holds `span`; `None` when it is a text at hand.
+    /// Folder of the file that contains `span`; `None` for a text that is not a file.
     pub(crate) fn folder(&self, span: Span) -> Option<&Path> {
         self.0[span.file].folder.as_deref()
     }
 
-    /// Adds a file that is a part of the program.
+    /// Adds a file that is part of the program.
     pub(crate) fn add_built_in(&mut self, name: &str, text: &str) -> usize {
         let index = self.add(name, text.to_owned());
         self.0[index].origin = Origin::BuiltIn;
         index
     }
 
-    /// The file that is a part of the program.
+    /// Index of the file that is part of the program.
     pub(crate) fn built_in(&self) -> Option<usize> {
         self.0.iter().position(|file| file.origin == Origin::BuiltIn)
     }
 
-    /// Whether a span is in a file that is a part of the program.
+    /// Whether a span is in a file that is part of the program.
     pub(crate) fn is_built_in(&self, span: Span) -> bool {
         self.0[span.file].origin == Origin::BuiltIn
     }
 
-    /// Adds the value of an environment variable or of a flag as a text of that name.
+    /// Adds the value of an environment variable or flag as a text of that name.
     pub(crate) fn add_outside(&mut self, name: &str, value: &str, origin: Origin) -> Span {
         let file = self.add(name, value.to_owned());
         self.0[file].origin = origin;
         Span { file, start: 0, end: value.len() }
     }
 
-    /// Origin of the text that holds `span`.
+    /// Origin of the text that contains `span`.
     pub(crate) fn origin(&self, span: Span) -> Origin {
         self.0[span.file].origin
     }
@@ -115,29 +115,29 @@ impl Files {
         files
     }
 
-    /// The name of the file that holds `span`.
+    /// Name of the file that contains `span`.
     pub(crate) fn name(&self, span: Span) -> &str {
         &self.0[span.file].name
     }
 
-    /// The whole text of the file that holds `span`.
+    /// Text of the file that contains `span`.
     pub(crate) fn text(&self, span: Span) -> &str {
         &self.0[span.file].text
     }
 
-    /// The whole file.
+    /// Span of the whole file.
     #[cfg(test)]
     pub(crate) fn whole(&self, file: usize) -> Span {
         Span { file, start: 0, end: self.0[file].text.len() }
     }
 
-    /// The first character of a file.
+    /// Empty span at the beginning of a file.
     pub(crate) fn beginning(&self, file: usize) -> Span {
         Span { file, start: 0, end: 0 }
     }
 
-    /// Some of the text of the file that holds `span`, with `mask` for what must not be shown. `None` where there is no
-    /// such part of it.
+    /// Part of the file that contains `span`, with `mask` in place of secrets. `None` if the range is invalid
+    /// or cuts through a secret.
     pub(crate) fn shown(&self, span: Span, part: Range<usize>, mask: &str) -> Option<String> {
         let text = self.text(span);
         let (mut out, mut at) = (String::new(), part.start);
@@ -150,7 +150,7 @@ impl Files {
                 out.push_str(mask);
                 at = range.end;
             } else if at < range.end {
-                // A secret that reaches beyond what is shown, or into another: nothing is.
+                // A secret extends beyond the range or overlaps another: show nothing.
                 return None;
             }
         }
@@ -158,7 +158,7 @@ impl Files {
         Some(out)
     }
 
-    /// Where `span` begins.
+    /// Line and column of the beginning of `span`.
     pub(crate) fn place(&self, span: Span) -> Place {
         let file = &self.0[span.file];
         let line = self.line_index(span);
@@ -166,13 +166,13 @@ impl Files {
         Place { line: line + 1, column: file.text[file.lines[line]..start].chars().count() + 1 }
     }
 
-    /// The line in which `span` begins, without its end.
+    /// Byte range of the line in which `span` begins, without its line break.
     pub(crate) fn line(&self, span: Span) -> Range<usize> {
         let line = self.line_index(span);
         self.line_range(span.file, line)
     }
 
-    /// The words of the line that is `down` lines below the beginning of `span`, if the file has it.
+    /// Trimmed line that is `down` lines below the beginning of `span`, if the file has it.
     pub(crate) fn line_below(&self, span: Span, down: usize) -> Option<Span> {
         let file = &self.0[span.file];
         let line = self.line_index(span) + down;
@@ -200,13 +200,13 @@ impl Files {
         start..end
     }
 
-    /// Says what must not be shown of a file.
+    /// Sets the byte ranges of the secrets in a file.
     pub(crate) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
-        // A file is read once; a second answer would be the same.
+        // Parsing the same file again finds the same ranges.
         let _ = self.0[file].masked.set(ranges);
     }
 
-    /// What of a line must not be shown.
+    /// Byte ranges of the secrets in a line.
     pub(crate) fn masked(&self, span: Span, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
         let mut ranges = match file.masked.get() {
@@ -222,7 +222,7 @@ impl Files {
     }
 }
 
-/// The nearest boundary of a character at or before `offset`.
+/// Nearest character boundary at or before `offset`.
 fn floor(text: &str, offset: usize) -> usize {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
@@ -230,7 +230,7 @@ fn floor(text: &str, offset: usize) -> usize {
     }
     offset
 }
-/// Why a file can't be read, in plain words.
+/// Describes an I/O error of a file in plain words.
 pub(crate) fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "is not there".to_owned(),

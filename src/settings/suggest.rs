@@ -1,6 +1,6 @@
-//! "Did you mean …?"
+//! Suggestions for unknown names: "did you mean …?"
 
-/// Words that people write for ours, from other proxies and from the protocol itself.
+/// Synonyms from other proxies and from the MCP specification, each with the name of glossator.
 const SYNONYMS: &[(&str, &str)] = &[
     ("address", "listen"),
     ("address", "url"),
@@ -102,7 +102,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("working_directory", "cwd"),
 ];
 
-/// A word as it is compared: in lower case, and with `_` for what else stands between its parts.
+/// Normalizes a word for comparison: lower case, with `_` in place of `-` and spaces.
 fn plain(text: &str) -> impl Iterator<Item = char> {
     text.chars().map(|letter| match letter {
         '-' | ' ' => '_',
@@ -114,14 +114,14 @@ fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && plain(one).eq(plain(other))
 }
 
-/// The candidate that is another spelling of `found`, or another word for it.
+/// Candidate that differs from `found` in case or separators only, or is a synonym of it.
 pub(crate) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let is_synonym =
         |candidate: &str| SYNONYMS.iter().any(|(said, meant)| *meant == candidate && is_same(said, found));
     candidates.into_iter().find(|candidate| is_same(candidate, found) || is_synonym(candidate))
 }
 
-/// The candidate that was probably meant by `found`.
+/// Candidate that is closest to `found`: a synonym, or a word within a small edit distance.
 pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     if let Some(same) = meant(found, candidates.iter().copied()) {
@@ -135,7 +135,8 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     };
     candidates
         .into_iter()
-        // Every key of a configuration is held against some words: most are told apart by their length.
+        // Every key of a configuration is compared with several words; a difference in length rules most of
+        // them out.
         .filter(|candidate| length(candidate).abs_diff(length(found)) <= most)
         .map(|candidate| (distance(found, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= most && *distance < length(candidate))
@@ -143,7 +144,8 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
         .map(|(_, candidate)| candidate)
 }
 
-/// A `help:` for a word that is not one of `candidates`: the nearest, or all of them. `what` is their plural.
+/// Help for a word that is not one of `candidates`: the nearest one, or a list of all. `what` introduces the
+/// list.
 pub(crate) fn help<'a>(
     found: &str,
     what: &str,
@@ -156,7 +158,7 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
-/// Names in backticks; not all of very many.
+/// Joins names in backticks, at most 20 of them.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_LISTED: usize = 20;
     let mut names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();

@@ -1,10 +1,10 @@
-//! Durations and sizes with their units.
+//! Parser and formatter for durations and sizes with units.
 
 use std::time::Duration;
 
 use super::code::Code;
 
-/// Smaller units first; of two that fit, the largest is written.
+/// Units in ascending order; a value is formatted with the largest unit that divides it.
 const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const SIZES: [(&str, u64); 7] = [
     ("B", 1),
@@ -16,7 +16,7 @@ const SIZES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// Why a text is no duration or size: what to say, and a way out.
+/// Error of an invalid duration or size, with a suggested fix.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnitError {
     pub(crate) code: Code,
@@ -24,22 +24,22 @@ pub(crate) struct UnitError {
     pub(crate) help: String,
 }
 
-/// Reads `500ms`, `2s`, `1.5m`, `1h`, `7d`.
+/// Parses a duration: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
     measure(text, "duration", "500ms", "s", &TIMES).map(Duration::from_millis)
 }
 
-/// Reads `200B`, `64KiB`, `8MiB`, `1MB`, as bytes.
+/// Parses a size in bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
 pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
     measure(text, "size", "64KiB", "KiB", &SIZES)
 }
 
-/// A duration as it is written.
+/// Formats a duration in milliseconds.
 pub(crate) fn show_duration(millis: u64) -> String {
     show(millis, &TIMES)
 }
 
-/// A size as it is written.
+/// Formats a size in bytes.
 pub(crate) fn show_size(bytes: u64) -> String {
     show(bytes, &SIZES)
 }
@@ -116,14 +116,14 @@ fn measure(
     amount.checked_add(part).ok_or_else(too_large)
 }
 
-/// A duration from `least` to `most` milliseconds.
+/// Parses a duration from `least` to `most` milliseconds.
 pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
     let duration = duration(text)?;
     in_range(duration.as_millis(), least, most, text, &show_duration(least), &show_duration(most))?;
     Ok(duration)
 }
 
-/// A size from `least` to `most` bytes.
+/// Parses a size from `least` to `most` bytes.
 pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, UnitError> {
     let size = size(text)?;
     in_range(size.into(), least, most, text, &show_size(least), &show_size(most))?;

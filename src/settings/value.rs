@@ -1,4 +1,4 @@
-//! Settings that are plain values, and holders of several.
+//! [`Setting`] for plain values, lists, maps and alternatives.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
@@ -11,22 +11,22 @@ use super::{
     units::{self, UnitError},
 };
 
-/// A value that is written as a text.
+/// Type that is parsed from a string.
 pub(crate) trait FromText: Sized {
-    /// Reads the text.
+    /// Parses the string.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and how to fix it.
+    /// If the string is invalid, with a suggested fix.
     fn from_text(text: &str) -> Result<Self, Invalid>;
 
-    /// The text as the reference writes a default.
+    /// The value in the form in which the reference shows a default.
     fn shown(&self) -> Option<String> {
         None
     }
 }
 
-/// Implements [`Setting`] for types that are [`FromText`].
+/// Implements [`Setting`] for types that implement [`FromText`].
 macro_rules! text_settings {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::settings::section::Setting for $type {
@@ -61,11 +61,11 @@ impl FromText for String {
     }
 }
 
-/// The text of a value.
+/// Returns the string of a value.
 ///
 /// # Errors
 ///
-/// Where it is of another kind; the help says how to write a text that looks like one.
+/// If it is of another kind; the help says when to put a value in quotes.
 pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
     if let Some(text) = value.node.as_text() {
         return Ok(text);
@@ -119,7 +119,8 @@ impl Setting for Duration {
     }
 }
 
-/// Reads a duration, or the one word that a key takes in its place (`None`); `other` is the help for that.
+/// Parses a duration, or the one word that a key accepts instead (returned as `None`); `other` is the help
+/// for that word.
 pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
     let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Word([word])]) = value.kind else {
         return value.reject_kind("a duration", None);
@@ -160,7 +161,7 @@ impl Setting for f64 {
     }
 }
 
-/// A text, a number or a flag, as the text that was written.
+/// String, number or boolean, kept as the string in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scalar(pub(crate) String);
 
@@ -172,7 +173,7 @@ impl Setting for Scalar {
     }
 }
 
-/// Implements [`Setting`] for types that are [`FromStr`], each with the help where a text is none of them.
+/// Implements [`Setting`] for types that implement [`FromStr`], each with the help for an invalid string.
 macro_rules! parsed_settings {
     ($($type:ty = $kind:ident, $help:literal;)*) => {$(
         impl $crate::settings::section::Setting for $type {
@@ -189,7 +190,7 @@ macro_rules! parsed_settings {
 
 pub(crate) use parsed_settings;
 
-/// Reads a text, or a scalar as text.
+/// Parses a string, or any scalar if the type accepts that.
 pub(crate) fn parse<T: Setting + FromStr<Err: Display>>(value: &Cursor<'_>, help: &str) -> Checked<T> {
     let text = match T::KIND {
         ValueKind::Scalar => Scalar::read(value)?.0,
@@ -198,7 +199,7 @@ pub(crate) fn parse<T: Setting + FromStr<Err: Display>>(value: &Cursor<'_>, help
     text.parse().or_else(|error: T::Err| value.reject(Invalid::new(error.to_string(), help)))
 }
 
-/// A setting that is large, or contains itself.
+/// Boxed setting: one that is large or recursive.
 impl<T: Setting> Setting for Box<T> {
     const KIND: ValueKind = T::KIND;
 
@@ -229,7 +230,7 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, usize);
 
-/// A count, or a size in bytes, within the range of its key.
+/// Parses a count, or a size in bytes, within the range of its key.
 fn number(value: &Cursor<'_>) -> Checked<u64> {
     let (least, most) = match value.kind {
         ValueKind::Size(least, most) => {
@@ -257,12 +258,13 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
     )
 }
 
-/// The text of a duration or size. A number without a unit is text too: the message says which unit to write.
+/// The string of a duration or size. A number without a unit is included, so that the error can suggest a
+/// unit.
 fn measure_text(node: &Node) -> String {
     node.scalar().unwrap_or_else(|| node.found())
 }
 
-/// An enum whose variants are the words that a key accepts. `#[derive(Word)]` implements it.
+/// Enum whose variants are the words that a key accepts. `#[derive(Word)]` implements it.
 pub(crate) trait Word: Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, Self)];
 
@@ -272,7 +274,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
     }
 }
 
-/// Reads one of the words of an enum.
+/// Parses a word of an enum.
 pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
     let found = value.node.scalar().unwrap_or_default();
     if let Some((_, variant)) = T::WORDS.iter().find(|(word, _)| *word == found) {
@@ -294,14 +296,14 @@ fn reject_word<T>(value: &Cursor<'_>, words: impl Iterator<Item = &'static str> 
     value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
 }
 
-/// Reads one of some words.
+/// Parses one of `words`.
 pub(crate) fn read_one_of(value: &Cursor<'_>, words: &'static [&'static str]) -> Checked<&'static str> {
     let found = value.node.scalar().unwrap_or_default();
     let word = words.iter().find(|word| **word == found).copied();
     word.map_or_else(|| reject_word(value, words.iter().copied()), Ok)
 }
 
-/// A setting that may be absent.
+/// Optional setting.
 impl<T: Setting> Setting for Option<T> {
     const KIND: ValueKind = T::KIND;
 
@@ -322,7 +324,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// Reads every item before any error is returned, so that all problems are reported in one run.
+/// Parses every item before it returns an error, so that all problems are reported in one run.
 fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Checked<Vec<T>> {
     let kind = match value.kind {
         ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
@@ -333,7 +335,7 @@ fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Che
     read.into_iter().collect()
 }
 
-/// Reads a part of a value, with its variables put in.
+/// Expands and parses a part of a value.
 fn read_part<T: Setting>(part: &Cursor<'_>) -> Checked<T> {
     match part.expand(part.kind)? {
         None => T::read(part),
@@ -341,7 +343,7 @@ fn read_part<T: Setting>(part: &Cursor<'_>) -> Checked<T> {
     }
 }
 
-/// A map with names of the user's own, in the order of the file.
+/// Map with user-defined keys, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
 
@@ -385,7 +387,7 @@ impl<T: Setting> Setting for Vec<T> {
     }
 }
 
-/// An object with any values.
+/// JSON object with any values.
 impl Setting for serde_json::Map<String, serde_json::Value> {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Anything);
 
@@ -431,7 +433,7 @@ impl<T: Setting> Setting for OneOrMore<T> {
     }
 }
 
-/// `off`, or a setting.
+/// A setting that `off` disables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrOff<T> {
     Off,
@@ -439,7 +441,7 @@ pub enum OrOff<T> {
 }
 
 impl<T> OrOff<T> {
-    /// The setting, unless it is off.
+    /// Returns the setting unless it is off.
     pub fn on(self) -> Option<T> {
         match self {
             Self::Off => None,

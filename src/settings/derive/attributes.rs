@@ -1,16 +1,16 @@
-//! Attributes and doc comments.
+//! Parser for the derives' attributes and for doc comments.
 
 use syn::{Attribute, Error, Expr, Lit, Meta, Result, Token, punctuated::Punctuated};
 
-/// The members of the attributes of one name: `#[name(flag, option = value)]`.
+/// Options in the attributes of one name: `#[name(flag, option = value)]`.
 pub(crate) struct Options(Vec<Meta>);
 
 impl Options {
-    /// Reads the attributes.
+    /// Parses the attributes.
     ///
     /// # Errors
     ///
-    /// An option that is not `known`; the message lists those that are.
+    /// If an option is not in `known`; the message lists the known ones.
     pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> Result<Self> {
         let mut all = Vec::new();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
@@ -33,7 +33,7 @@ impl Options {
         meta.require_name_value().ok().map(|pair| &pair.value)
     }
 
-    /// The value of an option that is a string literal.
+    /// Value of an option that is a string literal.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         match self.value(name)? {
             Expr::Lit(literal) => match &literal.lit {
@@ -44,14 +44,14 @@ impl Options {
         }
     }
 
-    /// The items of an option such as `conflicts = "a, b"`.
+    /// Items of an option such as `conflicts = "a, b"`.
     pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
         text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
     }
 }
 
-/// The first paragraph of a doc comment, in one line.
+/// First paragraph of a doc comment, joined to one line.
 pub(crate) fn description(attributes: &[Attribute]) -> String {
     let line = |attribute: &Attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {

@@ -1,7 +1,7 @@
-//! `#[derive(Section)]` and `#[derive(Word)]`: a setting declared once, at the field that holds it.
+//! Derive macros `Section` and `Word`, which declare a setting once, at its struct field.
 //!
-//! The derives only write down what is declared: the table of keys, the default, one read per field, one
-//! comparison per field that takes effect after a restart. How a setting is read is in `glossator::settings`.
+//! The macros generate the table of keys, the default values, one call of the parser per field, and one
+//! comparison per field that takes effect after a restart. The parsers are in `glossator::settings`.
 
 mod attributes;
 mod section;
@@ -9,31 +9,40 @@ mod word;
 
 use syn::{DeriveInput, parse_macro_input};
 
-/// A struct whose fields are the keys of a section of the file.
+/// Derives a section of the file from a struct; its fields are the keys.
 ///
-/// On the struct, `#[section(…)]`: `name = "a route"` in messages, `id = "route"` in the schema,
-/// `text = "KEY"` (a text stands for the map with this key), `bare` (the key may stand alone), `variables`
-/// (values may be `${NAME}`), `default` (implements `Default`), `process` (each key says `live` or
-/// `restart`),
-/// `check = FN` (a check of all fields together that may complete them,
-/// `fn(Self, &OpenSection) -> Checked<Self>`), `check_keys = FN` (a check of the keys that are there,
-/// `fn(&OpenSection) -> Checked<()>`).
+/// Options of the struct, `#[section(…)]`:
 ///
-/// On a field, a doc comment (the description) and `#[key(…)]`: `name = "KEY"`, `default = EXPRESSION`,
-/// `range = A..=B` (milliseconds of a duration, or a count), `size = A..=B` (bytes), `kind = KIND`, `with =
-/// FN` (reads the value in place of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in
-/// words), `inherits = EXPRESSION` (the value that holds where neither this key nor one that it overrides is
-/// written), `live` or `restart`, `secret`, `file` (may be `file:/path`, whose contents are the value; every
-/// `secret` may), `example = "…"` (what to write where it is missing; its own backticks where words follow
-/// them), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`, `part` (a struct with keys of the
-/// same section), `skip` or `skip = EXPRESSION` (no key: always that value).
+/// - `name = "a route"`: name in messages; `id = "route"`: identifier in the schema.
+/// - `text = "KEY"`: a string in place of the map is the value of this key; `bare`: the key may have no
+///   value.
+/// - `variables`: `${NAME}` is expanded in values; `default`: implements `Default`.
+/// - `process`: process settings, each of which declares `live` or `restart`.
+/// - `check = FN`: checks and may complete all fields, `fn(Self, &OpenSection) -> Checked<Self>`.
+/// - `check_keys = FN`: checks the combination of keys, `fn(&OpenSection) -> Checked<()>`.
+///
+/// The doc comment of a field is the description of the key. Options of a field, `#[key(…)]`:
+///
+/// - `name = "KEY"`, `kind = KIND`; `range = A..=B`: milliseconds of a duration, or a count; `size = A..=B`:
+///   bytes.
+/// - `with = FN`: parser in place of that of the type, `fn(&Cursor) -> Checked<T>`.
+/// - `default = EXPRESSION`; `shown = "…"`: the default in words; `inherits = EXPRESSION`: the documented
+///   default of an optional key that overrides another.
+/// - `live` or `restart`: a change takes effect on reload, or after a restart.
+/// - `secret`: a credential; `file`: accepts `file:/path`, whose contents are the value, as every `secret`
+///   does.
+/// - `example = "…"`: help of the error about the missing key; with its own backticks if words follow them.
+/// - `conflicts = "KEY, KEY"`, and `requires = "KEY"` with `help = "…"`.
+/// - `part`: a struct with keys of the same section; `skip` or `skip = EXPRESSION`: no key, always that
+///   value.
 #[proc_macro_derive(Section, attributes(section, key))]
 pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     section::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// An enum whose variants are words: their names in `snake_case`, or as `#[word("…")]` says.
+/// Derives the words of an enum from its variants: the variant's name in `snake_case`, or the string in
+/// `#[word("…")]`.
 #[proc_macro_derive(Word, attributes(word))]
 pub fn word(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

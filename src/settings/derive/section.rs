@@ -1,4 +1,4 @@
-//! `#[derive(Section)]`.
+//! Expansion of `#[derive(Section)]`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -30,7 +30,7 @@ const KEY_OPTIONS: [&str; 19] = [
     "inherits",
 ];
 
-/// A field, and what is declared of it.
+/// Field with its options.
 struct Declared<'a> {
     field: &'a Field,
     options: Options,
@@ -132,14 +132,14 @@ impl Declared<'_> {
         self.options.text("name").unwrap_or_else(|| ident.trim_start_matches("r#").to_owned())
     }
 
-    /// A process setting says when a change of it takes effect.
+    /// Checks that a process setting declares when a change takes effect.
     fn demand_effect(&self) -> Result<()> {
         let says = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
         let message = "a setting of the process says `live` or `restart`: when a change of it takes effect";
         if says { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
     }
 
-    /// The row of the table.
+    /// Row of the table.
     fn row(&self) -> TokenStream {
         let (ty, key) = (&self.field.ty, self.key());
         if self.options.has("part") {
@@ -186,7 +186,7 @@ impl Declared<'_> {
         }))
     }
 
-    /// The declared default, as the function that makes it.
+    /// Function that creates the declared default.
     fn default(&self) -> TokenStream {
         let ty = &self.field.ty;
         match self.options.value("default").or_else(|| self.options.value("skip")) {
@@ -210,7 +210,7 @@ impl Declared<'_> {
         quote!(#ident: crate::settings::section::default_of::<#ty>(#value))
     }
 
-    /// Reads the field into a variable of its name; `row` is the index of its row.
+    /// Statement that parses the field into a variable of the same name; `row` is the index of its row.
     fn read(&self, row: usize) -> TokenStream {
         let (ident, ty) = (self.ident(), &self.field.ty);
         if self.options.has("skip") {

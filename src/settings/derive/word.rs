@@ -1,4 +1,4 @@
-//! `#[derive(Word)]`.
+//! Expansion of `#[derive(Word)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,12 +1,12 @@
-//! What repeated values take, and how much of it there may be: aliases and named rules make a long configuration of a
-//! short file.
+//! Size of values that aliases and named rules repeat, and limits for it: a short file can expand to a large
+//! configuration.
 
 use std::cell::Cell;
 
 use super::{Kind, Node};
 use crate::settings::units;
 
-/// What a value takes when it is repeated.
+/// Size of a value: number of nodes, bytes of text, and depth.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cost {
     pub(crate) nodes: usize,
@@ -36,7 +36,7 @@ impl Cost {
     }
 }
 
-/// How many values, and how many bytes of text, there may be together.
+/// Counter of values and bytes of text, with a limit for each.
 pub(crate) struct Budget {
     node_limit: usize,
     text_limit_bytes: usize,
@@ -53,14 +53,14 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The limit that they are over, in words.
+    /// The exceeded limit, in words.
     pub(crate) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
         self.nodes.set(self.nodes.get().saturating_add(nodes));
         self.text_bytes.set(self.text_bytes.get().saturating_add(text_bytes));
         self.exceeded().map_or(Ok(()), Err)
     }
 
-    /// The limit that it is over, in words.
+    /// The exceeded limit, in words.
     pub(crate) fn exceeded(&self) -> Option<String> {
         if self.nodes.get() > self.node_limit {
             return Some(format!("{} values", self.node_limit));

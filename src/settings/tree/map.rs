@@ -1,23 +1,23 @@
-//! A map while it grows: its keys, which are there once, and what `<<` puts into it.
+//! Builder of a map: checks that each key occurs once and applies merge keys (`<<`).
 
 use std::collections::HashMap;
 
 use super::{Entry, Key, Kind, Node};
 use crate::settings::{code::Code, report::Report};
 
-/// A map that has not ended yet.
+/// Map whose end event has not been received.
 #[derive(Default)]
 pub(super) struct OpenMap {
     entries: Vec<Entry>,
-    /// Where each key stands in `entries`.
+    /// Index of each key in `entries`.
     seen: HashMap<String, usize>,
-    /// What `<<` names, to be put in at the end.
+    /// Value of `<<`, which is merged at the end of the map.
     merge: Option<Entry>,
-    /// The key whose value has not come yet.
+    /// Key without a value so far.
     key: Option<OpenKey>,
 }
 
-/// A key that waits for its value.
+/// Key without a value so far.
 enum OpenKey {
     Name(Key),
     /// A plain `<<`.
@@ -25,17 +25,17 @@ enum OpenKey {
 }
 
 impl OpenMap {
-    /// Whether a key comes next, and not the value of one.
+    /// Whether the next node is a key.
     pub(super) fn wants_key(&self) -> bool {
         self.key.is_none()
     }
 
-    /// Takes a plain `<<`, which is no name.
+    /// Accepts a plain `<<` as a merge key.
     pub(super) fn take_merge(&mut self, key: Key) {
         self.key = Some(OpenKey::Merge(key));
     }
 
-    /// Takes the next key, or the value of the last one.
+    /// Accepts the next node: a key, or the value of the last key.
     pub(super) fn take(&mut self, report: &Report<'_>, node: Node) {
         match self.key.take() {
             None => self.key = Some(OpenKey::Name(key(report, &node))),
@@ -59,10 +59,11 @@ impl OpenMap {
         self.entries.push(entry);
     }
 
-    /// The entries with what `<<` names; keys that are written out win.
+    /// Returns the entries, with those of `<<` merged; the map's own keys take precedence.
     pub(super) fn into_entries(self, report: &Report<'_>) -> Vec<Entry> {
         let Self { mut entries, mut seen, merge, .. } = self;
-        // Most maps are small, and stay until all of them are read: room for four entries is much for one.
+        // Most maps have fewer than the four entries of a new vector's capacity, and all maps are kept until
+        // the file is compiled.
         entries.shrink_to_fit();
         let Some(Entry { key, value }) = merge else { return entries };
         let maps = match value.kind {
@@ -89,7 +90,7 @@ impl OpenMap {
     }
 }
 
-/// The value of a key; nothing stands where its key does.
+/// Gives an absent value the span of its key.
 fn at_key(value: Node, key: &Key) -> Node {
     let span = if matches!(value.kind, Kind::Nothing) { key.span } else { value.span };
     Node { span, ..value }
@@ -100,7 +101,7 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     let written = || report.files().text(span).get(span.start..span.end).unwrap_or_default();
     let text = match &node.kind {
         Kind::Nothing => Some(written().to_owned()),
-        // The text as written: `1.0` and `True` are names here.
+        // Keys keep their spelling: `1.0` and `True` are names here.
         Kind::Flag(_) | Kind::Number(_) => Some(written().trim().to_owned()),
         Kind::Text(_) | Kind::List(_) | Kind::Map(_) => node.scalar(),
     };

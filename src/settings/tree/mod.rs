@@ -1,4 +1,4 @@
-//! The tree of a file as written: every key and value with its place.
+//! Syntax tree of a YAML file, in which every key and value has its span.
 
 use serde_json::{Map, Value};
 
@@ -15,54 +15,54 @@ pub(crate) use self::{
 };
 use super::source::Span;
 
-/// One value of the file.
+/// Value of the file, with its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) span: Span,
     pub(crate) kind: Kind,
-    /// Whether it stands under a key whose name says that it is a secret.
+    /// Whether the name of its key marks it as a secret.
     pub(crate) secret: bool,
 }
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
-    /// Nothing, `null` or `~`.
+    /// Absent value, `null` or `~`.
     Nothing,
     Flag(bool),
-    /// The number as JSON writes it, so that no digit is lost.
+    /// Number in JSON notation, so that no digit is lost.
     Number(String),
     Text(Text),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-/// A text and how it was written.
+/// String and its YAML style.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
 
-/// How a text was written, to find its lines again.
+/// YAML style of a string, from which the location of its lines follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// In a line, without quotes or in them.
+    /// Plain or quoted.
     Inline,
-    /// As a block after `|`: line by line as it is.
+    /// Literal block after `|`: the lines are the same as in the file.
     Literal,
-    /// As a block after `>`: its lines can't be told apart any more.
+    /// Folded block after `>`: the lines of the file cannot be recovered.
     Folded,
 }
 
-/// A key and its value.
+/// Key and its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) value: Node,
 }
 
-/// A key and its place.
+/// Key and its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     pub(crate) text: String,
@@ -70,24 +70,24 @@ pub(crate) struct Key {
 }
 
 impl Entry {
-    /// A member that stands at one place.
+    /// Creates an entry whose key has this span.
     pub(crate) fn new(name: &str, value: Node, span: Span) -> Self {
         Self { key: Key { text: name.to_owned(), span }, value }
     }
 }
 
 impl Node {
-    /// A value whose key says nothing of a secret.
+    /// Creates a value that is not marked as a secret.
     pub(crate) fn new(kind: Kind, span: Span) -> Self {
         Self { span, kind, secret: false }
     }
 
-    /// A text in a line.
+    /// Creates a plain string.
     pub(crate) fn of_text(text: &str, span: Span) -> Self {
         Self::new(Kind::Text(Text { text: text.to_owned(), style: Style::Inline }), span)
     }
 
-    /// JSON, all of it at one place.
+    /// Converts JSON to a tree whose nodes all have the same span.
     pub(crate) fn of_json(value: &Value, span: Span) -> Self {
         let kind = match value {
             Value::Null => Kind::Nothing,
@@ -104,7 +104,7 @@ impl Node {
         Self::new(kind, span)
     }
 
-    /// The value's text, when it is one.
+    /// The value, if it is a string.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(&text.text),
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// The digits, when it is a number.
+    /// The digits, if it is a number.
     pub(crate) fn as_number(&self) -> Option<&str> {
         match &self.kind {
             Kind::Number(text) => Some(text),
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// The items, when it is a list.
+    /// The items, if it is a list.
     pub(crate) fn as_list(&self) -> Option<&[Self]> {
         match &self.kind {
             Kind::List(items) => Some(items),
@@ -128,12 +128,12 @@ impl Node {
         }
     }
 
-    /// The items of a list, or the one value that is written in its place.
+    /// The items of a list, or the value itself as the only item.
     pub(crate) fn one_or_more(&self) -> &[Self] {
         self.as_list().unwrap_or_else(|| std::slice::from_ref(self))
     }
 
-    /// The members, when it is a map.
+    /// The entries, if it is a map.
     pub(crate) fn as_map(&self) -> Option<&[Entry]> {
         match &self.kind {
             Kind::Map(entries) => Some(entries),
@@ -141,17 +141,17 @@ impl Node {
         }
     }
 
-    /// The entry of a key, when it is a map that has it.
+    /// The entry of a key, if it is a map with that key.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         self.as_map()?.iter().find(|entry| entry.key.text == key)
     }
 
-    /// The value of a key, when it is a map that has it.
+    /// The value of a key, if it is a map with that key.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// What a scalar says, as text: `5`, `true` and `"5"` alike.
+    /// The string form of a scalar: of `5` and `"5"` the same.
     pub(crate) fn scalar(&self) -> Option<String> {
         match &self.kind {
             Kind::Flag(flag) => Some(flag.to_string()),
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// What was found, for a message; never a secret.
+    /// Description of the value for messages; never contains a secret.
     pub(crate) fn found(&self) -> String {
         const MAX_SHOWN: usize = 60;
         match &self.kind {
@@ -181,7 +181,7 @@ impl Node {
         }
     }
 
-    /// As JSON; the text of numbers is kept.
+    /// Converts to JSON; numbers keep their digits.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Nothing => Value::Null,
@@ -193,12 +193,13 @@ impl Node {
         }
     }
 
-    /// The members as JSON.
+    /// Converts entries to a JSON object.
     pub(crate) fn entries_to_json(entries: &[Entry]) -> Map<String, Value> {
         entries.iter().map(|entry| (entry.key.text.clone(), entry.value.to_json())).collect()
     }
 
-    /// The deepest value on the way that a JSON Pointer (RFC 6901) names.
+    /// Resolves a JSON Pointer (RFC 6901) as far as the tree has its segments, and returns the last value
+    /// reached.
     pub(crate) fn at_pointer(&self, pointer: &str) -> &Self {
         let mut node = self;
         for segment in pointer.split('/').skip(1) {
@@ -218,7 +219,7 @@ impl Node {
     }
 }
 
-/// A plain scalar by the core schema of YAML 1.2 (section 10.3.2).
+/// Resolves a plain scalar by the YAML 1.2 core schema (section 10.3.2).
 pub(crate) fn resolve_plain(text: &str) -> Kind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Nothing,
@@ -231,7 +232,7 @@ pub(crate) fn resolve_plain(text: &str) -> Kind {
     }
 }
 
-/// A YAML number as JSON writes it, digit by digit.
+/// Converts a YAML number to JSON notation without losing digits.
 fn json_number(text: &str) -> Option<String> {
     let radix =
         |digits: &str, radix| u128::from_str_radix(digits, radix).ok().map(|number| number.to_string());

@@ -1,13 +1,13 @@
-//! Why a file is no YAML, in words for people who never read its specification.
+//! Error messages for invalid YAML, in words that need no knowledge of its specification.
 
 use granit_parser::{ErrorKind, ScanError};
 
 use crate::settings::{code::Code, report::Report, source::Span};
 
-/// For lists and maps within lists and maps.
+/// Message and help for lists and maps that are nested too deep.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
 
-/// Reports where and why a file is no YAML.
+/// Reports a YAML syntax error at its position.
 pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     let files = report.files();
     let text = files.text(files.beginning(file));
@@ -37,7 +37,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
             message = format!("{message}, to end the `{bracket}` of line {opened}");
         }
     }
-    // Nothing is read of a file without a form, so that silence about the rest says nothing.
+    // Parsing stops at a syntax error, so the rest of the file has not been checked.
     let rest = "the rest of this file is looked at once this is mended";
     let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
     let code = match error.kind() {
@@ -47,7 +47,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     report.error(code.at(Span { file, start, end }), message, help);
 }
 
-/// The quote that was opened before `at` and not closed in its line; the parser tells where it gave up.
+/// Position of the unclosed quote before `at`; the parser reports the position at which it gave up.
 fn opening_quote(text: &str, at: usize) -> Option<usize> {
     if text[at..].starts_with(['"', '\'']) {
         return Some(at);
@@ -64,7 +64,8 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
     }
 }
 
-/// The bracket that is open before `at`. Brackets in quotes count too: it is a hint, not a reading.
+/// Position of the unclosed bracket before `at`. Counts brackets in quotes as well: it is used for a hint
+/// only.
 fn open_bracket(text: &str, at: usize) -> Option<usize> {
     const FAR: usize = 10_000;
     let mut closed = 0_usize;
@@ -79,7 +80,7 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
     None
 }
 
-/// What the parser says, for people who never read the specification of YAML.
+/// Message and help for an error of the parser.
 fn words(error: &ScanError) -> (String, Option<&'static str>) {
     let quoted = "put the text in quotes: \"…\"";
     let (message, help) = match error.kind() {

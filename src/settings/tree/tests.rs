@@ -1,4 +1,4 @@
-//! What is read, and what is refused.
+//! Tests of the YAML parser: values that are parsed, and files that are rejected.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
-//! One file as written: YAML text to a tree in which every key and value knows its place.
+//! Parser from YAML text to a tree in which every key and value has its span.
 //!
-//! The parser's events are read directly rather than through `serde`, which would lose the text of numbers and
-//! the places of keys. In reading order: [`read`] grows a tree; `map` is a map of it that has not ended.
+//! It handles the parser's events itself instead of using `serde`, which loses the digits of numbers and the
+//! spans of keys. [`read`] builds the tree; the module `map` builds its maps.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use super::{
 };
 use crate::settings::{code::Code, report::Report, source::Span};
 
-/// How many values a file may have once its aliases are put in.
+/// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
-/// How many bytes of text these may have together.
+/// Maximum total length of their text, in bytes.
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
-/// How deep blocks, and brackets, may nest.
+/// Maximum nesting depth of blocks, and of brackets.
 const DEPTH_LIMIT: usize = 64;
-/// The longest key, in characters, that may stand before its `:` in a line.
+/// Maximum length of a key, in characters, before its `:`.
 const KEY_LIMIT: usize = 1024;
 
-/// Reads one file. `None` when it is no YAML, or empty; that has been reported then.
+/// Parses one file. Returns `None` after reporting that it is invalid or empty.
 pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let beginning = report.files().beginning(file);
     match read_documents(report, file, 1)?.pop() {
@@ -41,8 +41,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     }
 }
 
-/// Reads all documents of a file, of which there may be `most`. `None` when it is no YAML; that has been reported
-/// then.
+/// Parses all documents of a file, at most `most`. Returns `None` after reporting the problems.
 pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
     let files = report.files();
     let text = files.text(files.beginning(file));
@@ -65,7 +64,7 @@ pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> O
     Some(tree.roots)
 }
 
-/// The tree while it grows.
+/// Builder of the tree.
 struct Tree<'r, 'f> {
     report: &'r Report<'f>,
     file: usize,
@@ -73,12 +72,12 @@ struct Tree<'r, 'f> {
     anchors: HashMap<usize, Anchored>,
     roots: Vec<Node>,
     documents: usize,
-    /// How many documents there may be.
+    /// Maximum number of documents.
     most_documents: usize,
     budget: Budget,
 }
 
-/// A list or map that has not ended yet.
+/// List or map whose end event has not been received.
 struct Open {
     start: usize,
     anchor: usize,
@@ -90,7 +89,7 @@ enum Inside {
     Map(Box<OpenMap>),
 }
 
-/// A value that aliases may name, and what it costs to repeat it.
+/// Value with an anchor, and the size that each alias of it adds.
 struct Anchored {
     node: Node,
     cost: Cost,
@@ -116,7 +115,7 @@ impl<'r, 'f> Tree<'r, 'f> {
         Span { file: self.file, start, end }
     }
 
-    /// Takes one event; `None` ends the reading, after a report.
+    /// Handles one event. Returns `None` after reporting an error that stops parsing.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         match event {
             Event::DocumentStart(..) => {
@@ -133,7 +132,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = self.scalar(&text, style, tag.as_deref(), span)?;
                 self.spend(1, text.len(), span)?;
-                // In quotes it is a name like any other (YAML 1.1, merge key: what a plain `<<` resolves to).
+                // Only a plain `<<` is a merge key; in quotes it is an ordinary key (YAML 1.1, "Merge Key").
                 if let Some(Inside::Map(map)) = self.open.last_mut().map(|open| &mut open.inside)
                     && map.wants_key()
                     && text == "<<"
@@ -173,7 +172,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                     );
                     return None;
                 };
-                // Aliases nest what the parser's own limit does not see.
+                // The parser's own depth limit does not count values that aliases insert.
                 if self.open.len() + cost.depth > 2 * DEPTH_LIMIT {
                     self.report.error(Code::NestedTooDeep.at(span), TOO_DEEP.0, TOO_DEEP.1);
                     return None;
@@ -182,7 +181,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 let node = self.anchors.get(&id)?.node.clone();
                 self.put(node, 0)?;
             }
-            // Stream marks and comments, and whatever else is no value.
+            // Stream markers, comments and other events without a value.
             _ => {}
         }
         Some(())
@@ -251,11 +250,11 @@ impl<'r, 'f> Tree<'r, 'f> {
         checked.ok()
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a complete value to the open list or map, or to the documents.
     fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
         if anchor > 0 {
             let cost = Cost::of(&node);
-            // What is kept for aliases takes room as well.
+            // The copy that is kept for aliases uses memory as well.
             self.spend(cost.nodes, cost.text_bytes, node.span)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), cost });
         }
