@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The admin API: its address, and its clients.
+/// Settings of the admin API: its address, and its access control.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "admin", process, variables, default, check = Self::complete)]
 pub struct AdminSettings {
@@ -23,7 +23,7 @@ pub struct AdminSettings {
     /// no admin API.
     #[key(with = read_listen, default = Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901)), restart)]
     pub listen: Option<SocketAddr>,
-    /// Whether the address is configured: then it has to be free.
+    /// Whether the address is configured explicitly: the process then fails to start if it is in use.
     #[key(skip)]
     pub is_named: bool,
     /// Accepted values of `Host`; `*` accepts all.
@@ -49,12 +49,12 @@ fn read_listen(value: &Cursor<'_>) -> Checked<Option<SocketAddr>> {
 }
 
 impl AdminSettings {
-    /// Fills in the hosts, and warns of a port that other machines reach without a token.
+    /// Sets the default of `allowed_hosts`, and warns if other machines can reach the API without a token.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         self.is_named = section.entry("listen").is_some();
         if section.entry("allowed_hosts").is_none() {
             self.allowed_hosts = match self.listen {
-                // A scraper may use any name.
+                // A metrics scraper may use any host name.
                 Some(listen) if listen.ip().is_unspecified() => vec!["*".to_owned()],
                 Some(listen) => hosts_of(listen),
                 None => Vec::new(),

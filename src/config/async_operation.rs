@@ -1,4 +1,4 @@
-//! `async_operation`: polling of work that is not done with the first response.
+//! `async_operation`: polling of operations that continue after the first response.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ use crate::{
     translate::{Jq, Matcher},
 };
 
-/// What `async_operation` takes.
+/// Kinds of values that `async_operation` accepts.
 pub(super) const KIND: ValueKind =
     ValueKind::Either(&[ValueKind::Word(&["follow_location"]), JobSettings::KIND]);
 
-/// A jq condition over the value, or conditions of every kind.
+/// jq condition on the value, or a map of conditions as in `when`.
 const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]);
 
 /// The section `async_operation`.
@@ -81,7 +81,7 @@ struct JobSettings {
 }
 
 impl JobSettings {
-    /// An operation has an id and a request for its status, or neither.
+    /// Checks that `id` and `status` are set together.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let (place, message, help) = match (section.entry("id"), section.entry("status")) {
             (Some(id), None) => (
@@ -95,7 +95,7 @@ impl JobSettings {
             (None, None) | (Some(_), Some(_)) => return Ok(()),
         };
         match section.has_unknown_keys {
-            // One of them is probably the missing one.
+            // An unknown key is probably the missing one, misspelled.
             true => Ok(()),
             false => Err(section.reject_at(Code::MissingKey.at(place), message, help)),
         }
@@ -104,7 +104,7 @@ impl JobSettings {
 
 const ID_HELP: &str = "write `id: .id`, a jq filter that finds the job's name in the first reply";
 
-/// jq over the value, or a map of conditions.
+/// Parses a jq condition on the value, or a map of conditions.
 fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     if value.node.as_text().is_some() {
         return Ok(Some(Matcher { value: Some(Jq::read(value)?), ..Matcher::default() }));
@@ -118,16 +118,16 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     Ok(Some(matcher))
 }
 
-/// What `async_operation` is read with.
+/// Inputs of the parser for `async_operation`.
 pub(super) struct Context<'a> {
-    /// Every name that is written.
+    /// Names of all upstreams in the file, including those with errors.
     pub(super) names: &'a [(UpstreamName, Span)],
     pub(super) upstreams: &'a [UpstreamFile],
-    /// The upstream of the route.
+    /// Upstream of the route.
     pub(super) upstream: Option<&'a UpstreamName>,
 }
 
-/// Reads `async_operation`. `None` when something is wrong with it; that has been reported then.
+/// Parses `async_operation`. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
@@ -218,19 +218,19 @@ pub(super) fn read(
     })
 }
 
-/// What a `Location` of the route's upstream is resolved against.
+/// Base URI of the route's upstream, against which a `Location` is resolved.
 fn base(context: &Context<'_>) -> Option<Uri> {
     let upstream = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream)?;
     upstream.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()
 }
 
-/// A method alone.
+/// HTTP method, if the value is nothing else.
 fn method(node: &Node) -> Option<Method> {
     let text = node.as_text()?;
     METHODS.contains(&text).then(|| text.parse().ok())?
 }
 
-/// Reads the requests about a job.
+/// Parser for the requests of an operation: status, result, cancellation.
 struct Requests<'a, 'r, 'f> {
     report: &'r Report<'f>,
     context: &'a Context<'a>,
@@ -264,7 +264,7 @@ impl Requests<'_, '_, '_> {
         self.asked.answers.extend(asked.answers);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
-            // The route asks another upstream, then, which has been told.
+            // Other kinds belong to another upstream, which has been reported.
             RequestTemplate::Command(_) | RequestTemplate::Tool(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! When the certificates that the configuration names expire.
+//! Expiry of the configured certificates.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,19 +10,20 @@ use super::{
     report::Report,
 };
 
-/// How long before it expires a certificate is warned of.
+/// Time before the expiry of a certificate at which a warning starts.
 const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// When the certificates of one setting expire.
+/// Expiry of the certificates of one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateExpiry {
-    /// The path of the setting: `server.tls.certificate`.
+    /// Path of the setting: `server.tls.certificate`.
     pub setting: String,
-    /// Of a chain, when the first certificate expires; of trusted CAs, when the last one does.
+    /// Expiry of the first certificate of a chain to expire, or of the last of several trusted CAs.
     pub at: SystemTime,
 }
 
-/// Finds the settings of the certificates that were read, and warns of those that have expired or soon will.
+/// Lists the certificates with the paths of their settings, and warns of those that have expired or expire
+/// soon.
 pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     let (expiries, now) = (report.certificates(), SystemTime::now());
     for (span, at) in &expiries {
@@ -52,7 +53,7 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     found
 }
 
-/// Visits every text, with its path.
+/// Visits every string, with its path.
 fn visit(node: &Node, path: &str, visitor: &mut impl FnMut(&Node, &str)) {
     match &node.kind {
         Kind::Text(_) => visitor(node, path),

@@ -1,4 +1,4 @@
-//! `clients`, `auth` of `server` and every `scopes`, held against one another: who may call, and what.
+//! `clients`: access control, checked against `server.auth` and every `scopes`.
 
 use super::{code::Code, lint, node::Node};
 use crate::{
@@ -10,20 +10,20 @@ use crate::{
     },
 };
 
-/// How long the name of a client may be, in bytes.
+/// Maximum length of a client's name, in bytes.
 const NAME_LIMIT_BYTES: usize = 100;
 
-/// Who may call.
+/// Parsed access control.
 pub(super) struct Clients {
-    /// Whether clients are told apart.
+    /// Whether clients are authenticated.
     pub(super) are_told_apart: bool,
-    /// `None` where something is wrong with them, or everybody may call.
+    /// `None` after errors, or if every client may call.
     pub(super) access: Option<AccessSettings>,
-    /// Whether somebody outside of the file says what callers are allowed.
+    /// Whether authorization servers grant scopes, so that the file does not list all of them.
     pub(super) lets_others_say: bool,
 }
 
-/// Reads who may call. `auth` is `None` where something is wrong with `server`.
+/// Parses `clients`. `auth` is `None` if `server` has errors.
 pub(super) fn read(
     context: Context<'_>,
     file: &Node,

@@ -19,11 +19,11 @@ use crate::{
     translate::Jq,
 };
 
-/// What `completions` takes.
+/// Kinds of values that `completions` accepts.
 pub(super) const KIND: ValueKind =
     ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), CompletionSettings::KIND]);
 
-/// A route that returns the values.
+/// Map form of `completions`: a route that returns the values.
 #[derive(DeriveSection)]
 #[section(id = "completions")]
 pub(super) struct CompletionSettings {
@@ -38,14 +38,14 @@ pub(super) struct CompletionSettings {
     values: Option<Jq>,
 }
 
-/// What completes an argument, and the call that is made for it.
+/// Completion of an argument, and the route call that it makes.
 pub(super) struct Compiled {
     pub(super) completion: Completion,
     pub(super) call: Option<WrittenCall>,
 }
 
-/// Reads what completes the argument `own`, among the `known` ones. `None` when something is wrong with it;
-/// that has been reported then.
+/// Parses the completion of the argument `own`; its templates may use the arguments `known`. Returns `None`
+/// after reporting the problems.
 pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[String]) -> Option<Compiled> {
     if let Kind::List(items) = &entry.value.kind {
         if items.is_empty() {

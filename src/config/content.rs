@@ -1,4 +1,4 @@
-//! `content`: what people and models see of a reply.
+//! `content`: content blocks of a result, for users and models.
 
 use settings_derive::{Section as DeriveSection, Word};
 
@@ -44,7 +44,7 @@ impl Setting for BlockTemplate {
     const KIND: ValueKind = BlockSettings::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        // Only a block for each row has a row.
+        // The variable `item` exists only in a block with `for_each`.
         let item: &[_] = if value.node.get("for_each").is_some() { &["item"] } else { &[] };
         let block = Scope::from_cursor(value).with_more_names(item, || BlockSettings::read(value))?;
         block.compile(value)
@@ -121,7 +121,7 @@ impl BlockSettings {
     }
 }
 
-/// Reports a block that shows nothing, or several things.
+/// Checks that a block has exactly one kind of content.
 pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &str) -> Checked<()> {
     let mut found = kinds.iter().filter_map(|kind| section.entry(kind));
     let help = "write `- text: …`, and another `-` for the next block";
@@ -143,14 +143,14 @@ enum ShownAs {
     JsonPretty,
 }
 
-/// The bytes of a block.
+/// Data of an image or audio block.
 enum BlockData {
     UpstreamResponse,
-    /// Gives Base64.
+    /// Template that renders Base64.
     Template(Template),
 }
 
-/// Whether the bytes of the response are shown.
+/// Whether the block uses the response body.
 fn is_response(value: &Cursor<'_>) -> Checked<bool> {
     if value.node.as_text() == Some("response") {
         return Ok(true);
@@ -169,7 +169,7 @@ impl Setting for BlockData {
     }
 }
 
-/// The document of a block.
+/// Embedded resource of a block.
 enum BlockResource {
     UpstreamResponse,
     Map(Resource),
@@ -272,7 +272,7 @@ impl Setting for LastModified {
     }
 }
 
-/// Hints that are written, and the template of the moment when the reply says it.
+/// Splits off the template of `lastModified`; fixed annotations are returned as they are sent.
 impl From<BlockAnnotations> for (Option<Annotations>, Option<Template>) {
     fn from(BlockAnnotations { audience, priority, last_modified }: BlockAnnotations) -> Self {
         let audience = audience.iter().map(|audience| audience.word().to_owned()).collect();

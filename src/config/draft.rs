@@ -1,8 +1,7 @@
-//! Routes that are tried out and put in force nowhere: read as if they were written in the file, beside what is written
-//! there.
+//! Draft routes of the playground: parsed in the context of the configuration, never activated.
 //!
-//! No variable is looked up for them and no file read: routes have none, but for recorded replies, which are refused in a
-//! text that is no file.
+//! A draft uses no environment variables and reads no files. The only files that a route can name are
+//! recorded responses, which are rejected in a text that is not a file.
 
 use super::{
     Importer, RouteFile, file,
@@ -16,24 +15,24 @@ use super::{
 };
 use crate::{route::UpstreamName, settings::section::Section as _, translate::WorkBudget};
 
-/// What a draft is called in problems.
+/// File name of a draft in problems.
 const NAME: &str = "draft";
 
-/// The upstream of a draft that names none; nobody is asked.
+/// Placeholder upstream of a draft without `request`; no request is sent.
 const NOBODY: &str = "nobody";
 
-/// A route that was read from a text, and what there is to say of it.
+/// Draft route and its problems.
 #[derive(Debug)]
 pub struct Draft {
-    /// The route; none where there are errors.
+    /// The route; `None` if there are errors.
     pub route: Option<RouteFile>,
     /// Errors and warnings.
     pub problems: Vec<Problem>,
 }
 
 impl Importer {
-    /// Reads a route of this name from what would stand below it in the file. What it does not say of its request does
-    /// not matter. It is not read to its end when `stop` asks for that.
+    /// Parses a route from the text below its name in a file. Without `request`, a placeholder is used.
+    /// Parsing stops once the budget `stop` is exhausted.
     pub fn draft(&self, name: &str, text: &str, stop: &WorkBudget) -> Draft {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text.to_owned());
@@ -43,7 +42,7 @@ impl Importer {
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
         let tree = match has_content {
             true => file::read(&report, index),
-            // The default rules read every reply.
+            // An empty draft has the default rules only.
             false => Some(Node::new(Kind::Map(Vec::new()), beginning)),
         };
         let route = tree.and_then(|tree| {
@@ -54,8 +53,8 @@ impl Importer {
         Draft { route, problems: report.into_problems() }
     }
 
-    /// What stands in the file below the name of a route, its `tests` aside, without secrets: as it is written, where
-    /// that can be read by itself.
+    /// Source of a route below its name in the file, without `tests` and with masked secrets. Lines of the
+    /// file are used if they can be parsed on their own; otherwise the route is formatted as YAML.
     pub fn written(&self, name: &str) -> Option<String> {
         let trees = self.trees();
         let entries = trees.entry_of(name)?.value.as_map()?;
@@ -77,7 +76,7 @@ impl Importer {
     }
 }
 
-/// Where somebody pasted the route with its name, what stands below that.
+/// Removes the route's name if the draft was pasted with it.
 fn unwrapped(name: &str, tree: Node) -> Node {
     match &tree.kind {
         Kind::Map(entries) => match entries.as_slice() {
@@ -112,7 +111,7 @@ fn read(
     routes::read(report, &around, &Entry::new(name, tree, place))
 }
 
-/// The lines of a route's entries, `tests` aside, moved to the left margin. `None` where they do not stand by themselves.
+/// Lines of a route's entries without `tests`, unindented. `None` if other text shares these lines.
 fn cut_out(files: &Files, entries: &[Entry]) -> Option<String> {
     let first = entries.first()?.key.span;
     let column = files.place(first).column;
@@ -120,7 +119,7 @@ fn cut_out(files: &Files, entries: &[Entry]) -> Option<String> {
     for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.key.text != "tests") {
         let span = entry.key.span;
         let end = match entries.get(index + 1) {
-            // Up to the line of the next key, with the comments before it.
+            // Ends before the line of the next key, so that comments before that key are included.
             Some(next) => files.line(next.key.span).start,
             None => {
                 files.line(Span { start: entry.value.span.end.saturating_sub(1), ..entry.value.span }).end

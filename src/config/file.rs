@@ -1,4 +1,4 @@
-//! One file of the configuration: its tree, with the secrets in it marked so that no message shows them.
+//! Parser for one file of the configuration, which marks the secrets in it so that no message contains them.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::{
     upstream::http::{BasicCredentials, CredentialsSection, OAuthSettings},
 };
 
-/// Reads one file. `None` when it is not YAML, or empty; that has been reported then.
+/// Parses one file. Returns `None` after reporting that it is invalid or empty.
 pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let mut root = tree::read(report, file)?;
     let mut secrets = Vec::new();
@@ -25,10 +25,9 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     Some(root)
 }
 
-/// Marks the values of secret keys in the tree of a whole file, and adds their places to `ranges`.
+/// Marks the values of secret keys in the tree of a file, and adds their byte ranges to `ranges`.
 fn mark_secrets(root: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    /// Sections in which the keys are names that the file gives: one may be `auth` or `credentials`, and is
-    /// no setting then.
+    /// Sections with user-defined keys: a name such as `auth` or `credentials` is not a setting there.
     const NAMED: [&str; 4] = ["upstreams", "routes", "clients", "prompts"];
     let Kind::Map(entries) = &mut root.kind else { return mark_below(root, ranges) };
     for entry in entries {
@@ -49,22 +48,22 @@ fn mark_below(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Below a key of `PLAIN`, names are the file's own words, not keys of settings.
+/// Marks the value of an entry. Maps below a key of `PLAIN` have user-defined keys.
 fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
     const PLAIN: [&str; 9] =
         ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
-    /// Settings that are texts and nothing else.
+    /// Settings that are strings only.
     const WORDS: [&str; 6] = ["secret", "secret_key", "token", "password", "client_secret", "bearer"];
-    /// Sections in which all members are settings.
+    /// Sections without user-defined keys.
     const SETTINGS: [&str; 5] = ["server", "admin", "shared_state", "auth", "credentials"];
     let Entry { key, value } = entry;
     let key = key.text.as_str();
     if PLAIN.contains(&key) {
         return;
     }
-    // In the place of the hash of a key there may be the key itself, by mistake.
+    // The key itself may be here by mistake in place of its hash.
     let is_key = matches!(key, "api_key_hashes" | "keys" | "hash");
-    // `breaker`, an earlier name, is near to `bearer`, and is no misspelt one.
+    // `breaker`, an old name, is close to `bearer`, and is not a misspelled `bearer`.
     let upstream = UpstreamSection::keys();
     let is_setting = upstream.get(key).is_some() || RENAMES.key(upstream.id, key).is_some();
     let is_misspelt = !is_setting && suggest::nearest(key, WORDS).is_some();
@@ -81,7 +80,7 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
     mark_below(value, ranges);
 }
 
-/// Hides what is in `auth` and `credentials` under unknown keys: one of them may be a misspelt secret.
+/// Marks the values of unknown keys in `auth` and `credentials`: one may be a misspelled secret.
 fn hide_unknown(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
     let known = [
         CredentialsSection::keys(),
@@ -100,7 +99,7 @@ fn hide_unknown(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Hides a value with all that is in it, where a text was wanted and something else was written.
+/// Marks all scalars in a value: a setting that should be a string is a map or list by mistake.
 fn hide_all(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
     match &mut node.kind {
         Kind::Map(entries) => entries.iter_mut().for_each(|entry| hide_all(&mut entry.value, ranges)),

@@ -1,4 +1,4 @@
-//! What the files of a configuration look like, to see when one has changed.
+//! Fingerprint of the configuration files, for the detection of changes.
 
 use std::{
     fs,
@@ -8,11 +8,10 @@ use std::{
 
 use super::{Origin, Sources, folder};
 
-/// How the files of a configuration, and those that it names, look at a moment. Two that are the same mean that nothing
-/// has changed.
+/// Fingerprint of the configuration files and of the files that they refer to. Equal fingerprints: unchanged.
 ///
-/// It is told from what the system says of the files, links followed: a file that is written anew, replaced, or found
-/// behind another link (as Kubernetes swaps mounted folders) is another one.
+/// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
+/// is written, replaced, or reached through another symlink, as when Kubernetes swaps mounted folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look(Vec<(PathBuf, Option<Stamp>)>);
 
@@ -24,7 +23,8 @@ struct Stamp {
 }
 
 impl Sources {
-    /// How its files look now, and `named`, which it names: secrets, certificates. `None` for what is in no file.
+    /// Takes the fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for
+    /// a configuration that is not a file.
     pub fn look(&self, named: &[PathBuf]) -> Option<Look> {
         let Origin::Path(path) = &self.origin else { return None };
         let own = folder::list(path).unwrap_or_else(|_| vec![path.clone()]);
@@ -40,7 +40,7 @@ impl Sources {
 }
 
 impl Stamp {
-    /// `None` for what is not there.
+    /// `None`: missing file.
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let file = fs::canonicalize(path).ok()?;

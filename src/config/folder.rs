@@ -1,4 +1,4 @@
-//! Finds and reads the files: one, or those of a folder.
+//! Reader for the configuration files: one file, or those of a folder.
 
 use std::{
     io::{self, Read},
@@ -12,12 +12,12 @@ use super::{
     units,
 };
 
-/// The longest file, in bytes.
+/// Maximum length of a file, in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
-/// How many files a folder may have.
+/// Maximum number of files in a folder.
 const FILE_COUNT_LIMIT: usize = 1000;
 
-/// Reads what `path` names. Files that can't be read are told; the others are there all the same.
+/// Reads the file or folder at `path`. Returns the readable files, and a problem for each unreadable one.
 pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Files::default(), Vec::new());
     let paths = match list(path) {
@@ -37,14 +37,14 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     (files, problems)
 }
 
-/// One file whose text is at hand.
+/// Creates the files from the text of one file.
 pub(super) fn of_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Files::default(), Vec::new());
     add(&mut files, &mut problems, name, text.as_bytes().to_vec());
     (files, problems)
 }
 
-/// Adds a file of these bytes, or tells why they are no text.
+/// Adds a file with these bytes, or a problem if they are not UTF-8.
 pub(super) fn add(
     files: &mut Files,
     problems: &mut Vec<Problem>,
@@ -53,7 +53,7 @@ pub(super) fn add(
 ) -> Option<usize> {
     match String::from_utf8(bytes) {
         Ok(text) => {
-            // Some editors put a mark at the beginning; it is no part of the text.
+            // Some editors write a byte order mark, which is not part of the text.
             let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
             Some(files.add(name, text))
         }
@@ -92,7 +92,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    // A pipe would be waited for, and a device has no end.
+    // Reading a pipe could block, and a device has no end.
     if !metadata.is_dir() {
         return Err(refuse(
             "the configuration is neither a file nor a folder".to_owned(),
@@ -120,7 +120,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     Ok(paths)
 }
 
-/// YAML files that are not hidden; mounted secrets and editors leave others beside them.
+/// Whether it is a YAML file that is not hidden; mounted secrets and editors create hidden files.
 fn is_ours(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
     !hidden
@@ -135,7 +135,8 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| {
-            // As much as it says, and one more to see that it ends there: a buffer that grows is left behind in all its sizes.
+            // Reserve the length of the file and 1 byte to detect its end: a growing buffer would fragment
+            // the heap.
             let length = file.metadata()?.len().min(FILE_LIMIT_BYTES);
             bytes.reserve_exact(usize::try_from(length).unwrap_or_default() + 1);
             file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
@@ -147,7 +148,7 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
         return Err(refuse(message, "divide it among several files, and name their folder"));
     }
-    // It is kept as long as it is in force.
+    // The text is kept in memory while the configuration is active.
     bytes.shrink_to_fit();
     Ok(bytes)
 }

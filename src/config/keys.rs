@@ -1,4 +1,4 @@
-//! The sections of the file, and what rules take.
+//! Top-level sections of the file, and the value kinds of rules.
 
 use settings_derive::Section as DeriveSection;
 
@@ -23,13 +23,13 @@ use crate::{
 
 pub(super) use crate::settings::keys::{KeySpec as Key, KeyTable as Keys, ValueKind as Takes};
 
-/// What `response` takes.
+/// Kinds of values that `response` accepts.
 pub(super) const RESPONSE: Takes = Takes::OneOrMore(&Takes::Either(&[RuleSettings::KIND, UseSettings::KIND]));
 
-/// What stands under a name of `rules`.
+/// Kinds of values that an entry of `rules` accepts.
 pub(super) static RULES_FORM: Takes = Takes::Either(&[RESPONSE, RuleSetSettings::KIND]);
 
-/// The file. Each section is read by its module.
+/// Top-level keys of the file. Each section is parsed by its module.
 #[derive(DeriveSection)]
 #[section(name = "the file", id = "file")]
 pub(super) struct FileSettings {

@@ -1,4 +1,4 @@
-//! Patterns, jq filters and templates of sections that are read key by key.
+//! Compilation of jq filters and templates in sections whose keys are parsed one by one.
 
 use super::{node::Node, report::Report, section::cursor};
 use crate::{
@@ -8,12 +8,12 @@ use crate::{
 
 pub(super) use crate::translate::expressions::{arguments_of, span_of_name};
 
-/// A jq filter, which may also use these captures.
+/// Compiles a jq filter, which may also use these captures.
 pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
     expressions::jq(&cursor(report, node.span, node, what, Jq::KIND), captures).ok()
 }
 
-/// A template that may use these names.
+/// Compiles a template that may use these names.
 pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&str]) -> Option<Template> {
     expressions::template(&cursor(report, node.span, node, what, Template::KIND), names).ok()
 }

@@ -1,8 +1,9 @@
-//! `limit`: how much of a success is shown.
+//! `limit`: truncation of a success.
 
 use crate::{model::own_types, route::InputSchema, translate::Limit};
 
-/// Has the next value of an argument written as a text, where `input` says that it is one.
+/// Marks the paging arguments that are strings in `input`, so that the value for the next page is written as
+/// a string.
 pub(super) fn write_as_input_asks(limit: &mut Limit, input: &InputSchema) {
     let Limit { more: Some(more), text_arguments, .. } = limit else { return };
     let properties = input.document().get("properties");

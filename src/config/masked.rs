@@ -1,4 +1,4 @@
-//! The configuration as operators may see it: as it is written, without what must not be shown.
+//! The configuration as JSON with masked secrets, for operators.
 
 use serde_json::{Map, Value};
 
@@ -7,11 +7,10 @@ use super::{
     secret::{is_only_references, is_secret_name},
 };
 
-/// In the place of a secret that stands in the file itself.
+/// Placeholder for a literal secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
-/// A tree as JSON. Names of variables and files stay as they are: they are no secrets, what they stand for
-/// is.
+/// Converts a tree to JSON. References to variables and files are kept, because only their values are secret.
 pub(super) fn shown(node: &Node) -> Value {
     match &node.kind {
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) if node.secret => {
@@ -30,7 +29,8 @@ pub(super) fn shown(node: &Node) -> Value {
 
 fn entry_shown(Entry { key, value }: &Entry) -> (String, Value) {
     let value = match &value.kind {
-        // Programs take secrets as words of any form: the program is shown, and the names of its options.
+        // Arguments of a program may be secrets in any form: only the program and the names of options are
+        // shown.
         Kind::List(words) if key.text == "command" => words
             .iter()
             .enumerate()
@@ -41,22 +41,22 @@ fn entry_shown(Entry { key, value }: &Entry) -> (String, Value) {
     (key.text.clone(), value)
 }
 
-/// Whether a word of a command is the name of an option, or stands for a value that is somewhere else.
+/// Whether a word of a command is the name of an option, or only refers to a variable or file.
 fn is_no_secret(word: &Node) -> bool {
     let Some(text) = word.as_text() else { return false };
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
     let is_option = match (text.strip_prefix("--"), text.strip_prefix('-')) {
         (Some(name), _) => is_name(name),
-        // More letters may be a value: `-psecret`.
+        // More letters may include a value: `-psecret`.
         (None, Some(name)) => name.len() == 1 && is_name(name),
         (None, None) => false,
     };
     is_option || is_only_references(text)
 }
 
-/// A text without the defaults of its variables, which stand in for secrets, the credentials of an address,
-/// and the values of a query whose names say that they are secret.
+/// Masks the defaults of variables, the credentials in a URL, and the values of query parameters with secret
+/// names.
 fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,19 +1,32 @@
-//! The configuration: files as people write them, to settings that the other modules own.
+//! The configuration: finds, parses, checks and compiles the files.
 //!
-//! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in
-//! which every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what
-//! its repetitions take; `keys` has the sections of the file, `section` how they are opened, `version` the
-//! languages that a file was written in, `renamed` the names of earlier programs, and `migrate` rewrites files
-//! that have them; `compile` makes one configuration of the trees, with a module for each part (`upstreams` of
-//! each kind, `routes` with their `request`, `async_operation`, `input_requests`, `resource`, `notifications`,
-//! `schemas` and `completions`, `rules`, `response`, `extract`, `content`, `route_tests`, `recording`, `prompts`
-//! with their `route_calls`), and `lint` checks across them; `import` makes routes of what MCP servers list
-//! later, `draft` of what is only tried out; `language` is for patterns, jq and templates, `certificates` for
-//! the expiry of certificates, `clients` for authorization, `telemetry` for the destination of traces and
-//! metrics. [`Problem`] reports what is wrong, `suggest` what was probably meant, `secret` keeps secrets out of
-//! it. [`yaml`] writes values. [`schema()`] describes the file for editors.
+//! Files:
 //!
-//! All problems of all files are found in one run. The only module that reads files or the environment.
+//! - `folder`: finds and reads the files; `file_watch`: fingerprint for the detection of changes.
+//! - `file`: parses one file and marks the secrets in it; `version`: version of the language.
+//! - `keys`: top-level sections; `section`: helpers for parsing them; `language`: jq filters and templates.
+//!
+//! Compilation:
+//!
+//! - `compile`: merges the files, parses every section and cross-checks them.
+//! - `server`, `admin`, `telemetry`, `certificates`, `clients`: process settings and access control.
+//! - `upstreams`: servers and programs, with their policies.
+//! - `routes`, with its parts in `request`, `input_requests`, `schemas`, `async_operation`, `resource`,
+//!   `completions`, `notifications`.
+//! - `response`, with `rules`, `extract`, `content`, `limit`: translation of upstream responses.
+//! - `prompts`, with `route_calls`; `route_tests`, with `recording`.
+//! - `lint`: checks that involve several sections.
+//!
+//! Use of a compiled configuration:
+//!
+//! - `import`: routes for the tools that MCP servers list; `draft`: draft routes of the playground.
+//! - `masked`: the configuration without secrets; [`schema()`]: JSON Schema for editors; [`yaml`]: YAML
+//!   writer.
+//! - `update_tests`: rewrites expectations of examples; `migrate`, with `renamed`: replaces old names in
+//!   files.
+//!
+//! All problems of all files are reported in one run, as [`Problem`]. Configuration files and the environment
+//! are read only here and in [`crate::settings`], the framework for declared settings.
 
 mod update_tests;
 mod admin;
@@ -92,79 +105,79 @@ pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
 pub use update_tests::{Acceptance, accept};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 
-/// Where a configuration comes from.
+/// Inputs of a configuration.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    /// The file, or the folder of files.
+    /// File or folder.
     pub origin: Origin,
-    /// The variables that it may name, and that may set settings of the process.
+    /// Environment variables for `${NAME}` and for process settings.
     pub environment: Environment,
-    /// Settings of the process from the command line.
+    /// Process settings from command-line flags.
     pub flags: Vec<Flag>,
 }
 
-/// The files.
+/// Location of the configuration.
 #[derive(Clone)]
 pub enum Origin {
-    /// A file, or a folder of which every `*.yaml` and `*.yml` is read.
+    /// A file, or a folder whose `*.yaml` and `*.yml` files are read.
     Path(PathBuf),
-    /// The contents of one file, and its name in problems.
+    /// Contents of one file.
     Text {
-        /// What it is called.
+        /// Name in problems.
         name: String,
-        /// What stands in it.
+        /// Contents.
         text: String,
     },
 }
 
-/// A configuration without errors.
+/// Compiled configuration without errors.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Where clients connect to, and how their connections are treated.
+    /// Listener for clients, and limits of its connections.
     pub listener: ListenerSettings,
-    /// Who we are to clients that connect through TLS; where there is none, they connect without.
+    /// TLS certificate of the server. `None`: no TLS.
     pub tls: Option<ServerTls>,
-    /// Where operators connect to, and who of them may.
+    /// Admin API: its address, and its access control.
     pub admin: AdminSettings,
-    /// Who may come in, and with how much.
+    /// Settings of the request filter: allowed hosts and origins, request limits, trusted proxies.
     pub door: FilterSettings,
-    /// Who may call; everybody where this is `None`.
+    /// Access control of clients. `None`: every client may call.
     pub access: Option<AccessSettings>,
-    /// What MCP clients are told of the server.
+    /// Settings of the MCP API.
     pub mcp: McpApiSettings,
     /// Level and format of the log.
     pub log: LogSettings,
-    /// What is sent to a collector, and where.
+    /// Export of traces and metrics.
     pub telemetry: Box<TelemetrySettings>,
-    /// How much is kept of replies, in all.
+    /// Size limit of the response cache.
     pub cache_limit_bytes: usize,
-    /// How much memory responses of upstreams may take at once, of all calls together.
+    /// Memory limit for upstream responses of all calls together.
     pub upstream_buffer_limit_bytes: usize,
-    /// What replicas share, and where.
+    /// Store for the state that replicas share.
     pub shared: Option<StoreSettings>,
-    /// The legacy servers.
+    /// Upstreams.
     pub upstreams: Vec<UpstreamFile>,
-    /// The upstream that gets every path which is no route, and how patiently.
+    /// Passthrough upstream for unmatched paths, and its settings.
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
-    /// What a caller needs for that.
+    /// Scopes required for passthrough.
     pub passthrough_scopes: Scopes,
-    /// The routes, in the order of the files.
+    /// Routes, in the order of the files.
     pub routes: Arc<[RouteFile]>,
-    /// The prompts, in the order of the files.
+    /// Prompts, in the order of the files.
     pub prompts: Vec<PromptFile>,
-    /// The files that it names: secrets, certificates.
+    /// Files that the configuration refers to: secrets and certificates.
     pub named_files: Vec<PathBuf>,
-    /// When the certificates expire that it names.
+    /// Expiry of the configured certificates.
     pub certificates: Vec<CertificateExpiry>,
-    /// Makes routes of the tools that MCP servers list.
+    /// Importer that creates routes from the tools that MCP servers list.
     pub importer: Importer,
-    /// What works, but not as its writer thinks.
+    /// Warnings.
     pub warnings: Vec<Problem>,
-    /// The tools that have no output schema, and why.
+    /// Notes on tools without an output schema, with the reason.
     pub notes: Vec<Problem>,
 }
 
-/// The names only: secrets may stand in a file.
+/// Shows the names only: a file may contain secrets.
 impl fmt::Debug for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -177,12 +190,12 @@ impl fmt::Debug for Origin {
 }
 
 impl Sources {
-    /// A file or folder with the environment of this process, and no flags.
+    /// Reads a file or folder, with the environment of this process and no flags.
     pub fn of_path(path: impl Into<PathBuf>) -> Self {
         Self { origin: Origin::Path(path.into()), environment: Environment::of_process(), flags: Vec::new() }
     }
 
-    /// The contents of one file, with an empty environment.
+    /// Uses the contents of one file, with an empty environment.
     pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Self {
         let origin = Origin::Text { name: name.into(), text: text.into() };
         Self { origin, environment: Environment::default(), flags: Vec::new() }
@@ -190,11 +203,11 @@ impl Sources {
 }
 
 impl Loaded {
-    /// How many file descriptors are open at once where every limit is reached.
+    /// Maximum number of open file descriptors, if every limit is reached.
     pub(crate) fn descriptors_needed(&self) -> u64 {
-        /// Listeners, the runtime, the log, files that are read, and connections to the admin port.
+        /// Listeners, the runtime, the log, files that are read, and connections to the admin API.
         const OWN: usize = 128;
-        /// The three pipes of a program, and one to hear of its end.
+        /// The three pipes of a program, and a descriptor that signals its exit.
         const OF_A_PROGRAM: usize = 4;
         let upstreams = self.upstreams.iter().map(|file| {
             let limit = file.policy.max_in_flight;
@@ -210,13 +223,14 @@ impl Loaded {
     }
 }
 
-/// Reads, checks and compiles a configuration.
+/// Loads a configuration: reads, checks and compiles it.
 ///
 /// # Errors
 ///
-/// [`Problems`]: everything that is wrong with all of its files, found in one run.
+/// [`Problems`]: all problems in all files, found in one run.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
-    // All filters on one thread. Where there is none, each may find one, or says so.
+    // Compiles all jq filters on one thread with a deep stack. If none can be started, each filter tries to
+    // start its own, or reports an error.
     with_deep_stack(|| load_here(sources)).unwrap_or_else(|| load_here(sources))
 }
 
@@ -244,7 +258,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     }
 }
 
-/// A note on a tool that declares no output schema.
+/// Creates the note about a tool without an output schema.
 fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> {
     let message =
         format!("`{}` has no output schema, because {}", file.name(), file.no_output_schema.as_deref()?);
@@ -254,7 +268,7 @@ fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> 
     Some(note)
 }
 
-/// The trees of the files, and of the built-in presets, which come after them.
+/// Parses the files, and the built-in presets, which come after them.
 fn trees(report: &report::Report<'_>) -> (Vec<node::Node>, Option<node::Node>) {
     let Some(presets) = report.files().built_in() else { return (Vec::new(), None) };
     let written = (0..presets).filter_map(|index| file::read(report, index)).collect();

@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// What `notifications` takes.
+/// Kinds of values that `notifications` accepts.
 pub(super) const KIND: ValueKind = <Vec<LogLine>>::KIND;
 
-/// Reads `notifications`. `None` when something is wrong with it; that has been reported then.
+/// Parses `notifications`. Returns `None` after reporting the problems.
 pub(super) fn read(route: &OpenSection<'_>, used: &mut UsedArguments) -> Option<Vec<LogLine>> {
     let report = route.value.context.report;
     let Some(entry) = route.entry("notifications") else { return Some(Vec::new()) };

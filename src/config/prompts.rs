@@ -1,4 +1,4 @@
-//! `prompts`: messages that people ask for by name.
+//! `prompts`: MCP prompts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,12 +29,12 @@ use crate::{
     translate::{Template, extract::MediaType, request_variables},
 };
 
-/// One prompt as it was written.
+/// Prompt with its position in the file.
 #[derive(Debug, Clone)]
 pub struct PromptFile {
     /// The compiled prompt.
     pub prompt: Arc<Prompt>,
-    /// Where its name stands.
+    /// Position of its name.
     pub position: Position,
 }
 
@@ -62,8 +62,8 @@ pub(super) struct PromptSettings {
     /// Timeout of an input request.
     #[key(range = 1_000..=3_600_000, inherits = InputRequests::DEFAULT_INPUT_TIMEOUT)]
     input_timeout: Option<Duration>,
-    /// Scopes that a client needs, in addition to those of the routes whose results it inserts; replaces those
-    /// of `defaults`.
+    /// Scopes that a client needs, in addition to those of the routes whose results it inserts; replaces
+    /// those of `defaults`.
     scopes: Option<Scopes>,
     /// Messages, in order.
     #[key(kind = ValueKind::List(&MessageSettings::KIND))]
@@ -86,7 +86,7 @@ struct ArgumentSettings {
     completions: ReadElsewhere,
 }
 
-/// What a message shows.
+/// Kinds of values for the content of a message.
 const CONTENT: ValueKind =
     ValueKind::Either(&[ValueKind::Text, BlockSettings::KIND, ValueKind::List(&BlockSettings::KIND)]);
 
@@ -140,14 +140,14 @@ struct ResourceSettings {
     media_type: Option<MediaType>,
 }
 
-/// A part, where it stands, and the call that it makes.
+/// Part of a message, its span, and the route call that it makes.
 struct ReadPart {
     template: PartTemplate,
     span: Span,
     call: Option<WrittenCall>,
 }
 
-/// Reads one prompt. `None` when something is wrong with it; that has been reported then.
+/// Parses one prompt. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     routes: Routes<'_>,
@@ -189,7 +189,7 @@ pub(super) fn read(
         input_requests::refuse_unknown_answers(report, "the prompt", asked.answers.iter(), &names);
         questions.arguments().for_each(|(name, span)| asked.add(name, true, *span));
     }
-    // What could not be read may be what uses it.
+    // An argument may be used by a part with errors.
     let is_whole = report.errors() == before;
     for unused in written.iter().filter(|entry| is_whole && !asked.names(&entry.key.text)) {
         let name = &unused.key.text;
@@ -205,7 +205,7 @@ pub(super) fn read(
         return None;
     }
     let asking = questions?.finish(report, &texts(&arguments))?;
-    // What an answer will be is not known yet.
+    // The values of input responses are not known yet.
     if asking.is_empty() {
         parts.iter().for_each(|part| refuse_what_can_not_be_filled_in(report, part, &arguments));
     }
@@ -216,7 +216,7 @@ pub(super) fn read(
         name: name.ok()?,
         title: settings.title,
         description: settings.description.map(|text| text.trim_end().to_owned()),
-        // What it shows of a route is shown to nobody who may not call that.
+        // A client needs the scopes of every route whose result the prompt inserts.
         scopes: parts
             .iter()
             .filter_map(|part| part.call.as_ref()?.route(routes))
@@ -229,7 +229,7 @@ pub(super) fn read(
     (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
 }
 
-/// The arguments as a schema: each is a text.
+/// Input schema of the arguments, all of which are strings.
 fn texts(arguments: &[PromptArgument]) -> InputSchema {
     let text = |argument: &PromptArgument| (argument.name.clone(), json!({ "type": "string" }));
     let properties: Map<String, Value> = arguments.iter().map(text).collect();
@@ -316,7 +316,7 @@ fn messages(
     Some(parts)
 }
 
-/// The parts of a message, without those that are wrong; that has been reported then.
+/// Parses the parts of a message; reports those with errors and omits them.
 fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut UsedArguments) -> Vec<ReadPart> {
     let Some(section) = open::<MessageSettings>(report, node.span, node) else { return Vec::new() };
     let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
@@ -429,7 +429,7 @@ fn block(
     Some(ReadPart { template, span: one.value.span, call })
 }
 
-/// An embedded resource. A literal URI must be that of a resource; a template is checked at the call.
+/// Embedded resource. A literal URI must be that of a resource; a template is checked at the call.
 fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) -> Option<PartContent> {
     let resources = || routes.read.iter().filter_map(|file| file.route.resource.as_ref());
     let is_read = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
@@ -454,9 +454,9 @@ fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArgume
     Some(template)
 }
 
-/// Reports templates with unknown names now, as the prompt would fail at each request.
+/// Reports templates with undefined names, which would fail at each request.
 fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, arguments: &[PromptArgument]) {
-    // What fails over the value itself is no mistake of the template.
+    // Other failures depend on the value, and are not mistakes of the template.
     const UNDEFINED: &str = "undefined value";
     let given = |only_required: bool| -> Arguments {
         let given = arguments.iter().filter(|argument| argument.required || !only_required);
@@ -499,7 +499,8 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
     }
 }
 
-/// What the schema of a route lists for an argument that is handed on to it as it is.
+/// Allowed values (`enum`, `const`, boolean) that the called route's input schema lists for a prompt argument
+/// that is passed to it unchanged.
 fn listed_by_a_route(name: &str, parts: &[ReadPart], routes: Routes<'_>) -> Option<Vec<String>> {
     parts.iter().find_map(|part| {
         let PartContent::Route(call) = &part.template.part else { return None };

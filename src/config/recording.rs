@@ -1,4 +1,4 @@
-//! `response.recording`: a reply that lies in a file beside the configuration.
+//! `response.recording`: a recorded response in a file next to the configuration.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// The longest file of recorded replies that an example may name, in bytes.
+/// Maximum size of a file with recorded responses, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
 
-/// The reply that `recording` names, and `entry` beside it chooses.
+/// Response from the file `recording`, selected by `entry` if it has several.
 pub(super) struct Recorded(pub(super) UpstreamResponse);
 
 impl Setting for Recorded {
@@ -50,7 +50,7 @@ impl Setting for Recorded {
 
 fn bytes(path: &Path) -> Result<Bytes, String> {
     let metadata = std::fs::metadata(path).map_err(|error| why(&error))?;
-    // A pipe would be waited for, and a device has no end.
+    // Reading a pipe could block, and a device has no end.
     if !metadata.is_file() {
         return Err("is not a file".to_owned());
     }

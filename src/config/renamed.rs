@@ -1,7 +1,7 @@
-//! Names of earlier programs, once: keys, the words that they take, variables of expressions, flags.
+//! Table of renamed keys, words of keys, variables of expressions, and flags.
 //!
-//! One row a name. A problem answers it with the new one, `glossator migrate` writes the new one, and
-//! `config/upgrading.md` lists it. A row is here only when the program does not take the old name any more.
+//! Each name has one row, from which come the error about the old name, the change that `glossator migrate`
+//! makes, and the list in `config/upgrading.md`. Only names that are no longer accepted have a row.
 
 use super::{
     keys::{FileSettings, Key, Keys, Takes},
@@ -11,36 +11,36 @@ use super::{
 use crate::settings::code::Code;
 use crate::settings::{layers::variable, section::Setting};
 
-/// The names of one language of files that have changed.
+/// All renames.
 #[derive(Debug)]
 pub(super) struct Renames {
     pub(super) settings: &'static [Renamed],
-    /// Variables of jq (`$name`) and templates (`{{ name }}`): the old name and the new one.
+    /// Variables of jq (`$name`) and templates (`{{ name }}`): old name, new name.
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
-/// A key, or a word that it takes, which has another name now.
+/// Renamed key, or renamed word of a key.
 #[derive(Debug)]
 pub(super) struct Renamed {
-    /// The sections that have the key, by their names in the schema.
+    /// Sections that have the key, by their identifiers in the schema.
     pub(super) sections: &'static [&'static str],
-    /// The key: the old one, or the one whose word has changed.
+    /// Old key, or the key whose word was renamed.
     pub(super) key: &'static str,
     pub(super) now: Now,
 }
 
-/// What became of a name.
+/// Replacement of a name.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Now {
-    /// Another key. `mcp.name` is the key `name` of the section `mcp` in the same section.
+    /// New key. `mcp.name` is the key `name` of the nested section `mcp`.
     Key(&'static str),
-    /// There is none; what to do without it.
+    /// The key was removed; the help of the error.
     Gone(&'static str),
-    /// The key is the same, and instead of its first word it takes the second.
+    /// A word of the key: old word, new word.
     Word(&'static str, &'static str),
 }
 
-/// All of them, as `config/upgrading.md` lists them.
+/// All renames, in the order of `config/upgrading.md`.
 pub(super) static RENAMES: Renames = Renames {
     settings: &[
         row(&["admin"], "ready_needs", Now::Key("readiness_upstreams")),
@@ -160,29 +160,29 @@ pub(super) static RENAMES: Renames = Renames {
     variables: &[("answers", "input_responses"), ("exit", "exit_status")],
 };
 
-/// The sections that have policies.
+/// Sections that have policies.
 const POLICIES: &[&str] = &["defaults", "route", "upstream"];
 
 const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> Renamed {
     Renamed { sections, key, now }
 }
 
-/// Flags of the command line: the old one and the new one.
+/// Command-line flags: old name, new name.
 static FLAGS: &[(&str, &str)] =
     &[("--exit", "--exit-status"), ("--reply", "--response"), ("--type", "--content-type")];
 
-/// The new name of a flag.
+/// New name of a flag.
 pub fn renamed_flag(flag: &str) -> Option<&'static str> {
     FLAGS.iter().find(|(was, _)| *was == flag).map(|(_, now)| *now)
 }
 
 impl Renames {
-    /// What became of a key of a section.
+    /// Replacement of a key of a section.
     pub(super) fn key(&self, section: &str, key: &str) -> Option<Now> {
         self.of(section, key).find(|now| !matches!(now, Now::Word(..)))
     }
 
-    /// The new form of a word that a key takes.
+    /// New name of a word of a key.
     pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
         self.of(section, key).find_map(|now| match now {
             Now::Word(was, now) if was == word => Some(now),
@@ -195,9 +195,9 @@ impl Renames {
         rows.map(|row| row.now)
     }
 
-    /// Variables of the environment that set a renamed key: the old one, and the new one where there is one.
+    /// Environment variables of renamed keys: old name, new name if there is one, and help.
     pub(super) fn environment(&self) -> impl Iterator<Item = (String, Option<String>, &'static str)> {
-        /// Sections whose keys have variables.
+        /// Sections whose keys have environment variables.
         const PROCESS: [&str; 5] = ["server", "admin", "log", "telemetry", "shared_state"];
         self.settings.iter().flat_map(|row| {
             let sections = row.sections.iter().filter(|section| PROCESS.contains(section));
@@ -232,12 +232,12 @@ impl Renames {
     }
 }
 
-/// Whether a key was one in an earlier program: then that has been reported.
+/// Reports a renamed key; returns `false` for any other key.
 pub(super) fn report_key(report: &Report<'_>, key: &node::Key, section: &str, of: &str) -> bool {
     RENAMES.report_key(report, key, section, of)
 }
 
-/// Whether a value is a word that the key took in an earlier program: then that has been reported.
+/// Reports a renamed word of a key; returns `false` for any other value.
 pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
@@ -250,12 +250,12 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
     true
 }
 
-/// Variables of jq and templates that have another name now: the old name and the new one.
+/// Renamed variables of jq and templates: old name, new name.
 pub(super) fn variables() -> &'static [(&'static str, &'static str)] {
     RENAMES.variables
 }
 
-/// What is wrong with a variable that an earlier program took, and a way out.
+/// Message and help for the old name of an environment variable.
 pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
     let (_, now, help) = RENAMES.environment().find(|(was, ..)| was == name)?;
     Some(match now {
@@ -264,7 +264,7 @@ pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
     })
 }
 
-/// The key that a path names in a section, and the section that has it: `mcp.name` is `name` of `mcp`.
+/// Resolves a path in a section to a key and the section that has it: `mcp.name` is `name` of `mcp`.
 pub(super) fn key_at(keys: &'static Keys, path: &str) -> Option<(&'static Keys, &'static Key)> {
     match path.split_once('.') {
         None => Some((keys, keys.get(path)?)),
@@ -272,7 +272,7 @@ pub(super) fn key_at(keys: &'static Keys, path: &str) -> Option<(&'static Keys, 
     }
 }
 
-/// The section that a key takes, alone or beside a shorter form.
+/// Section that a key accepts, possibly beside a short form.
 fn section_of(takes: Takes) -> Option<&'static Keys> {
     match takes {
         Takes::Section(keys) => Some(keys()),
@@ -281,7 +281,7 @@ fn section_of(takes: Takes) -> Option<&'static Keys> {
     }
 }
 
-/// Every section of the file, itself the first.
+/// All sections of the file, the top level first.
 pub(super) fn sections() -> Vec<Takes> {
     fn add(takes: Takes, known: &mut Vec<&'static Keys>, all: &mut Vec<Takes>) {
         match takes {

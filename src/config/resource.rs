@@ -1,4 +1,4 @@
-//! `resource`: what a route is read by.
+//! `resource`: the MCP resource of a route.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::{
     translate::extract::MediaType,
 };
 
-/// What `resource` takes.
+/// Kinds of values that `resource` accepts.
 pub(super) const KIND: ValueKind = ReadAs::KIND;
 
 /// The section `resource` of a route.
@@ -48,17 +48,17 @@ pub(super) struct ReadAs {
     poll_interval: Option<Duration>,
 }
 
-/// A resource, and where its parts stand that later checks speak of.
+/// Resource, with the spans for later checks.
 pub(super) struct Resource {
     read: ReadAs,
     uri_span: Span,
     poll_span: Option<Span>,
 }
 
-/// Reads `resource`. `None` when something is wrong with it; that has been reported then.
+/// Parses `resource`. Returns `None` after reporting the problems.
 pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<Resource> {
     let value = cursor(report, entry.key.span, &entry.value, "`resource`", KIND);
-    // Hints are known beforehand: there is no response yet that a template could use.
+    // Annotations are sent in the resource list, before any response that a template could use.
     let read = in_scope(&[], &mut UsedArguments::default(), |scope| ReadAs::read(&value.in_scope(scope)))?;
     let uri_span = entry.value.get("uri").unwrap_or(&entry.value).span;
     for name in read.uri.arguments() {
@@ -91,7 +91,7 @@ impl Setting for UriTemplate {
     }
 }
 
-/// Hints without templates.
+/// Annotations without templates.
 struct Hints(Option<Annotations>);
 
 impl Setting for Hints {
@@ -123,7 +123,7 @@ impl ReadAs {
 }
 
 impl Resource {
-    /// Holds it against the rest of the route.
+    /// Checks the resource against the rest of the route.
     pub(super) fn check(
         &self,
         route: &OpenSection<'_>,
@@ -156,7 +156,7 @@ impl Resource {
                 "say `idempotent: true` where that does no harm",
             );
         }
-        // Those of `defaults` are for whoever needs them.
+        // `forward_headers` of `defaults` are for all routes, so they give no warning here.
         if let Some(header) = forwarded(route).first().and_then(Node::as_text) {
             report.warning(
                 Code::PollsWithoutClient.at(span),
@@ -166,7 +166,7 @@ impl Resource {
         }
     }
 
-    /// What clients are told of it.
+    /// Resource definition that is sent to clients.
     pub(super) fn definition(
         self,
         name: &str,

@@ -1,4 +1,4 @@
-//! `reply`: the rules that say what replies mean.
+//! `response`: rules that translate upstream responses.
 
 use settings_derive::Section as DeriveSection;
 
@@ -22,16 +22,16 @@ use crate::{
     },
 };
 
-/// One rule, and the places in it that later checks speak of.
+/// Compiled rule, with the spans for later checks.
 pub(super) struct Compiled {
     pub(super) rule: Rule,
-    /// The `use` that brought it there.
+    /// The `use` that inserted it.
     pub(super) via: Option<Via>,
     pub(super) span: Span,
     pub(super) fields_span: Option<Span>,
 }
 
-/// Reads the rules of a reply. `None` when something is wrong; that has been reported then.
+/// Parses and compiles the rules of a `response`. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     rules: Vec<WrittenRule<'_>>,
@@ -54,8 +54,8 @@ pub(super) fn read(
     Some(compiled)
 }
 
-/// Rules of a route itself that ask for the end of a program where none is run. Those that it shares with
-/// other routes may be for them.
+/// Warns of a route's own rules with conditions on a program, if the route runs none. Shared rules may be
+/// meant for other routes.
 pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
     let is_idle = |rule: &&Compiled| rule.via.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
@@ -64,7 +64,7 @@ pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
     }
 }
 
-/// The rules of a route and after them those of `defaults.response` that can be asked at all.
+/// Appends the reachable rules of `defaults.response` to those of a route.
 pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> Vec<Compiled> {
     let asked = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
     let asked: Vec<_> = asked.collect();
@@ -72,7 +72,7 @@ pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> 
     own
 }
 
-/// The keys of a rule.
+/// Keys of a rule.
 #[derive(DeriveSection)]
 #[section(name = "a rule", id = "rule", check_keys = Self::check_keys)]
 pub(super) struct RuleSettings {
@@ -104,7 +104,7 @@ pub(super) struct RuleSettings {
     charset: Option<Charset>,
 }
 
-/// The text, the code and the structure of an error.
+/// Text, code and structured content of an error.
 #[derive(DeriveSection)]
 #[section(id = "error", text = "text")]
 pub(super) struct ErrorSettings {
@@ -143,7 +143,7 @@ impl RuleSettings {
         let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
         let extract = self.extract.map(|extract| extract.extract);
         if extract.as_ref().is_some_and(|extract| extract.gives() == ValueCount::Block) {
-            // Bytes have no value for a condition or a filter to look at.
+            // A binary block has no value for a condition or a filter.
             if self.when.reads_value() {
                 let message = "`value` has nothing to look at: `binary` gives a block, and no value";
                 return reject("when", message, "remove one of the two");
@@ -200,7 +200,7 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut UsedArguments) 
     })
 }
 
-/// Reads `error`, in which what is not there has no name.
+/// Parses `error`. The variable `structured` exists only if `error.structured` is set.
 fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorSettings>> {
     let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
     let names: Vec<_> = TEMPLATE_NAMES.into_iter().filter(is_there).collect();
@@ -217,7 +217,7 @@ fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     Template::read(value)
 }
 
-/// A template that goes to `structured.x` where no rule gives an `x` fails at every call.
+/// Rejects templates with `structured.x` if the rule has no field `x`: they would fail at every call.
 fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
     let Some(schema) = output_schema::schema_of(rule) else { return Ok(()) };
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
@@ -240,7 +240,7 @@ fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) 
     checked
 }
 
-/// What is absent may be; what is there must be right.
+/// `None` if a present part has errors.
 pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     match part {
         None => Some(None),
@@ -249,9 +249,9 @@ pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-/// Whether the first of two rules takes every reply that the later was written for.
+/// Whether the first of two rules matches every response that the later one matches.
 fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
-    // Without a condition a success rule holds for 2xx, and an error rule for all but 5xx.
+    // Without conditions, a success rule matches 2xx, and an error rule everything except 5xx.
     let taken = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
         (RuleAction::Success(_), Some(patterns), _) => {
             patterns.0.iter().all(|pattern| pattern.is_success_only())
@@ -262,12 +262,12 @@ fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
         (RuleAction::Success(_), None, later) => matches!(later, RuleAction::Success(_)),
         (RuleAction::Error(_), None, _) => true,
     };
-    // What is said of the end of a program may be a failure.
+    // Conditions on the exit of a program may match a failure.
     first.rule.matcher.is_empty() && taken && !later.rule.matcher.is_about_programs()
 }
 
-/// Reports rules that can never match, because a rule before them always matches. In named rules some may be
-/// unreachable for one user of them and not for another, so they are reported at a `use` only if all are.
+/// Warns of unreachable rules after a rule that always matches. Part of some named rules may be unreachable
+/// in one route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
     let use_of = |rule: &Compiled| rule.via.as_ref().map(|via| via.span);
     let mut reported = Vec::new();

@@ -1,4 +1,4 @@
-//! Calls of routes that other parts of the file make: prompts that show a result, completions that ask for
+//! Calls of routes by other parts of the file: prompts that insert a result, and completions that request
 //! values.
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 use crate::settings::code::Code;
 use crate::{model::ToolName, route::RouteCall};
 
-/// A call as written, to be held against the routes once all of them are read.
+/// Parsed call, which is checked against all routes once they are parsed.
 #[derive(Debug, Clone)]
 pub(super) struct WrittenCall {
     route: String,
@@ -21,15 +21,15 @@ pub(super) struct WrittenCall {
     arguments: Vec<(String, Span)>,
 }
 
-/// The routes of the file: as written, and those that could be read.
+/// Routes of the file: all entries, and those without errors.
 #[derive(Clone, Copy)]
 pub(super) struct Routes<'a> {
     pub(super) written: &'a [Entry],
     pub(super) read: &'a [RouteFile],
 }
 
-/// Reads `route` and `args` of a section whose keys were read. `None` when something is wrong with them; that
-/// has been reported then.
+/// Parses `route` and `args` of a section whose keys have been checked. Returns `None` after reporting the
+/// problems.
 pub(super) fn read(
     report: &Report<'_>,
     section: &Node,
@@ -48,7 +48,7 @@ pub(super) fn read(
         arguments.push((entry.key.text.clone(), entry.key.span));
     }
     let written = WrittenCall { route: name.to_owned(), route_span: node.span, arguments };
-    // What is no name of a tool is no route's either; `check` says so.
+    // A route name is a tool name; `check` reports a name that no route has.
     let route = name.parse::<ToolName>().map_err(|error| {
         report.error(
             Code::UnknownRoute.at(node.span),
@@ -60,12 +60,12 @@ pub(super) fn read(
 }
 
 impl WrittenCall {
-    /// The route, where it could be read.
+    /// The called route, if it has no errors.
     pub(super) fn route<'a>(&self, routes: Routes<'a>) -> Option<&'a RouteFile> {
         routes.read.iter().find(|file| file.route.definition.name.as_str() == self.route)
     }
 
-    /// Says what no such call can have: a route that is not there, arguments that it does not take, or lacks.
+    /// Reports an unknown route, unknown arguments and missing arguments.
     pub(super) fn check(&self, report: &Report<'_>, routes: Routes<'_>) {
         let names = || routes.written.iter().map(|entry| entry.key.text.as_str());
         if !names().any(|name| name == self.route) {
@@ -104,7 +104,7 @@ impl WrittenCall {
     }
 }
 
-/// What is known of the arguments that templates may name.
+/// Reports arguments that templates use and that are not in `known`.
 pub(super) fn refuse_unknown(
     report: &Report<'_>,
     asked: &UsedArguments,

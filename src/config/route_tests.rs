@@ -1,4 +1,4 @@
-//! `tests`: examples of a route, to be run by `glossator test`.
+//! `tests`: examples of a route, which `glossator test` runs.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -25,24 +25,24 @@ use crate::{
     translate::extract::MCP_MEDIA_TYPE,
 };
 
-/// One example: a reply, and what clients get of it.
+/// Example: an upstream response, and the expected result.
 #[derive(Debug, Clone)]
 pub struct Example {
-    /// What it shows.
+    /// Description.
     pub name: Option<String>,
-    /// Where it stands.
+    /// Position in the file.
     pub position: Position,
-    /// The arguments of the call.
+    /// Arguments of the call.
     pub args: Map<String, Value>,
-    /// The answers to the questions of the route.
+    /// Responses to the input requests of the route.
     pub answers: Map<String, Value>,
-    /// What the upstream answers.
+    /// Upstream response.
     pub response: UpstreamResponse,
-    /// What clients get.
+    /// Expected result.
     pub expect: Expectation,
 }
 
-/// What is expected of a result; what is not named is not compared.
+/// Expected parts of a result; parts that are not listed are not compared.
 #[derive(Debug, Clone, Default, DeriveSection)]
 #[section(id = "expect")]
 pub struct Expectation {
@@ -58,7 +58,7 @@ pub struct Expectation {
     pub is_error: Option<Expected<bool>>,
     /// Text that the first block contains.
     pub text: Option<Expected<String>>,
-    /// Whether nothing is expected yet: the example does not hold.
+    /// Whether `expect` is missing, so that the example fails.
     #[key(skip)]
     pub is_missing: bool,
 }
@@ -70,32 +70,32 @@ impl Expectation {
     }
 }
 
-/// Something expected, and where it stands.
+/// Expected value and its position.
 #[derive(Debug, Clone)]
 pub struct Expected<T> {
-    /// What.
+    /// Expected value.
     pub value: T,
-    /// Where.
+    /// Position in the file.
     pub position: Position,
 }
 
-/// The content that is expected.
+/// Expected content.
 #[derive(Debug, Clone)]
 pub enum ExpectedContent {
-    /// The text of the first block, letter for letter.
+    /// Exact text of the first block.
     FirstText(String),
-    /// All blocks, as clients get them.
+    /// All blocks, as clients receive them.
     Blocks(Vec<Value>),
 }
 
-/// A place in a file of the configuration.
+/// Position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The file's name, as given.
+    /// Name of the file.
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
@@ -112,7 +112,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// Who answers in the examples of a route.
+/// Kind of upstream whose response an example has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answerer {
     Server,
@@ -120,7 +120,7 @@ pub(super) enum Answerer {
     Program,
 }
 
-/// The keys of an example.
+/// Keys of an example.
 #[derive(DeriveSection)]
 #[section(name = "an example", id = "example")]
 pub(super) struct ExampleSettings {
@@ -139,7 +139,7 @@ pub(super) struct ExampleSettings {
     expect: Option<Expectation>,
 }
 
-/// What the upstream answers in an example.
+/// Upstream response in an example.
 #[derive(DeriveSection)]
 #[section(name = "`response`", id = "example_response", check_keys = Self::check_keys)]
 struct ExampleResponse {
@@ -168,7 +168,7 @@ struct ExampleResponse {
     entry: Option<Scalar>,
 }
 
-/// Reads `tests`; what is wrong is reported and left out.
+/// Parses `tests`; examples with errors are reported and omitted.
 pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<Example> {
     let Kind::List(items) = &node.kind else {
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
@@ -202,7 +202,7 @@ fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
     Ok(Example { name, position, args, answers, response: response.compile(answerer), expect })
 }
 
-/// Reports what is said of a command where a server answers, and the other way round.
+/// Reports keys of a command's output in the response of a server, and the reverse.
 fn check_answerer(value: &Cursor<'_>, answerer: Answerer) -> Checked<()> {
     let (other, whose): (&[&str], _) = match answerer {
         Answerer::Server | Answerer::McpServer => (&["exit_status", "stderr"], "the route asks no command"),
@@ -265,7 +265,7 @@ impl ExampleResponse {
     }
 }
 
-/// Reads what is expected; nothing yet where that is empty.
+/// Parses `expect`; an empty value counts as absent.
 fn read_expectation(value: &Cursor<'_>) -> Checked<Option<Expectation>> {
     match &value.node.kind {
         Kind::Nothing => Ok(None),
@@ -352,7 +352,7 @@ impl Setting for Body {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let span = value.node.span;
         let text = match &value.node.kind {
-            // A number keeps the digits that it was written with.
+            // A number keeps its digits as in the file.
             Kind::Number(_) => {
                 value.context.report.files().text(span)[span.start..span.end].trim().to_owned()
             }

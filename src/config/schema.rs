@@ -1,4 +1,4 @@
-//! The JSON Schema of the file, made from the same table that the reader reads.
+//! JSON Schema of the file, generated from the tables of keys that the parser uses.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     translate::type_names,
 };
 
-/// The JSON Schema (2020-12) of a configuration file, for editors.
+/// Generates the JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
     let mut definitions = BTreeMap::new();
     let mut root = section(FileSettings::keys(), &mut definitions);
@@ -27,8 +27,7 @@ pub fn schema() -> Value {
     Value::Object(schema)
 }
 
-/// A default as JSON, from the text that the reference shows: "`30s`", "200", "`true`". `None` where that is
-/// prose.
+/// Converts a default from the form of the reference ("`30s`", "200", "`true`") to JSON. `None` for prose.
 fn json_of(default: &str) -> Option<Value> {
     match default.strip_prefix('`').and_then(|text| text.strip_suffix('`')) {
         Some(text @ ("true" | "false")) => text.parse().ok().map(Value::Bool),
@@ -40,7 +39,7 @@ fn json_of(default: &str) -> Option<Value> {
 type Definitions = BTreeMap<&'static str, Map<String, Value>>;
 
 fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Value> {
-    // Where any value may come from a variable, it is a text until it has.
+    // Before expansion, a value with a variable is a string.
     let variables = keys.expands_variables;
     let mut properties = Map::new();
     for key in keys.keys() {
@@ -67,7 +66,7 @@ fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Va
         schema.insert("dependentRequired".into(), required.into());
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {
-        // What names no extractor is none, and its key may be a misspelt one.
+        // At least one extractor is required, so that an editor reports a misspelled one.
         let named = keys.names().filter(|name| !extract::BESIDE.contains(name));
         let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
         schema.insert("anyOf".into(), named.into());
@@ -102,7 +101,7 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         Takes::Section(keys) => {
             let keys = keys();
             if !definitions.contains_key(keys.id) {
-                // Held open while it is written, should it contain itself.
+                // Reserves the entry first, because the section may contain itself.
                 definitions.insert(keys.id, Map::new());
                 let written = section(keys, definitions);
                 definitions.insert(keys.id, written);
@@ -118,7 +117,7 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
             let kinds: Vec<_> = kinds.iter().map(|kind| takes(*kind, definitions)).collect();
             json!({ "anyOf": kinds })
         }
-        // Not the meta-schema by its URL: without a network, an editor would complete and check nothing.
+        // No reference to the meta-schema's URL: without a network, an editor could not load the schema.
         Takes::JsonSchema => json!({ "type": ["object", "boolean"] }),
         Takes::Anything => json!({}),
         Takes::Nothing => json!({ "type": "null" }),

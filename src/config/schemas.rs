@@ -1,4 +1,4 @@
-//! `input` and `output`: JSON Schemas that every client can read.
+//! `input` and `output`: JSON Schemas, checked for what clients support.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
 
-/// The input schema: as written, or inferred from what the request asks.
+/// The input schema: the `input` of the route, or one inferred from the arguments of the request.
 pub(super) fn input(
     report: &Report<'_>,
     entry: Option<&Entry>,
@@ -37,7 +37,7 @@ pub(super) fn input(
     Some(input)
 }
 
-/// Warns of a schema that a call of ordinary size can't be checked against.
+/// Warns of a schema whose validation may exceed the step limit of a call.
 fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
     let Some(values) = values_too_costly else { return };
     report.warning(
@@ -100,7 +100,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
             return None;
         }
     }
-    // Names may hide behind `$ref`, `allOf` and the like; then only the call can tell.
+    // `$ref`, `allOf` and similar keywords may define further properties; those are checked at the call only.
     let plain = !["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"]
         .iter()
         .any(|key| document.contains_key(*key));
@@ -136,7 +136,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     Some(document)
 }
 
-/// Names that no caller can give.
+/// Reports arguments that the schema does not define.
 fn refuse_unknown<'a>(
     report: &Report<'_>,
     used: &UsedArguments,
@@ -158,7 +158,7 @@ fn refuse_unknown<'a>(
     }
 }
 
-/// The output schema as written.
+/// Parses `output`.
 pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> Option<OutputSchema> {
     let document = document(report, "output", node)?;
     match OutputSchema::new(document, wrap) {
@@ -181,7 +181,7 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
     }
 }
 
-/// The schema as JSON, once it is known that clients can read it.
+/// Converts a schema to JSON after checking that clients support it.
 fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
@@ -203,9 +203,9 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
                 match (key.text.as_str(), value.as_text()) {
-                    // What stands here are values, not schemas.
+                    // These keywords contain values, not schemas.
                     ("const" | "enum" | "default" | "examples", _) => {}
-                    // What stands here are names of the writer's own, even those that look like keywords.
+                    // Maps with user-defined names, which may look like keywords.
                     ("properties" | "$defs" | "definitions" | "dependentSchemas", _) => {
                         let members = value.as_map().unwrap_or_default();
                         members

@@ -1,4 +1,4 @@
-//! Reading of sections outside of others: contexts, scopes, and the advice about unknown keys.
+//! Helpers for parsing sections: contexts, scopes, and errors about unknown keys.
 
 use super::{
     AdminSettings, Environment,
@@ -25,7 +25,7 @@ use crate::{
     translate::scope::{Scope, UsedArguments},
 };
 
-/// The cursor of a value that takes no variables.
+/// Cursor at a value in which variables are not expanded.
 pub(super) fn cursor<'a>(
     report: &'a Report<'_>,
     place: Span,
@@ -36,8 +36,7 @@ pub(super) fn cursor<'a>(
     Cursor::new(plain_context(report), place, node, name, kind)
 }
 
-/// Opens a section, some keys of which are read one by one. `None` when it is no map; that has been reported
-/// then.
+/// Opens a section whose keys are parsed one by one. Returns `None` after reporting the problems.
 pub(super) fn open<'a, T: Section + Setting>(
     report: &'a Report<'_>,
     place: Span,
@@ -46,13 +45,13 @@ pub(super) fn open<'a, T: Section + Setting>(
     OpenSection::open(&cursor(report, place, node, "", T::KIND), T::keys()).ok()
 }
 
-/// What settings are read with that take no variables.
+/// Context for settings in which variables are not expanded.
 pub(super) fn plain_context<'a>(report: &'a Report<'_>) -> Context<'a> {
     static NO_VARIABLES: Environment = Environment::empty();
     context(report, &NO_VARIABLES)
 }
 
-/// What settings are read with.
+/// Context for settings.
 pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) -> Context<'a> {
     Context {
         report,
@@ -64,7 +63,8 @@ pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) 
     }
 }
 
-/// Reads something whose templates may use these names, and notes the arguments and answers that it uses.
+/// Parses a value whose templates may use `names`, and records the arguments and input responses that it
+/// uses.
 pub(super) fn in_scope<T>(
     names: &[&'static str],
     used: &mut UsedArguments,
@@ -77,7 +77,7 @@ pub(super) fn in_scope<T>(
     read.ok()
 }
 
-/// The same of a declared setting.
+/// Like [`in_scope`], for a declared setting.
 pub(super) fn read_in_scope<T: Setting>(
     report: &Report<'_>,
     entry: &Entry,
@@ -110,7 +110,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
         RequestSettings::keys(),
         RuleSettings::keys(),
     ];
-    // In a small section, such as one of an extractor, what is to be known is what it has.
+    // In a small section, such as that of an extractor, the help lists its own keys only.
     let is_large =
         std::ptr::eq(keys, FileSettings::keys()) || large.iter().any(|large| std::ptr::eq(keys, *large));
     let elsewhere = || large.into_iter().filter(|_| is_large);
@@ -123,7 +123,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
     report.error(Code::UnknownKey.at(key.span), message, help);
 }
 
-/// A key whose value another reader reads.
+/// Key whose value is parsed elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ReadElsewhere;
 

@@ -1,4 +1,4 @@
-//! `server`: the listener for clients, the request filter, what MCP clients are told, and memory limits.
+//! `server`: listener for clients, request filter, MCP API, TLS, authentication and memory limits.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -23,7 +23,7 @@ use crate::{
 
 const HOUR: u64 = 3_600_000;
 
-/// The section `server`.
+/// Section `server`.
 #[derive(Debug, Clone, Section)]
 #[section(id = "server", process, variables, default, check = Self::complete)]
 pub(super) struct ServerSettings {
@@ -55,12 +55,12 @@ pub(super) struct ServerSettings {
     pub(super) auth: Option<ResourceServer>,
 }
 
-/// Listener for clients, and how their connections are treated.
+/// Listener for clients, and limits of its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(id = "server", process, default)]
 pub struct ListenerSettings {
     /// Address and port for clients.
-    // Port 0 takes any that is free.
+    // Port 0 selects a free port.
     #[key(default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), restart)]
     pub listen: SocketAddr,
     /// Maximum number of open connections. Over the limit, glossator closes the connections that have been
@@ -80,8 +80,8 @@ pub struct ListenerSettings {
     /// together. Over the limit, glossator closes the connections that have read nothing for the longest
     /// time, after 1/30 of `write_timeout` at the earliest. A client that reads 200 KiB in that time is never
     /// disconnected. At most half of `upstream_buffer_limit`.
-    // Half of the memory for responses of upstreams; four of the longest: one of `response_limit`, as text
-    // and as structure.
+    // Half of the memory for upstream responses: enough for four responses of the maximum length, each as
+    // text and as structured content.
     #[key(
         name = "response_buffer_limit",
         size = 1..=1 << 40,
@@ -90,7 +90,7 @@ pub struct ListenerSettings {
     )]
     pub response_buffer_limit_bytes: usize,
     /// Timeout of the graceful shutdown; calls in flight then get an error.
-    // More than the default `timeout`: a call that has begun ends by its own.
+    // More than the default `timeout`, so that a call in flight reaches its own timeout first.
     #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
     pub shutdown_timeout: Duration,
     /// Time after SIGTERM in which requests are still accepted while `/readyz` returns 503, so that load
@@ -103,15 +103,15 @@ pub struct ListenerSettings {
 }
 
 impl ListenerSettings {
-    /// How soon a client has to read some of its response where others need the memory.
+    /// Time without reads after which a connection may be closed when the response buffer is full.
     pub fn taken_within(&self) -> Duration {
         self.write_timeout / 30
     }
 }
 
 impl ServerSettings {
-    /// Without `allowed_hosts`, the address that is listened on is one of them. Where that is every address,
-    /// other machines can connect, and all of their requests are rejected.
+    /// Sets the default of `allowed_hosts`: loopback names and the listen address. Warns if the server
+    /// listens on all addresses, because requests from other machines are then rejected.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         self.mcp.peer_tls = self.peer_tls(section)?;
         if section.entry("allowed_hosts").is_some() {
@@ -137,7 +137,7 @@ impl ServerSettings {
         Ok(self)
     }
 
-    /// TLS to other replicas, where they are reached through it.
+    /// TLS client settings for requests to other replicas, if `advertise_url` is `https://`.
     fn peer_tls(&self, section: &OpenSection<'_>) -> Checked<Option<ClientTls>> {
         let (Some(peer), Some(entry)) = (&self.mcp.advertise_url, section.entry("advertise_url")) else {
             return Ok(None);
@@ -160,7 +160,7 @@ impl ServerSettings {
     }
 }
 
-/// The names of this machine, and the address that a port listens on.
+/// Loopback names, and the address that is listened on.
 pub(super) fn hosts_of(listen: SocketAddr) -> Vec<String> {
     let mut hosts = FilterSettings::default().allowed_hosts;
     if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
@@ -172,12 +172,12 @@ pub(super) fn hosts_of(listen: SocketAddr) -> Vec<String> {
     hosts
 }
 
-/// An address and a port; `localhost` is one, too.
+/// Address and port; the host may be `localhost`.
 impl Setting for SocketAddr {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        // `listen: 8080` is a number to YAML, and an address without a host to us.
+        // `listen: 8080` is a number in YAML; the error about the missing host quotes it as a string.
         let Some(text) = value.node.scalar() else { return value.reject_kind("a text", None) };
         let numbers = match text.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),

@@ -1,4 +1,4 @@
-//! What was found put in the place of what an example expects, with all the rest of the file left as it is.
+//! Rewrites the `expect` of an example in a file, and leaves every other byte unchanged.
 
 use serde_json::{Map, Value};
 
@@ -10,23 +10,23 @@ use super::{
     yaml,
 };
 
-/// One example, and what is to be expected of it.
+/// New expectation of one example.
 #[derive(Debug, Clone)]
 pub struct Acceptance {
-    /// The route's name.
+    /// Name of the route.
     pub route: String,
-    /// Which of its examples, from 0.
+    /// Index of the example, from 0.
     pub example: usize,
-    /// The members of `expect`.
+    /// New members of `expect`.
     pub expect: Map<String, Value>,
 }
 
-/// A file with what was accepted in it.
+/// Returns the text of the file with the new expectation.
 ///
 /// # Errors
 ///
-/// A sentence that says why the example can't be rewritten: what is written would be read as something else,
-/// or would change another place as well (an alias, a rule with parameters).
+/// A sentence with the reason if the example can't be rewritten: the result would parse as something else, or
+/// another part of the file would change as well (an alias, a rule with parameters).
 pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
     let before = read(text).ok_or("the file can't be read")?;
     let example =
@@ -36,12 +36,12 @@ pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
     let value = Value::Object(acceptance.expect.clone());
     let entry = entries.iter().find(|entry| entry.key.text == "expect");
     let holds = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
-    // Where scalars alone differ, comments and layout of the others stay.
+    // If only scalars differ, replace those, which keeps comments and layout.
     if let Some(written) = entry.and_then(|entry| scalars_replaced(text, &entry.value, &value)).filter(holds)
     {
         return Ok(written);
     }
-    // As lines of its own where that reads well, else in one line.
+    // Prefer block style; otherwise flow style.
     for as_block in [true, false] {
         let written = match entry {
             Some(entry) => replaced(text, entry, &value, as_block),
@@ -69,7 +69,7 @@ fn find<'n>(root: &'n Node, acceptance: &Acceptance) -> Option<&'n Node> {
     }
 }
 
-/// The whole file's values, as they are to be.
+/// Expected values of the whole file after the change.
 fn with_expect(root: &Value, acceptance: &Acceptance) -> Option<Value> {
     let mut root = root.clone();
     let example =
@@ -78,13 +78,12 @@ fn with_expect(root: &Value, acceptance: &Acceptance) -> Option<Value> {
     Some(root)
 }
 
-/// The text with the scalars replaced that are not as in `value`; `None` when more than scalars of one line
-/// differ.
+/// Replaces the scalars that differ from `value`; `None` if more than single-line scalars differ.
 fn scalars_replaced(text: &str, node: &Node, value: &Value) -> Option<String> {
     let mut changes = Vec::new();
     collect_scalars(text, node, value, &mut changes)?;
     let mut written = text.to_owned();
-    // From the last to the first, so that places stay.
+    // From the last to the first, so that earlier offsets remain valid.
     changes.sort_by_key(|(start, ..)| std::cmp::Reverse(*start));
     for (start, end, scalar) in changes {
         written.replace_range(start..end, &scalar);
@@ -92,7 +91,7 @@ fn scalars_replaced(text: &str, node: &Node, value: &Value) -> Option<String> {
     Some(written)
 }
 
-/// Where each scalar stands that differs, and what is to stand there.
+/// Collects the byte range and new text of each scalar that differs.
 fn collect_scalars(
     text: &str,
     node: &Node,
@@ -119,12 +118,12 @@ fn collect_scalars(
     }
 }
 
-/// Lines that end as those of the file do.
+/// Converts line endings to those of the file.
 fn with_line_ends_of(text: &str, lines: String) -> String {
     if text.contains("\r\n") { lines.replace('\n', "\r\n") } else { lines }
 }
 
-/// The text of what stands behind `expect`, replaced.
+/// Replaces the value of `expect`.
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
     if matches!(entry.value.kind, Kind::Nothing) {
         return filled_in(text, entry, value, as_block);
@@ -142,7 +141,7 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     Some(format!("{}{}{}", text.get(..start)?, yaml::flow(value), text.get(end..)?))
 }
 
-/// The same where nothing stands behind `expect`, or one of YAML's words for it.
+/// Inserts the value of an `expect` that is empty or null.
 fn filled_in(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
     let colon = entry.key.span.end + text.get(entry.key.span.end..)?.find(':')? + 1;
     let rest = text.get(colon..)?.lines().next().unwrap_or_default();
@@ -156,13 +155,13 @@ fn filled_in(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option
     Some(format!("{}{written}{}", text.get(..colon)?, text.get(end..)?))
 }
 
-/// `expect` behind the last key of an example.
+/// Adds `expect` after the last key of an example.
 fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option<String> {
     let last = entries.last()?;
     let end = end_of(text, &last.value);
     if as_block {
         let column = column(text, entries.first()?.key.span.start);
-        // Behind whatever else stands in the last line.
+        // After a comment in the last line.
         let line = text.get(end..)?.lines().next().unwrap_or_default();
         let end = end + line.len();
         let margin = " ".repeat(column);
@@ -172,7 +171,7 @@ fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option
     Some(format!("{}, expect: {}{}", text.get(..end)?, yaml::flow(value), text.get(end..)?))
 }
 
-/// Where a value ends, without what follows its last word: comments and blank lines stay.
+/// End of a value without trailing comments and blank lines.
 fn end_of(text: &str, node: &Node) -> usize {
     let is_flow = text.get(node.span.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
     let inner = match &node.kind {
@@ -187,7 +186,7 @@ fn end_of(text: &str, node: &Node) -> usize {
     words.max(node.span.start)
 }
 
-/// How many characters stand before `at` in its line.
+/// Number of characters before `at` in its line.
 fn column(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     before[before.rfind('\n').map_or(0, |end| end + 1)..].chars().count()

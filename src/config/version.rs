@@ -1,4 +1,4 @@
-//! `version`: which language a file is written in.
+//! `version`: version of the configuration language.
 
 use super::{
     code::Code,
@@ -6,13 +6,13 @@ use super::{
     report::Report,
 };
 
-/// The key.
+/// Name of the key.
 pub(super) const KEY: &str = "version";
-/// The version that this program reads. It goes up when a file means something else than it did.
+/// Supported version. It is incremented when the meaning of existing files changes.
 pub(super) const VERSION: u64 = 1;
 
-/// Refuses files of another version, before anything else is said of them: what is wrong with their keys may be right
-/// there. `None` where there is one.
+/// Rejects files of another version before any other check, because their keys may be valid in that version.
+/// Returns `None` after reporting one.
 pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
     let before = report.errors();
     for node in trees.iter().filter_map(|tree| tree.get(KEY)) {

@@ -1,4 +1,5 @@
-//! Values written as YAML, so that this room's reader gets the same values back; and read, for who has no settings in it.
+//! Writes values as YAML that the parser of this module reads back unchanged; and parses YAML that is not a
+//! configuration.
 
 use serde_json::Value;
 
@@ -9,14 +10,14 @@ use super::{
     source::Files,
 };
 
-/// How wide a line may be before a list or map gets lines of its own, in characters.
+/// Maximum width of a flow list or map, in characters.
 const WIDTH: usize = 100;
 
-/// The value that a text is.
+/// Parses YAML to a value.
 ///
 /// # Errors
 ///
-/// [`Problems`], with `name` for the file.
+/// [`Problems`], with `name` as the file name.
 pub fn read(name: &str, text: String) -> Result<Value, Problems> {
     let mut files = Files::default();
     let index = files.add(name, text);
@@ -27,12 +28,13 @@ pub fn read(name: &str, text: String) -> Result<Value, Problems> {
     }
 }
 
-/// A text as a key or value in a line: plain where that is read as the same text everywhere, else in quotes.
+/// Formats a string as a key or value in a line: plain if every YAML parser reads it as the same string,
+/// otherwise quoted.
 pub fn text(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { quoted(text) }
 }
 
-/// A value in one line.
+/// Formats a value in one line (flow style).
 pub fn flow(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -52,8 +54,8 @@ pub fn flow(value: &Value) -> String {
     }
 }
 
-/// What stands behind `key:` or `-` whose own indentation is `indent` spaces: a value in the same line, or a block
-/// below it. Begins with a space or a line break, and has no line break at its end.
+/// Formats the value after `key:` or `-` that is indented by `indent` spaces: in the same line, or as a block
+/// below it. Begins with a space or a line break, and does not end with a line break.
 pub fn block(value: &Value, indent: usize) -> String {
     let inner = indent + 2;
     let margin = " ".repeat(inner);
@@ -96,7 +98,7 @@ fn has_lines(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.contains('\n'))
 }
 
-/// Whether a text may stand as it is: nothing in it means anything in YAML, here or in a reader of version 1.1.
+/// Whether a string needs no quotes in YAML 1.2 and 1.1.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
     let harmless = |c: char| c.is_alphanumeric() || " _-./+()%°$@".contains(c);
@@ -108,7 +110,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 fn quoted(text: &str) -> String {
-    // Patterns and JSON read best in single quotes, in which nothing is escaped.
+    // Patterns and JSON are most readable in single quotes, which need no escapes.
     if text.contains(['\\', '"']) && !text.contains('\'') && text.chars().all(is_printable) {
         return format!("'{text}'");
     }
@@ -130,14 +132,16 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// What may stand in a YAML file and shows itself (YAML 1.2, section 5.1), line breaks aside.
+/// Whether YAML allows the character unescaped and it is visible (YAML 1.2, section 5.1), line breaks
+/// excluded.
 fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text as lines below `|`; `None` where some of it would not show, or not come back.
+/// Formats a string as a literal block (`|`); `None` if it has invisible characters or would not be read back
+/// unchanged.
 fn literal(text: &str, indent: usize) -> Option<String> {
     let shows = |line: &str| {
         line.chars().all(|c| is_printable(c) || c == '\t')
@@ -154,7 +158,7 @@ fn literal(text: &str, indent: usize) -> Option<String> {
         1 => "",
         _ => "+",
     };
-    // The indentation is told where the first line has some of its own.
+    // A first line with leading spaces needs an explicit indentation indicator.
     let indicator = if content.starts_with(' ') { "2" } else { "" };
     let margin = " ".repeat(indent);
     let mut out = format!("|{indicator}{chomp}");
@@ -165,7 +169,7 @@ fn literal(text: &str, indent: usize) -> Option<String> {
             out += line;
         }
     }
-    // What follows begins with a line break of its own.
+    // The text after the block begins with a line break.
     out += &"\n".repeat(breaks.saturating_sub(1));
     Some(out)
 }

@@ -61,7 +61,7 @@ impl std::fmt::Debug for Environment {
     }
 }
 
-/// The variables of this process, for the CGI API, whose requests are environment variables.
+/// The variables of this process as the operating system has them, including those that are not UTF-8.
 pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }

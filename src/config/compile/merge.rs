@@ -1,4 +1,4 @@
-//! One tree of all files.
+//! Merges the trees of all files.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::config::{
     version,
 };
 
-/// One tree of all files: sections are joined, and a name in two files is a problem.
+/// Merges the trees of all files: sections are joined, and a name in two files is an error.
 pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
     let mut merged: Option<(Span, Vec<Entry>)> = None;
     for tree in trees {
@@ -43,7 +43,7 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
         let first = &mut known[index];
         match (&mut first.value.kind, entry.value.kind) {
             (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
-            // Each file says for itself what it is written in.
+            // Each file has its own `version`.
             _ if sections && first.key.text == version::KEY => {}
             _ => {
                 let message = format!(

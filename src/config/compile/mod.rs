@@ -1,7 +1,8 @@
-//! All trees to one configuration: sections merged, every part read, the parts held against each other.
+//! Compiles the trees of all files to one configuration: merges the sections, parses every part, and
+//! cross-checks the parts.
 //!
-//! In reading order: [`compile`] reads every part of what `merge` makes of the files; `passthrough` is who
-//! gets the rest. Checks that need several parts are in `lint`.
+//! `merge` joins the files, [`compile`] parses every part, `passthrough` is the section of that name. Checks
+//! that need several parts are in `lint`.
 
 mod merge;
 mod passthrough;
@@ -45,7 +46,7 @@ use crate::{
     telemetry::log::LogSettings,
 };
 
-/// Compiles the files' trees. `None` when something is wrong; that has been reported then.
+/// Compiles the trees of the files. Returns `None` after reporting the problems.
 pub(in crate::config) fn compile(
     report: &Report<'_>,
     environment: &Environment,
@@ -64,7 +65,7 @@ pub(in crate::config) fn compile(
     ];
     let root = layers::merge(report, environment, root, &process_tables, given, renamed_variable);
     let file = open::<FileSettings>(report, root.span, &root)?;
-    // What is no map is read as an empty one.
+    // A section that is not a map is reported here, and parsed as an empty one below.
     let _ = FileSettings::read_fields(&file, None);
     let entries_of = |name: &str| file.get(name).and_then(Node::as_map).unwrap_or_default();
     let context = context(report, environment);
@@ -86,7 +87,7 @@ pub(in crate::config) fn compile(
         (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
             lint::shared_state::report_missing_secret_key(report, entry);
         }
-        // Where the settings of the server have a mistake, whether there is a secret is not known.
+        // If `server` has errors, it is unknown whether `secret_key` is set.
         (Some(_), _) => {}
     }
     let defaults: DefaultSettings =
@@ -208,7 +209,7 @@ pub(in crate::config) fn compile(
     })
 }
 
-/// Every `scopes` that says what a client needs.
+/// All `scopes` that clients need, not those that they have.
 fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry]) -> Vec<&'n Node> {
     let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name)?.get("scopes"));
     let written = named.iter().copied().flatten().filter_map(|entry| entry.value.get("scopes"));
@@ -218,9 +219,9 @@ fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry])
     sections.chain(written).chain(offered).collect()
 }
 
-/// Reads rules that no route uses, so that their problems are reported, too.
+/// Parses rules that no route uses, so that their problems are reported as well.
 fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
-    // What could not be read may be what uses them.
+    // They may be used by a part with errors.
     if report.errors() > 0 {
         return;
     }
@@ -234,7 +235,7 @@ fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Opti
     });
 }
 
-/// Adds problems that were found before there was a report.
+/// Adds problems that were found before the report existed.
 pub(in crate::config) fn add_all(report: &Report<'_>, problems: Vec<Problem>) {
     problems.into_iter().for_each(|problem| report.add(problem));
 }

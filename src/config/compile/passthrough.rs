@@ -17,7 +17,7 @@ use crate::{
     settings::section::{Context, Cursor, Setting},
 };
 
-/// The section `passthrough`.
+/// Section `passthrough`.
 #[derive(DeriveSection)]
 #[section(id = "passthrough", text = "upstream")]
 pub(in crate::config) struct PassthroughSection {
@@ -30,7 +30,7 @@ pub(in crate::config) struct PassthroughSection {
     scopes: Scopes,
 }
 
-/// Reads `passthrough`. `None` when something is wrong with it; that has been reported then.
+/// Parses `passthrough`. Returns `None` after reporting the problems.
 pub(super) fn read(
     context: Context<'_>,
     entry: &Entry,
@@ -56,7 +56,8 @@ pub(super) fn read(
     Some((upstream, settings, scopes))
 }
 
-/// Warns of a limit that is never reached: passthrough requests are among those of the upstream.
+/// Warns of a limit that is never reached, because passthrough requests also count against the limit of the
+/// upstream.
 fn warn_of_limit(
     report: &Report<'_>,
     node: &Node,
@@ -77,7 +78,7 @@ fn warn_of_limit(
     }
 }
 
-/// The upstream of that name, which speaks HTTP.
+/// Finds the HTTP upstream with that name.
 fn http_upstream(
     report: &Report<'_>,
     names: &[(UpstreamName, Span)],

@@ -1,4 +1,4 @@
-//! `fields` and `type`: what is taken from what an extractor found, with types.
+//! `fields` and `type`: typed fields of the value that an extractor returns.
 
 use crate::{
     config::{code::Code, node::Entry, report::Report, section, suggest},
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// What is written beside an extractor: `fields`, or `type`, or an object's type with its fields.
+/// Parses the keys beside an extractor: `fields`, `type`, or the type of an object with its fields.
 pub(super) fn typing(
     report: &Report<'_>,
     kind: &ExtractorKind,
@@ -31,7 +31,7 @@ fn read<T: Setting>(report: &Report<'_>, entry: &Entry, name: &str) -> Option<T>
     T::read(&section::cursor(report, entry.key.span, &entry.value, name, T::KIND)).ok()
 }
 
-/// The type of one value.
+/// Parses the type of one value.
 fn value(
     report: &Report<'_>,
     extractor: &ExtractorKind,
@@ -116,14 +116,14 @@ fn value(
         }
         _ => {}
     }
-    // The list is there already, and its type is that of all of it.
+    // The extractor returns a list already; the type is that of its items.
     if extractor.gives() == ValueCount::Many && written.from.is_none() {
         kind.count = Cardinality::One;
     }
     Some(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
 }
 
-/// Whether a path begins with the place of a row, where rows have names alone.
+/// Whether a path begins with the index of a row, although `from` applies to each row.
 fn leads_into_rows(extractor: &ExtractorKind, path: &FieldPath) -> bool {
     matches!(extractor, ExtractorKind::Metrics(_))
         && extractor.gives() == ValueCount::Many
@@ -134,7 +134,7 @@ fn path_is_among(path: &FieldPath, name: &str) -> bool {
     path.as_str() == name || path.first() == name
 }
 
-/// Fields come from what the extractor finds; where that is known, a field must be among it.
+/// Checks that the extractor finds every source field, if the names that it finds are known.
 fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Option<()> {
     let names = match kind.finds() {
         MemberNames::AnyNames => return Some(()),

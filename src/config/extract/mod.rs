@@ -1,5 +1,5 @@
-//! `extract`: what pulls a value out of a reply. The extractors are in [`crate::translate::extract`], with
-//! their options; here they get names, and `fields` beside them.
+//! `extract`: extractors, which parse a value from a response. They are in [`crate::translate::extract`] with
+//! their options; this module adds their names in the file, and `fields` and `type`.
 
 mod fields;
 mod parts;
@@ -29,15 +29,15 @@ use crate::{
     },
 };
 
-/// The declared options of an extractor.
+/// Options of an extractor.
 trait Options: Setting {
-    /// What it needs, and an example of it, where its name alone means nothing.
+    /// Required option and an example, for extractors that need one.
     const NEEDS: Option<(&'static str, &'static str)> = None;
 
     fn into_kind(self) -> ExtractorKind;
 }
 
-/// Declares how extractors are written: the options, as their own type has them, and `fields`.
+/// Declares the section of each extractor: the options of its own type, and `fields`.
 macro_rules! options {
     ($($written:ident: $name:tt $(($($short:tt)*))? = $options:ident => $kind:ident $(needs $needs:expr)?;)*) => {$(
         #[derive(DeriveSection)]
@@ -91,7 +91,7 @@ impl Options for Text {
     }
 }
 
-/// What reads a value from a reply: an extractor, and what is said of it.
+/// Section `extract`: one extractor, with the keys that apply to all extractors.
 #[derive(DeriveSection)]
 #[section(id = "extract", check_keys = Self::check_keys)]
 pub(in crate::config) struct ExtractSettings {
@@ -154,14 +154,14 @@ pub(in crate::config) struct ExtractSettings {
     optional: bool,
 }
 
-/// The keys of `extract` that are no extractors.
+/// Keys of `extract` that are not extractors.
 pub(super) const BESIDE: [&str; 4] = ["source", "fields", "type", "optional"];
 
-/// The names of extractors that need no options.
+/// Names of the extractors that need no options.
 const WITHOUT_OPTIONS: &[&str] =
     &["binary", "columns", "csv", "form", "html", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
 
-/// One extractor.
+/// Kinds of values for one extractor.
 const ONE_EXTRACTOR: ValueKind =
     ValueKind::Either(&[ValueKind::Word(WITHOUT_OPTIONS), ExtractSettings::KIND]);
 
@@ -216,20 +216,20 @@ impl ExtractSettings {
     }
 }
 
-/// Reports an unknown key of `extract`: an extractor that does not exist.
+/// Reports an unknown key of `extract` as an unknown extractor.
 pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
     let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
     report.error(Code::UnknownExtractor.at(key.span), format!("unknown extractor `{}`", key.text), help);
 }
 
-/// What reads a value from a reply, and where its fields are named.
+/// Compiled `extract`, and the span of its fields.
 pub(super) struct Compiled {
     pub(super) extract: Extract,
     pub(super) fields_span: Option<Span>,
 }
 
-/// One extractor, and what is said of it.
+/// One extractor, with the keys beside it.
 struct One {
     extractor: Extractor,
     fields_span: Option<Span>,
@@ -256,8 +256,7 @@ impl Setting for Compiled {
     }
 }
 
-/// Rejects several extractors in one `extract`, and reads none of them. An unknown key beside one extractor
-/// is reported alone.
+/// Rejects several extractors in one `extract`. If there is an unknown key as well, only that is reported.
 fn refuse_several(value: &Cursor<'_>) -> Checked<()> {
     let mut found = names().filter_map(|name| value.node.entry(name));
     let is_known = |entry: &Entry| ExtractSettings::keys().get(&entry.key.text).is_some();

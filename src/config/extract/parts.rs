@@ -1,4 +1,4 @@
-//! `extract` as a map of names to extractors: each gives a part of the value.
+//! `extract` as a map from names to extractors, each of which returns a part of the value.
 
 use super::{Compiled, ExtractSettings, ONE_EXTRACTOR, One, names, one};
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
     translate::extract::{Extract, ExtractPart, ExtractorKind, ValueCount},
 };
 
-/// Whether it is such a map: some key of it is no word of `extract`, and what stands under that looks like an
-/// extractor, well written or nearly. Else an unknown key is a misspelt extractor.
+/// Whether it is a map of names: some key is not a key of `extract`, and its value looks like an extractor,
+/// possibly misspelled. Otherwise an unknown key is a misspelled extractor.
 pub(super) fn is_map_of_names(node: &Node) -> bool {
     let entries = node.as_map().unwrap_or_default();
     let table = ExtractSettings::keys();

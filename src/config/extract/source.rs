@@ -1,4 +1,4 @@
-//! `source`: what gives the text that another extractor reads.
+//! `source`: an extractor whose text another extractor parses.
 
 use super::{ONE_EXTRACTOR, One, one, reject_optional};
 use crate::{
@@ -39,7 +39,7 @@ impl Setting for Extractor {
     }
 }
 
-/// Whether an extractor reads a text at all; else that is reported.
+/// Whether an extractor parses text; reports one that does not.
 pub(super) fn may_read(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry) -> bool {
     let reads = match kind {
         ExtractorKind::Binary(_) | ExtractorKind::Header(_) => "no text",

@@ -1,4 +1,4 @@
-//! A tool as its server lists it, and the route that somebody would write for it.
+//! Tool in the list of an MCP server, and its conversion to a route.
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -13,32 +13,32 @@ use crate::{
     route::UpstreamName,
 };
 
-/// A tool as its server lists it.
+/// Tool in the list of an MCP server.
 pub(super) struct Listed {
     pub(super) name: String,
     members: Map<String, Value>,
 }
 
-/// What of a tool's own schemas is taken over.
+/// Parts of a tool's schemas that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Takes {
     input: Input,
     output: bool,
 }
 
-/// What of its input schema.
+/// Parts of the input schema that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
-    /// All.
+    /// The whole schema.
     Whole,
-    /// All but `pattern`, which servers write for the engine of their own language.
+    /// All except `pattern`: servers use the regular expressions of their own language.
     WithoutPatterns,
-    /// The names of the arguments, and what is said of each.
+    /// Names and descriptions of the arguments.
     Names,
 }
 
 impl Takes {
-    /// From all of them to as good as nothing.
+    /// Fallbacks, most complete first.
     pub(super) const WAYS: [Self; 6] = [
         Self { input: Input::Whole, output: true },
         Self { input: Input::WithoutPatterns, output: true },
@@ -48,7 +48,7 @@ impl Takes {
         Self { input: Input::Names, output: false },
     ];
 
-    /// What is lost; nothing where all is taken.
+    /// Note about the omitted parts; `None` if nothing is omitted.
     pub(super) fn lost(self) -> Option<&'static str> {
         match (self.input, self.output) {
             (Input::Whole, true) => None,
@@ -78,7 +78,7 @@ impl Listed {
         ImportNote { tool: self.name.chars().take(128).collect(), what }
     }
 
-    /// The route, as somebody would write it.
+    /// The route as an entry of `routes`.
     pub(super) fn entry(
         &self,
         upstream: &UpstreamName,
@@ -95,7 +95,7 @@ impl Listed {
         written.route(upstream, &self.name, name, parts)
     }
 
-    /// What the server says of the tool.
+    /// Keys of the route that come from the server's definition.
     pub(super) fn parts(&self, span: Span, takes: Takes) -> Vec<Entry> {
         let mut parts = Vec::new();
         for name in ["title", "description"] {
@@ -129,18 +129,18 @@ impl Listed {
         parts
     }
 
-    /// What it says to clients that know its keys.
+    /// The tool's `_meta`.
     pub(super) fn meta(&self) -> Option<Map<String, Value>> {
         self.members.get("_meta").and_then(Value::as_object).filter(|meta| !meta.is_empty()).cloned()
     }
 
-    /// Whether it wants to be called in a way that is no call with an answer (MCP 2025-11-25, Tasks).
+    /// Whether the tool can be called as a task only (MCP 2025-11-25, Tasks).
     pub(super) fn is_task_only(&self) -> bool {
         let support = self.members.get("execution").and_then(|execution| execution.get("taskSupport"));
         support.and_then(Value::as_str) == Some("required")
     }
 
-    /// Of a schema that can't be used: the names of the arguments, and what is said of each.
+    /// Names and descriptions of the arguments, for an input schema that can't be used.
     fn names_only(&self) -> Value {
         let properties = self.members.get("inputSchema").and_then(|schema| schema.get("properties"));
         let described = |property: &Value| match property.get("description") {
@@ -154,20 +154,20 @@ impl Listed {
     }
 }
 
-/// What a file says of a server's tools, as far as it goes into their routes.
+/// Settings of a server's tools in the file that become part of their routes.
 pub(super) struct Written<'t> {
-    /// Where the upstream is written.
+    /// Span of the upstream.
     pub(super) span: Span,
-    /// The rules for the answers of all its tools.
+    /// Rules for the results of all tools.
     pub(super) response: Option<&'t Entry>,
-    /// The form of an error about arguments.
+    /// Form of an error about arguments.
     pub(super) argument_error: Option<&'t Entry>,
-    /// What single tools have in the place of what the server says.
+    /// Settings of single tools that override the server's definition.
     pub(super) overrides: &'t [Entry],
 }
 
 impl Written<'_> {
-    /// A route that calls a tool: with what the server says, what the file says in the place of that, and the rules.
+    /// The route that calls a tool: the server's definition, the overrides of the file, and the rules.
     pub(super) fn route(
         &self,
         upstream: &UpstreamName,
@@ -190,7 +190,7 @@ impl Written<'_> {
             }
             (first, then) => first.or(then).cloned(),
         };
-        // Rules that make another structure of it make it by no schema of the server's.
+        // If rules change the structured content, the server's output schema no longer applies.
         if reply.as_ref().is_some_and(|reply| makes_structure(&reply.value)) {
             parts.retain(|part| part.key.text != "output");
         }
@@ -208,11 +208,11 @@ impl Written<'_> {
     }
 }
 
-/// A schema in which no text is held against a pattern.
+/// The schema without `pattern` and `patternProperties`.
 fn without_patterns(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
-            // What stands under `properties` has names of the server's own.
+            // A property may have the name `pattern`; its value is then not a string.
             let kept = members.iter().filter(|(name, value)| {
                 let is_one = *name == "pattern" && value.is_string();
                 let are_several = *name == "patternProperties" && value.is_object();
@@ -225,7 +225,7 @@ fn without_patterns(schema: &Value) -> Value {
     }
 }
 
-/// Whether some rule gives another structure than the server does.
+/// Whether a rule changes the structured content.
 fn makes_structure(rules: &Node) -> bool {
     match &rules.kind {
         Kind::Map(entries) => {

@@ -1,8 +1,8 @@
-//! The tools that an MCP server lists, as routes: read as if they were written in the file, so that whatever
-//! holds for written routes holds for them. In reading order: an [`Importer`] makes routes of what a server
-//! `listed`, one for each tool, and gives written ones what the server says of theirs; for that it reads the
-//! files once more, as `Trees`. Prompts and resources of a server are `proxied`: their requests go on to it
-//! by a route that stands for all.
+//! Import of the tools, prompts and resources that MCP servers list. Each tool becomes a route that is parsed
+//! as if it were in the file, so that all settings and checks of routes apply. An [`Importer`] parses the
+//! files again, as `Trees`. It creates a route for each tool (`listed`), and completes routes of the file
+//! with the server's definition of their tool. Requests for prompts and resources are forwarded by one route
+//! for all (`proxied`).
 
 mod listed;
 mod proxied;
@@ -27,15 +27,16 @@ use super::{
 };
 use crate::{route::UpstreamName, settings::section::read_section, upstream::mcp::McpLists};
 
-/// Makes routes of the tools of MCP servers, by the configuration that it was loaded with. Clones share that.
+/// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
+/// Clones share the data.
 #[derive(Clone)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
     upstreams: Arc<[UpstreamFile]>,
 }
 
-/// What stands in the files, as trees. They take several times what the text does and are seldom asked for, so they are
-/// made of it then, and let go.
+/// The parsed configuration files. Rebuilt on demand and dropped after use: a tree takes several times the
+/// memory of its text.
 pub(in crate::config) struct Trees<'i> {
     files: &'i Files,
     pub(in crate::config) root: Node,
@@ -43,23 +44,23 @@ pub(in crate::config) struct Trees<'i> {
     upstreams: &'i [UpstreamFile],
 }
 
-/// What became of the tools of one server.
+/// Result of the import from one server.
 #[derive(Debug, Default)]
 pub struct Imported {
-    /// A route for each tool that is listed.
+    /// A route for each imported tool.
     pub routes: Vec<RouteFile>,
-    /// Written routes that call a tool and leave it to the server to say what it takes: as the server says it.
+    /// Routes of the file that call a tool, completed by the server's definition of it.
     pub written: Vec<RouteFile>,
-    /// What somebody who looks after the file should know.
+    /// Notes for operators.
     pub notes: Vec<ImportNote>,
 }
 
-/// Something about one tool, or about all when it has no name.
+/// Note about one tool, or about the whole list if it has no name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNote {
-    /// What the server calls the tool.
+    /// The server's name for the tool.
     pub tool: String,
-    /// What is the matter, and what was done.
+    /// Reason and consequence.
     pub what: String,
 }
 
@@ -74,13 +75,13 @@ impl Importer {
         Self { files: Arc::default(), upstreams: upstreams.into() }
     }
 
-    /// The same with the files that its places are in.
+    /// Sets the files to which the spans refer.
     pub(in crate::config) fn of(self, files: Files) -> Self {
         Self { files: Arc::new(files), ..self }
     }
 
-    /// Makes routes of what servers list, beside those that are written: for each list what became of it. A tool that
-    /// can't be a route is left out, and the others are not.
+    /// Creates routes from tool lists, in addition to those of the file; returns one result for each list. A
+    /// tool that can't be a route is omitted with a note.
     pub fn import<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
@@ -96,7 +97,8 @@ impl Importer {
         })
     }
 
-    /// Makes of what servers list beside tools what clients are offered: for each server what became of it.
+    /// Selects the prompts and resources of servers that clients are offered; returns one result for each
+    /// server.
     pub fn proxy<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l McpLists)>,
@@ -112,12 +114,12 @@ impl Importer {
         })
     }
 
-    /// The configuration as operators may see it: as it is written, without what must not be shown.
+    /// The configuration as JSON with masked secrets, for operators.
     pub fn shown(&self) -> Value {
         shown(&self.trees().root)
     }
 
-    /// The trees that the configuration was compiled of: there was nothing wrong with them.
+    /// Parses the files again; they had no errors when the configuration was loaded.
     pub(in crate::config) fn trees(&self) -> Trees<'_> {
         let report = Report::new(&self.files);
         let (written, presets) = trees(&report);
@@ -198,7 +200,7 @@ impl Trees<'_> {
                 imported.notes.push(tool.note("omitted: it can be called as a task only".to_owned()));
                 continue;
             }
-            // Whoever wrote a route for a tool did not mean to offer it without.
+            // A tool with a route of its own is offered through that route only.
             let is_of_it =
                 |file: &RouteFile| file.route.is_tool() && called(file, upstream) == Some(&*tool.name);
             if written.iter().any(is_of_it) {
@@ -220,7 +222,7 @@ impl Trees<'_> {
         }
     }
 
-    /// The route of a tool, with as much of the server's schemas as can be used.
+    /// Creates the route of a tool, with as much of the server's schemas as is usable.
     fn route_of(
         &self,
         around: &Surroundings<'_>,
@@ -247,7 +249,7 @@ impl Trees<'_> {
         None
     }
 
-    /// Reads a route as if it were written in the file.
+    /// Parses a route as if it were in the file.
     fn read(&self, around: &Surroundings<'_>, entry: &Entry) -> Result<RouteFile, String> {
         let report = Report::new(self.files);
         let route = routes::read(&report, around, entry);
@@ -259,7 +261,7 @@ impl Trees<'_> {
         }
     }
 
-    /// Hands on what routes are read with. It was read before without a problem, when the file was.
+    /// Calls `work` with the context for parsing routes. It has no errors, because the file had none.
     pub(in crate::config) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         let report = Report::new(self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
@@ -287,7 +289,7 @@ impl Trees<'_> {
     }
 }
 
-/// A route that was read just now, with the `_meta` of its tool.
+/// Adds the `_meta` of a tool to its new route.
 fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
     if let Some(route) = Arc::get_mut(&mut file.route) {
         route.definition.meta = tool.meta();
@@ -295,7 +297,7 @@ fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
     file
 }
 
-/// What is written of an upstream's tools.
+/// Settings of an upstream's tools in the file.
 fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> Written<'t> {
     let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
@@ -311,14 +313,14 @@ fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> Written<'t> {
     }
 }
 
-/// Reads what is written of tools as routes would have it, so that a mistake shows before a server lists them.
+/// Checks the settings of tools before a server lists them, by parsing sample routes.
 pub(super) fn check_tools(
     report: &Report<'_>,
     root: &Node,
     around: &Surroundings<'_>,
     upstreams: &[UpstreamFile],
 ) {
-    /// A tool that has no rules but those of all.
+    /// Sample tool without overrides.
     const ANY: &str = "any";
     for (file, rules) in upstreams.iter().filter_map(|file| Some((file, file.tools.as_ref()?))) {
         let upstream = file.settings.name();
@@ -337,13 +339,13 @@ pub(super) fn check_tools(
     }
 }
 
-/// The tool of this upstream that a route calls.
+/// Tool of this upstream that a route calls.
 fn called<'r>(file: &'r RouteFile, upstream: &UpstreamName) -> Option<&'r str> {
     let template = file.route.request.tool().filter(|_| file.route.upstream == *upstream);
     template.map(|template| &*template.tool)
 }
 
-/// A written route with what the server says of its tool in the place of what it does not say. Nothing where it says
+/// Completes a route of the file with the server's definition of its tool. `None` if the route defines
 /// everything itself.
 fn adopting(entry: &Entry, file: &RouteFile, tool: &Listed) -> Option<Entry> {
     let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);

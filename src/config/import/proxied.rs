@@ -1,4 +1,4 @@
-//! Prompts and resources that an MCP upstream lists, selected and named by its settings.
+//! Prompts and resources of an MCP upstream, selected and renamed by its settings.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct ProxiedLists {
     pub has_prompts: bool,
     /// Whether it declares resources and they are offered.
     pub has_resources: bool,
-    /// What was left out, and why.
+    /// Omitted entries, with the reason.
     pub notes: Vec<ImportNote>,
 }
 

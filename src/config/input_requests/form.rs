@@ -1,4 +1,4 @@
-//! Forms: `fields` with a type each, or a schema.
+//! Forms of input requests: `fields` with types, or a JSON Schema.
 
 use crate::settings::code::Code;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What `fields` takes.
+/// Kinds of values that `fields` accepts.
 pub(super) const KIND: ValueKind =
     ValueKind::Map(&ValueKind::Either(&[FieldType::KIND, FieldSettings::KIND]));
 
@@ -60,7 +60,7 @@ impl FieldSettings {
     }
 }
 
-/// The type of a field, with `?` where it is optional.
+/// Type of a form field, with `?` if it is optional.
 struct FieldType(&'static str);
 
 impl Setting for FieldType {
@@ -89,7 +89,7 @@ impl Setting for FieldType {
     }
 }
 
-/// The keyword of JSON Schema for choices, and its value.
+/// JSON Schema keyword for choices, and its value.
 struct Choices(&'static str, Vec<Value>);
 
 impl Setting for Choices {
@@ -117,7 +117,7 @@ impl Setting for Choices {
     }
 }
 
-/// Reads `fields`: a type each, or a map.
+/// Parses `fields`: each is a type or a map.
 pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
     let Some(entries) = entry.value.as_map() else {
         let message = format!("`fields` takes a map of names, found {}", entry.value.found());
@@ -154,7 +154,7 @@ pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
     form_of(report, &entry.value, &document, true)
 }
 
-/// The schema of a type, and whether it may be left out.
+/// Schema of a type, and whether the field is optional.
 fn typed(word: &str) -> (Map<String, Value>, bool) {
     let name = word.trim_end_matches('?');
     let mut schema = Map::new();
@@ -170,7 +170,7 @@ fn typed(word: &str) -> (Map<String, Value>, bool) {
     (schema, word.ends_with('?'))
 }
 
-/// The schema of a field, and whether it is optional.
+/// Schema of a field, and whether it is optional.
 fn field(value: &Cursor<'_>) -> Checked<(Map<String, Value>, bool)> {
     let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
         FieldSettings::read(value)?;
@@ -200,7 +200,7 @@ fn field(value: &Cursor<'_>) -> Checked<(Map<String, Value>, bool)> {
     Ok((schema, may_be_missing || optional))
 }
 
-/// A form of a schema; of one that was made of `fields`, places are those of the fields.
+/// Compiles a form. If the schema was generated from `fields`, errors point to those.
 pub(super) fn form_of(
     report: &Report<'_>,
     node: &Node,

@@ -1,4 +1,4 @@
-//! One question: what kind it is of, and what it asks the arguments for.
+//! Parser for one input request.
 
 use crate::settings::code::Code;
 use settings_derive::Section as DeriveSection;
@@ -23,7 +23,7 @@ use crate::{
     translate::{self, OutputContext, SamplingRequestTemplate, Template},
 };
 
-/// The section of an input request.
+/// Section of an input request.
 #[derive(DeriveSection)]
 #[section(name = "a question", id = "question")]
 pub(super) struct QuestionSettings {
@@ -55,7 +55,7 @@ pub(super) struct QuestionSettings {
     optional: bool,
 }
 
-/// One question, and the arguments that it asks for.
+/// Parses one input request; also returns the arguments that it requests.
 pub(super) fn one(
     report: &Report<'_>,
     entry: &Entry,
@@ -152,14 +152,14 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Opt
         report.error(Code::UnknownName.at(node.span), message, "`$args` and `$input_responses` are");
         return None;
     }
-    // It is about the arguments, whose value it also is.
+    // The condition may use any argument, also as the filter's input `.`.
     asked.all = true;
     asked.add_input_responses_of_jq(report, node.span, text);
     language::jq(report, node, "`when`", &[])
 }
 
 fn sample(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<SamplingRequestTemplate> {
-    // All arguments may be left out here: the question is not asked then.
+    // An argument that is used here remains optional: without it, the request is not sent.
     let mut used = UsedArguments::default();
     let sample = read_in_scope(report, entry, &NAMES, &mut used);
     asked.all |= used.all;

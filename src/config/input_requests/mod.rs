@@ -1,6 +1,7 @@
 //! `input_requests`, `confirm` and `sample`: input requests to the user or the client's model.
 //!
-//! The rounds are here; `question` reads one, `form` what it has to fill in, `sample` what a model is asked.
+//! This file parses the rounds, `input_request` one input request, `form` the form of one, and `sample` a
+//! sampling request.
 
 mod form;
 mod input_request;
@@ -29,15 +30,15 @@ use crate::{
 
 use input_request::{QuestionSettings, one};
 
-/// What `input_requests` takes: one round, or several.
+/// Kinds of values that `input_requests` accepts: one round, or a list of rounds.
 pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&QuestionSettings::KIND));
 
-/// What the templates of a question see.
+/// Names that the templates of an input request may use.
 const NAMES: [&str; 2] = ["args", "input_responses"];
-/// The name of the answer to `confirm`.
+/// Name of the response to `confirm`.
 const CONFIRM: &str = "confirm";
 
-/// What is asked, as written. Forms of arguments are made when the arguments are known.
+/// Parsed input requests. Forms for arguments are compiled once the input schema is known.
 #[derive(Default)]
 pub(super) struct Written {
     rounds: Vec<InputRound>,
@@ -45,15 +46,14 @@ pub(super) struct Written {
     patience: Option<Duration>,
 }
 
-/// A question for arguments that were left out.
+/// Input request for omitted arguments.
 struct OfArguments {
     round: usize,
     index: usize,
     names: Vec<(String, Span)>,
 }
 
-/// Reads `input_requests` and `confirm` of a route or a prompt. `None` when something is wrong; that has been
-/// reported then.
+/// Parses `input_requests` and `confirm` of a route or a prompt. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     section: &Node,
@@ -91,12 +91,12 @@ fn question(name: &str, inquiry: InputRequestKindTemplate) -> InputRequestTempla
 }
 
 impl Written {
-    /// The names of the answers.
+    /// Names of the responses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.rounds.iter().flatten().map(|question| question.name.as_str())
     }
 
-    /// The arguments that are asked for where they are left out.
+    /// Arguments that are requested if they are omitted.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, Span)> {
         self.of_arguments.iter().flat_map(|question| &question.names)
     }
@@ -148,7 +148,7 @@ impl Written {
         self.rounds.push(round);
     }
 
-    /// The questions, now that it is known what arguments look like.
+    /// Compiles the forms for arguments from the input schema.
     pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
         let before = report.errors();
         for OfArguments { round, index, names } in &self.of_arguments {
@@ -222,7 +222,7 @@ impl Written {
     }
 }
 
-/// An answer that nobody was asked for is never there.
+/// Reports input responses in templates that no input request has.
 pub(super) fn refuse_unknown_answers<'a>(
     report: &Report<'_>,
     who: &str,
@@ -253,7 +253,7 @@ fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArgume
     Some(template)
 }
 
-/// What a template asks of arguments and answers.
+/// Records the arguments and input responses that a template uses.
 fn note(report: &Report<'_>, template: &Template, span: Span, asked: &mut UsedArguments) {
     asked.add_input_responses(report, template, span);
     match language::arguments_of(template) {

@@ -15,7 +15,7 @@ use crate::{
     translate::{SamplingRequestTemplate, SamplingRole, Template},
 };
 
-/// The section `sample`.
+/// Section `sample`.
 #[derive(DeriveSection)]
 #[section(id = "sample", text = "messages")]
 struct SampleSettings {
@@ -39,7 +39,7 @@ struct SampleSettings {
     optional: bool,
 }
 
-/// A message of one speaker.
+/// Message of one role.
 #[derive(DeriveSection)]
 #[section(name = "a message", id = "message")]
 struct MessageSettings {

@@ -1,4 +1,4 @@
-//! `clients` against `server.auth`, the listener and every `scopes`.
+//! Checks of `clients` against `server.auth`, the listener and every `scopes`.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::{
     route::Scopes,
 };
 
-/// Checks that `jwt_subjects` identify clients, which is so with exactly one authorization server.
+/// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
 pub(in crate::config) fn check_subjects<'n>(
     report: &Report<'_>,
     clients: impl Iterator<Item = &'n Node>,
@@ -40,7 +40,7 @@ pub(in crate::config) fn check_subjects<'n>(
 
 /// Checks every `scopes` of the file against the clients.
 pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
-    // A client that could not be read may have the scope.
+    // A client with errors may have the scope.
     if report.errors() > 0 {
         return;
     }

@@ -1,4 +1,4 @@
-//! Routes that match the same request.
+//! Check for routes that match the same request.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
     }
 }
 
-/// The path of a route's endpoint, whatever the names of its arguments.
+/// Path of a route's endpoint with the names of arguments removed.
 fn shape(file: &RouteFile) -> Option<String> {
     let path = &file.route.rest.as_ref()?.path;
     let segments: Vec<&str> =

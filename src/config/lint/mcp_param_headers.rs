@@ -1,7 +1,8 @@
-//! `x-mcp-header` in an input schema: arguments that clients repeat in a header `Mcp-Param-…`.
+//! Checks of `x-mcp-header` in an input schema, by which clients also send an argument as a header
+//! `Mcp-Param-…`.
 //!
-//! A client must leave a tool out of its list when one of these is wrong, so a wrong one is refused (MCP 2026-07-28,
-//! Tools, "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").
+//! A client must drop a tool with an invalid one, so it is an error here (MCP 2026-07-28, Tools,
+//! "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").
 
 use std::collections::HashMap;
 
@@ -14,18 +15,18 @@ use crate::config::{
 
 const KEY: &str = "x-mcp-header";
 
-/// Where a schema stands in its document.
+/// Position of a schema in its document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// At the root.
+    /// The root.
     Root,
-    /// A property, with nothing but `properties` on the way to it.
+    /// A property, reached through `properties` only.
     Property,
-    /// Where whether it applies depends on the arguments.
+    /// A subschema that applies conditionally, depending on the arguments.
     Elsewhere,
 }
 
-/// Reports every `x-mcp-header` that a client would refuse the tool for.
+/// Reports every `x-mcp-header` for which a client would reject the tool.
 pub(in crate::config) fn check(report: &Report<'_>, input: &Node) {
     check_schema(report, input, Place::Root, &mut HashMap::new());
 }
@@ -45,7 +46,7 @@ fn check_schema(report: &Report<'_>, node: &Node, place: Place, seen: &mut HashM
                         };
                         members().iter().for_each(|member| check_schema(report, &member.value, inside, seen));
                     }
-                    // What stands here are names of the writer's own.
+                    // Maps with user-defined names.
                     "$defs" | "definitions" | "dependentSchemas" | "patternProperties" => {
                         members()
                             .iter()
@@ -108,7 +109,7 @@ fn check_mark(
     }
 }
 
-/// A character of a token (RFC 9110, section 5.6.2).
+/// Whether it is a character of a token (RFC 9110, section 5.6.2).
 fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,11 +1,11 @@
-//! Where a rule shows fewer rows of a list than the output schema asks for.
+//! Check for rules whose `limit` returns fewer rows than `minItems` of the output schema requires.
 
 use serde_json::{Map, Value, json};
 
 use crate::config::{code::Code, node::Node, report::Report, response::Compiled};
 use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
 
-/// Warns of such rules: every longer list is a tool error.
+/// Warns of such rules: every longer list would be a tool error.
 pub(in crate::config) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
     for compiled in rules {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
@@ -26,7 +26,7 @@ pub(in crate::config) fn warn(report: &Report<'_>, output: &OutputSchema, node: 
     }
 }
 
-/// The schema of the list that a limit shortens, and its place; `None` where that depends on the reply.
+/// JSON Pointer and schema of the list that a limit truncates; `None` if that depends on the response.
 fn limited_list<'s>(
     schema: &'s Map<String, Value>,
     limit: &Limit,
@@ -35,7 +35,7 @@ fn limited_list<'s>(
     lists_in(schema, String::new(), &mut Vec::new(), &mut lists);
     let is_there = |names: &[String]| {
         let path = limit.of.as_ref().map(ListPath::names);
-        // The list itself may be called as clients see it.
+        // The root list may also have the name under which clients see it: `result`.
         path.is_none_or(|path| path == names || names.is_empty() && path == ["result"])
     };
     let mut found = lists.into_iter().filter(|(names, ..)| is_there(names));
@@ -47,7 +47,7 @@ fn limited_list<'s>(
 
 type Place<'s> = (Vec<String>, String, &'s Map<String, Value>);
 
-/// The lists that objects alone lead to.
+/// Collects the lists that are reached through objects only.
 fn lists_in<'s>(
     schema: &'s Map<String, Value>,
     place: String,

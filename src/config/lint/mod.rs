@@ -1,9 +1,9 @@
-//! Checks across sections, and of what a reader of one section cannot know: one file a subject.
+//! Lints: checks that involve several sections, one file for each subject.
 //!
 //! `conflicts` and `no_effect` check routes, `upstreams` the use of upstreams, `clients` scopes and access,
-//! `shared_state` and `shutdown` settings of the process. `output_schema` and `min_items` compare rules with a
-//! tool's output schema. `schema_keywords`, `schema_patterns` and `mcp_param_headers` find in JSON Schemas what
-//! clients reject, and `unescaped` finds arguments in the text of a request that nothing escapes.
+//! `shared_state` and `shutdown` process settings. `output_schema` and `min_items` compare rules with a
+//! tool's output schema. `schema_keywords`, `schema_patterns` and `mcp_param_headers` find parts of JSON
+//! Schemas that clients reject. `unescaped` finds unescaped arguments in request bodies.
 //!
 //! Each kind of problem has its [code](crate::settings::code::Code) with a paragraph on why it matters.
 

@@ -1,4 +1,4 @@
-//! What is written in a route and has no effect there: whoever wrote it expects one.
+//! Checks for settings of a route that have no effect.
 
 use http::header::AUTHORIZATION;
 
@@ -16,7 +16,7 @@ use crate::{
     upstream::{UpstreamSettings, http::HttpSettings},
 };
 
-/// A call of a tool has no other end to wait for.
+/// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
 pub(in crate::config) fn refuse_job(section: &OpenSection<'_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let help = "leave it out: a call of a tool lasts as long as the work does";
@@ -28,7 +28,7 @@ pub(in crate::config) fn refuse_job(section: &OpenSection<'_>) -> Option<()> {
     None
 }
 
-/// Without rules there is none that could fail to fit.
+/// Warns about `on_no_match` without `response`: without rules, the default rules always apply.
 pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
     if let Some(entry) = section.entry("on_no_match") {
         section.value.context.report.warning(
@@ -39,7 +39,7 @@ pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
     }
 }
 
-/// Who gives an argument, in a path or a URI, expects it to matter.
+/// Warns of arguments in a REST path or a resource URI that the request does not use.
 pub(in crate::config) fn warn_of_lost_arguments<'a>(
     report: &Report<'_>,
     lost: impl Iterator<Item = &'a ArgumentUse>,
@@ -54,7 +54,7 @@ pub(in crate::config) fn warn_of_lost_arguments<'a>(
     }
 }
 
-/// A command has no headers to put anything into.
+/// Rejects settings for headers in a route that runs a command.
 pub(in crate::config) fn refuse_headers(section: &OpenSection<'_>) {
     for entry in
         ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
@@ -68,7 +68,7 @@ pub(in crate::config) fn refuse_headers(section: &OpenSection<'_>) {
     }
 }
 
-/// Credentials that the upstream of a route has or is given, and that nobody gets to see.
+/// Warns of credentials in a route that are overridden, or that are not passed to the upstream.
 pub(in crate::config) fn warn_of_credentials(
     section: &OpenSection<'_>,
     entry: &Entry,
@@ -86,7 +86,7 @@ pub(in crate::config) fn warn_of_credentials(
     }
 }
 
-/// An example with arguments that no call can have shows nothing.
+/// Warns of examples whose arguments violate the input schema.
 pub(in crate::config) fn warn_of_impossible_examples(
     report: &Report<'_>,
     section: &OpenSection<'_>,
@@ -106,7 +106,8 @@ pub(in crate::config) fn warn_of_impossible_examples(
     }
 }
 
-/// What a route says of `Authorization` where its upstream has `credentials`.
+/// Warns of `Authorization` in a route if its upstream has `credentials`, or if it is forwarded from the
+/// client.
 fn warn_of_idle(
     report: &Report<'_>,
     section: &OpenSection<'_>,
@@ -140,13 +141,13 @@ fn warn_of_idle(
     }
 }
 
-/// The items of `forward_headers`.
+/// Items of `forward_headers`.
 pub(in crate::config) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] {
     section.entry("forward_headers").and_then(|entry| entry.value.as_list()).unwrap_or_default()
 }
 
-/// A token that clients have for this program is none of an upstream's business (MCP, Security Best
-/// Practices, "Token Passthrough").
+/// Warns that a client's token for this server is forwarded to an upstream (MCP, Security Best Practices,
+/// "Token Passthrough").
 pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
     let message = "the caller's `Authorization` goes on to the upstream; MCP forbids that for a token that was \
                    given for this server";

@@ -1,4 +1,4 @@
-//! The output schema and the fields of the rules: derived from each other, or compared.
+//! Derives the output schema of a tool from the fields of its rules, or compares `output` with them.
 
 use serde_json::{Map, Value, json};
 
@@ -11,11 +11,11 @@ use crate::{
 
 type Schema = Map<String, Value>;
 
-/// The schema that the fields of the rules promise, when all of them name their fields.
+/// Derives the output schema from the fields of the rules.
 ///
 /// # Errors
 ///
-/// Why there is none: some success may be of another shape, and what can't be held is not promised.
+/// The reason if there is none: a success may have an unknown or different shape.
 pub(in crate::config) fn derived(
     rules: &[Compiled],
     otherwise: OnNoMatch,
@@ -44,11 +44,11 @@ pub(in crate::config) fn derived(
     OutputSchema::new(promised, wrap).map_err(|error| error.to_string())
 }
 
-/// What a rule gives.
+/// Schema of the value that a rule returns.
 ///
 /// # Errors
 ///
-/// Why that is not certain.
+/// The reason if it is unknown.
 fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
     if rule.structured.is_some() {
         return Err("reshapes the value with `structured`".to_owned());
@@ -61,7 +61,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
     extract.found_schema().ok_or_else(|| without_types.to_owned())
 }
 
-/// Says that rules of `defaults.response` keep a route from promising what its own rules would.
+/// Warns if only the rules of `defaults.response` prevent an output schema.
 pub(in crate::config) fn warn_of_defaults(
     report: &Report<'_>,
     route: &OpenSection<'_>,
@@ -77,7 +77,7 @@ pub(in crate::config) fn warn_of_defaults(
     }
 }
 
-/// What is certain of a rule's value; `None` when that is nothing, or jq reshapes it.
+/// Known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the value.
 pub(in crate::config) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
     if rule.structured.is_some() {
         return None;
@@ -85,7 +85,7 @@ pub(in crate::config) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
     rule.extract.as_ref()?.schema()
 }
 
-/// What two rules promise together: objects and lists of objects are joined, other values must be the same.
+/// Joins the schemas of two rules: objects and lists of objects are merged, other values must be the same.
 fn join_values(left: Schema, right: Schema) -> Option<Schema> {
     let kind = |schema: &Schema, kind: &str| schema.get("type").is_some_and(|found| found == kind);
     if left == right {
@@ -102,7 +102,7 @@ fn join_values(left: Schema, right: Schema) -> Option<Schema> {
     None
 }
 
-/// What two rules promise together: the fields of both, required where both give them.
+/// Joins two object schemas: the fields of both, required if both require them.
 fn join(left: &Map<String, Value>, right: &Map<String, Value>) -> Map<String, Value> {
     let properties = |schema: &Map<String, Value>| {
         schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
@@ -131,7 +131,7 @@ fn join(left: &Map<String, Value>, right: &Map<String, Value>) -> Map<String, Va
     schema
 }
 
-/// Holds the fields of every rule against the written schema.
+/// Compares the fields of every rule with `output`.
 pub(in crate::config) fn compare(
     report: &Report<'_>,
     output: &OutputSchema,
@@ -164,7 +164,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         comparison.value(&promised, document, node, "");
         return;
     }
-    // A value that is no object goes out under `result`.
+    // A value that is not an object is sent under `result`.
     match document.get("properties").and_then(|properties| properties.get("result")?.as_object()) {
         Some(result) => comparison.value(&promised, result, node.at_pointer("/properties/result"), ""),
         None if value_kinds == ["array"] => report.error(
@@ -187,17 +187,17 @@ fn kinds_of(schema: &Schema) -> Vec<&str> {
     own_types(schema).collect()
 }
 
-/// What a rule gives, held against what is written.
+/// Comparison of a rule's schema with `output`.
 struct Comparison<'r, 'f> {
     report: &'r Report<'f>,
-    /// Where the rule's fields are.
+    /// Span of the rule's fields.
     span: Span,
 }
 
 impl Comparison<'_, '_> {
-    /// `place` is the way to the value, as a path; empty for all of it.
+    /// Compares one value. `place` is its path, empty for the root.
     fn value(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
-        // What a reference leads to is held at run time.
+        // The target of a reference is checked at run time.
         if written.contains_key("$ref") || !self.kinds(promised, written, node, place) {
             return;
         }
@@ -334,10 +334,9 @@ fn of(place: &str) -> String {
     if place.is_empty() { String::new() } else { format!(" in `{place}`") }
 }
 
-/// The first name on a template's way through a rule's value that the value never has, and the names that
-/// there are.
+/// Follows a path through the schema of a rule's value. Returns its first unknown field, and the known ones.
 ///
-/// `None` where the way leads to what may be anything.
+/// `None` if all are known, or if the path reaches a value of unknown type.
 pub(in crate::config) fn missing_on_the_way(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
     if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {

@@ -1,5 +1,5 @@
-//! Words in a schema that JSON Schema does not have. They mean nothing to a validator, so a slip of the pen would
-//! switch a check off without a word.
+//! Check for unknown keywords in a JSON Schema. Validators ignore them, so a misspelled keyword would disable
+//! a check silently.
 
 use crate::config::{
     code::Code,
@@ -8,7 +8,7 @@ use crate::config::{
     suggest,
 };
 
-/// JSON Schema 2020-12, and what older drafts and OpenAPI put beside it.
+/// Keywords of JSON Schema 2020-12, older drafts and OpenAPI.
 const KEYWORDS: [&str; 66] = [
     "$anchor",
     "$comment",
@@ -95,7 +95,7 @@ const SCHEMAS: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
-/// Reports every word of a schema that is no keyword.
+/// Reports every unknown keyword of a schema.
 pub(in crate::config) fn check(report: &Report<'_>, schema: &Node) {
     for entry in schema.as_map().unwrap_or_default() {
         let name = entry.key.text.as_str();

@@ -1,12 +1,12 @@
-//! Patterns in schemas that clients see: they run on the clients' engines, which are ECMAScript's.
+//! Check for regular expressions in schemas that clients with an ECMAScript engine reject.
 
 use std::{iter::Peekable, str::Chars};
 
-/// Why a pattern would break a client, if it would.
+/// Reason why clients reject a pattern, if they do.
 ///
-/// One pattern that `new RegExp(pattern, "u")` refuses takes the whole list of tools away from clients of the
-/// TypeScript SDK, so what that refuses is refused here. The pattern has passed our own engine already, which
-/// counts the brackets.
+/// If `new RegExp(pattern, "u")` rejects one pattern, clients of the TypeScript SDK lose the whole tool list.
+/// So this function rejects the same patterns. The Rust engine has already compiled the pattern, so its
+/// brackets are balanced.
 pub(in crate::config) fn refused_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;

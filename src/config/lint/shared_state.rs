@@ -1,4 +1,4 @@
-//! `shared_state` against the settings that need it, or that it needs.
+//! Checks of `shared_state` against the settings that need it, or that it needs.
 
 use crate::config::{
     code::Code,
@@ -6,7 +6,7 @@ use crate::config::{
     report::Report,
 };
 
-/// Reports that the data in the store could not be encrypted.
+/// Reports a missing `secret_key`, without which the data in the store could not be encrypted.
 pub(in crate::config) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {
     let message = "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
     let help =
@@ -14,7 +14,7 @@ pub(in crate::config) fn report_missing_secret_key(report: &Report<'_>, shared_s
     report.error(Code::SharedStateWithoutSecretKey.at(shared_state.key.span), message, help);
 }
 
-/// Warns of `on_store_failure` where there is no store.
+/// Warns of `on_store_failure` without a store.
 pub(in crate::config) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
     let Some(entries) = root.as_map() else { return };
     for entry in entries {

@@ -1,4 +1,4 @@
-//! Timeouts against `server.shutdown_timeout`.
+//! Check of timeouts against `server.shutdown_timeout`.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Warns of texts of a request into which an argument is put as it is, though they are XML, HTML or JSON:
-//! what a caller writes there can end the text that it stands in, and say what the route does not.
+//! Check for arguments that are inserted without escaping into XML, HTML or JSON of a request: a client could
+//! inject further elements or fields.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use crate::config::{
     report::Report,
 };
 
-/// What a text looks like.
+/// Syntax that a text appears to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Syntax {
     /// XML or HTML.
@@ -21,7 +21,7 @@ enum Syntax {
     Json,
 }
 
-/// Warns of the body of a request, or of what a command reads; `schema` says what its arguments are.
+/// Checks the body of a request, or the standard input of a command; `schema` is the input schema.
 pub(in crate::config) fn warn(report: &Report<'_>, request: &Node, schema: &Map<String, Value>) {
     let value_of = |node: &'_ Node, name: &str| -> Option<Node> {
         let entries: &[Entry] = node.as_map()?;
@@ -76,7 +76,7 @@ fn warn_of_json(report: &Report<'_>, node: &Node) {
     }
 }
 
-/// In a section of CDATA nothing is unescaped: a server would read `&amp;` where a caller wrote `&`.
+/// Warns of values in CDATA, where escapes are not decoded: a server would read `&amp;` for a client's `&`.
 fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     const BEGIN: &str = "<![CDATA[";
     let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
@@ -90,7 +90,7 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     }
 }
 
-/// What the words of a template look like that stand there as they are.
+/// Syntax of the literal text of a template.
 fn syntax_of(template: &str) -> Option<Syntax> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| compiled(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
     static JSON: LazyLock<Regex> = LazyLock::new(|| compiled(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
@@ -98,7 +98,7 @@ fn syntax_of(template: &str) -> Option<Syntax> {
     if JSON.is_match(&words) { Some(Syntax::Json) } else { MARKUP.is_match(&words).then_some(Syntax::Markup) }
 }
 
-/// The first argument that is put in as it is and may be any text; `Some(None)` for what has no name.
+/// First unescaped argument that may be any string; `Some(None)` for another unescaped value.
 fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>) -> Option<Option<&'t str>> {
     static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| compiled(r"\bargs\.([A-Za-z_]\w*)"));
     static LITERAL: LazyLock<Regex> =
@@ -118,7 +118,7 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
     None
 }
 
-/// Whether the last filter of an expression leaves nothing that ends a text.
+/// Whether the last filter of an expression escapes the value for this syntax.
 fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     let Some((_, last)) = expression.rsplit_once('|') else { return false };
     let name: &str =
@@ -131,7 +131,7 @@ fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     }
 }
 
-/// Whether every value that an argument may have is one that ends no text.
+/// Whether no possible value of an argument needs escaping.
 fn is_harmless(schema: &Map<String, Value>, name: &str) -> bool {
     let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else {
         return false;
@@ -150,7 +150,7 @@ fn is_harmless(schema: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// What the template engine reads: expressions, statements, comments.
+/// Template tags: expressions, statements and comments.
 fn tags() -> &'static Regex {
     static TAGS: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
     &TAGS

@@ -1,4 +1,4 @@
-//! Upstreams by name: those that readiness needs exist, and each is used.
+//! Checks of upstream names: `admin.readiness_upstreams` exist, and each upstream is used.
 
 use crate::{
     config::{
@@ -42,7 +42,7 @@ pub(in crate::config) fn warn_of_unused(
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
 ) {
-    // What could not be read may be what uses it.
+    // It may be used by a part with errors.
     if report.errors() > 0 {
         return;
     }

@@ -1,15 +1,15 @@
-//! Names in the texts of jq and templates, and variables of the environment in any text.
+//! Search for renamed variables in jq, templates and environment variables in strings.
 
 use crate::config::renamed::Renames;
 
-/// Names to look for, each with its new one, and where they are names.
+/// Renamed names to search for, and the kind of text that contains them.
 pub(super) struct Words {
     names: Vec<(String, String)>,
-    /// `$name` of jq, and names in `{{ }}` and `{% %}`; else a name is a word of its own anywhere.
+    /// Whether to match `$name` of jq and names in `{{ }}` and `{% %}` only; otherwise whole words anywhere.
     in_expressions: bool,
 }
 
-/// A name in a text.
+/// Occurrence of a name in a text.
 #[derive(Debug, PartialEq)]
 pub(super) struct Word {
     pub(super) at: usize,
@@ -17,11 +17,11 @@ pub(super) struct Word {
     pub(super) now: String,
 }
 
-/// All names that are looked for in texts.
+/// All names that are searched for.
 pub(super) struct Names {
     /// Variables of jq and templates.
     pub(super) expressions: Words,
-    /// Variables of the environment.
+    /// Environment variables.
     pub(super) environment: Words,
 }
 
@@ -36,7 +36,7 @@ impl Names {
     }
 }
 
-/// The names in a text that can be replaced, and those of which it is not sure what they name.
+/// Finds the names in a text that can be replaced, and those that may refer to something else.
 pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
     for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
@@ -51,7 +51,7 @@ pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
             continue;
         }
         let uses: Vec<_> = places.into_iter().filter(|at| is_variable(text, *at)).collect();
-        // A filter or template that gives the name to something of its own.
+        // The filter or template defines a variable with that name itself.
         let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
         if !uses.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
             unsure.push(was.clone());
@@ -63,8 +63,8 @@ pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
     (found, unsure)
 }
 
-/// Whether the name at a place is a variable: `$name` of jq, or a name in a template that is neither a member
-/// nor in quotes.
+/// Whether the name at an offset is a variable: `$name` of jq, or a name in a template that is neither a
+/// member nor in quotes.
 fn is_variable(text: &str, at: usize) -> bool {
     let before = &text[..at];
     if before.ends_with('$') {

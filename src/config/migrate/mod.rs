@@ -1,9 +1,9 @@
-//! `glossator migrate`: renames in files of earlier programs, and leaves every other byte as it is.
+//! `glossator migrate`: replaces renamed keys and words in files, and leaves every other byte unchanged.
 //!
-//! `walk` goes through the tree of a file along the tables of keys and finds what has another name now
-//! ([`super::renamed`]); it renames in the tree as well. `expressions` finds names in jq and templates,
-//! `moves` moves a key into another section, `pieces` finds YAML inside other files. The result is read again
-//! and must be the tree that the walk made; else the file stays as it is.
+//! `walk` visits the tree of a file along the tables of keys, finds renamed names ([`super::renamed`]) and
+//! renames them in the tree. `expressions` finds names in jq and templates, `moves` moves a key into another
+//! section, `pieces` finds YAML in other files. The new text is parsed again and must give the tree of the
+//! walk; otherwise the file is unchanged.
 
 mod expressions;
 mod moves;
@@ -31,57 +31,58 @@ use super::{
 };
 use crate::settings::section::{Section as _, Setting};
 
-/// How a file is written.
+/// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// YAML: a configuration, or another file that may hold one.
+    /// YAML: a configuration, or another file that may contain one.
     Yaml,
-    /// A page with blocks of YAML.
+    /// Markdown page with YAML blocks.
     Markdown,
 }
 
-/// A file after the renames.
+/// Migrated file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrated {
-    /// The whole text.
+    /// New text of the file.
     pub text: String,
-    /// What has another name now, in the order of the file.
+    /// Replaced names, in the order of the file.
     pub changes: Vec<Change>,
-    /// What a person has to look at.
+    /// Places to review by hand.
     pub remarks: Vec<Remark>,
 }
 
-/// A name that was replaced, and its place in the file of before.
+/// Replaced name, with its position in the original file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// The section that it stands in.
+    /// Section that contains it.
     pub section: String,
-    /// The name of before.
+    /// Old name.
     pub was: String,
-    /// The name of today.
+    /// New name.
     pub now: String,
 }
 
-/// Something that could not be renamed for sure.
+/// Place that was not renamed automatically.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Remark {
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// What there is to look at.
+    /// Message.
     pub message: String,
 }
 
-/// Gives a file the names of today.
+/// Replaces the old names in a file.
 ///
 /// # Errors
 ///
-/// [`Problems`], with `name` for the file: it is no UTF-8 or no YAML, or more than names would have changed.
+/// [`Problems`], with `name` as the file name, if it is not UTF-8 or YAML, or if more than names would
+/// change.
 pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Problems> {
     match std::str::from_utf8(bytes) {
         Ok(text) => migrate_by(&RENAMES, name, text, format),
@@ -117,14 +118,15 @@ struct Migration<'m> {
     name: &'m str,
 }
 
-/// What the walk found in a text, and the trees that it made.
+/// Result of the walk: the findings, and the trees with the new names.
 struct Walked {
     found: Vec<Found>,
     trees: Vec<Node>,
 }
 
 impl Migration<'_> {
-    /// A file of YAML: a configuration, named rules, or something else that may have configurations as texts.
+    /// Migrates a YAML file: a configuration, named rules, or another file that may contain configurations as
+    /// strings.
     fn yaml(&self, text: &str) -> Result<Migrated, Problems> {
         let (files, trees) = self.read(text)?;
         let forms: Vec<_> = trees.iter().map(|tree| self.form_of(tree)).collect();
@@ -146,7 +148,7 @@ impl Migration<'_> {
         migrated
     }
 
-    /// Rewrites pieces of a text, the last first, so that the places of the others stay.
+    /// Rewrites pieces of a text from the last to the first, so that earlier offsets remain valid.
     fn put_in(&self, whole: &mut Migrated, pieces: Vec<Piece>, rewrite: impl Fn(&str) -> Option<Migrated>) {
         for piece in pieces.into_iter().rev() {
             let Some(migrated) = rewrite(&piece.text) else {
@@ -169,10 +171,10 @@ impl Migration<'_> {
         }
     }
 
-    /// The form of a whole file: a configuration when most of its keys are known. `None` for another file.
+    /// Form of a whole file: a configuration if most of its keys are known. `None` for another file.
     fn form_of(&self, tree: &Node) -> Option<Takes> {
         let entries = tree.as_map()?;
-        // Files of others have a version, too.
+        // Many other files have a key `version`.
         let is_known = |name: &str| {
             name != super::version::KEY
                 && (FileSettings::keys().get(name).is_some()
@@ -186,7 +188,7 @@ impl Migration<'_> {
         self.count(tree, &rules).filter(|known| *known > 0).map(|_| rules)
     }
 
-    /// How many keys of a value are known, where all of them are.
+    /// Number of keys of a value, if all of them are known.
     fn count(&self, tree: &Node, takes: &Takes) -> Option<usize> {
         let none = HashSet::new();
         let mut walk = Walk::new(self.renames, &self.names, "", &none, true);
@@ -194,7 +196,7 @@ impl Migration<'_> {
         (walk.unknown == 0).then_some(walk.known)
     }
 
-    /// Part of a configuration. Its section is the one in which all of its keys are known.
+    /// Migrates part of a configuration. Its section is the one in which all of its keys are known.
     fn fragment(&self, text: &str) -> Option<Migrated> {
         let (_, trees) = self.read(text).ok()?;
         let mut unchanged = Migrated { text: text.to_owned(), changes: Vec::new(), remarks: Vec::new() };
@@ -253,7 +255,7 @@ impl Migration<'_> {
                     None => walk.foreign(tree),
                 }
             }
-            // By an alias the same words may be a key with another name in one place, and not in the other.
+            // Through an alias, the same text may be renamed in one section and not in another.
             let mut words = BTreeMap::<usize, &Step>::new();
             let mut torn = Vec::new();
             for Found { span, step, .. } in &walk.found {
@@ -279,7 +281,7 @@ impl Migration<'_> {
         }
     }
 
-    /// The text with its new names, and proof that nothing else has changed.
+    /// Returns the text with the new names, after checking that nothing else has changed.
     fn rewrite(&self, text: &str, forms: &[Option<Takes>]) -> Result<Migrated, Problems> {
         let walked = self.walk(text, forms, true)?;
         let has_moves = walked.found.iter().any(|found| matches!(found.step, Step::Move(_)));
@@ -297,7 +299,7 @@ impl Migration<'_> {
         })
     }
 
-    /// Carries out what was found; `None` where what comes of it is not what it should be.
+    /// Applies the findings; `None` if the result does not parse to the expected trees.
     fn apply(&self, text: &str, forms: &[Option<Takes>], walked: &Walked) -> Option<Migrated> {
         let mut files = Files::default();
         files.add(self.name, text.to_owned());
@@ -325,7 +327,7 @@ impl Migration<'_> {
             changes.push(Change { line, column, section, was: was.clone(), now });
         }
         let mut rewritten = moves::replaced(text, edits.into_values().collect());
-        // One after the other: each changes the places of the rest.
+        // One at a time: each move changes the offsets of the rest.
         for _ in 0..moves {
             let found = self.walk(&rewritten, forms, true).ok()?.found;
             let next = found.iter().find_map(|found| match &found.step {
@@ -342,7 +344,7 @@ impl Migration<'_> {
     }
 }
 
-/// Whether two trees have the same keys and values, each as it was written.
+/// Whether two trees have the same keys and values.
 fn says_the_same(one: &Node, other: &Node) -> bool {
     match (&one.kind, &other.kind) {
         (Kind::List(one), Kind::List(other)) => {

@@ -5,16 +5,16 @@ use std::ops::Range;
 use super::walk::Move;
 use crate::config::source::Span;
 
-/// How far what stands in a new section is indented.
+/// Indentation of the keys in a new section, in spaces.
 const STEP: usize = 2;
 
-/// The text with a key moved. `None` where its lines, or the part between two commas, are not all of it.
+/// Moves a key. `None` if its lines, or its part between two commas, contain anything else.
 pub(super) fn apply(text: &str, key: Span, step: &Move) -> Option<String> {
     let is_flow = text[step.section.start..].starts_with('{');
     if is_flow { in_braces(text, key, step) } else { in_lines(text, key, step) }
 }
 
-/// In `{ name: x, title: y }`.
+/// Moves a key in flow style: `{ name: x, title: y }`.
 fn in_braces(text: &str, key: Span, step: &Move) -> Option<String> {
     let mut keys = step.keys.clone();
     keys.sort_by_key(|key| key.start);
@@ -30,7 +30,7 @@ fn in_braces(text: &str, key: Span, step: &Move) -> Option<String> {
     let Some((target, inside)) = &step.target else {
         return Some(replaced(text, vec![(own, format!("{}: {{ {member} }}", step.parent))]));
     };
-    // With the comma behind it, or before it.
+    // Includes the comma after it, or before it.
     let gone = match next {
         Some(next) => key.start..next,
         None => text[..key.start].trim_end().strip_suffix(',').map_or(key.start, str::len)..own.end,
@@ -38,7 +38,7 @@ fn in_braces(text: &str, key: Span, step: &Move) -> Option<String> {
     Some(replaced(text, vec![(gone, String::new()), into_braces(text, *target, inside, &member)?]))
 }
 
-/// A member more in braces.
+/// Adds a member to a flow map.
 fn into_braces(text: &str, target: Span, inside: &[Span], member: &str) -> Option<(Range<usize>, String)> {
     let close = target.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
     let at = text[..close].trim_end().len();
@@ -47,7 +47,7 @@ fn into_braces(text: &str, target: Span, inside: &[Span], member: &str) -> Optio
     Some((at..at, format!("{before}{member}{after}")))
 }
 
-/// In lines of their own.
+/// Moves a key in block style.
 fn in_lines(text: &str, key: Span, step: &Move) -> Option<String> {
     let column = column(text, key)?;
     let own = lines_of(text, key, column);
@@ -75,7 +75,7 @@ fn in_lines(text: &str, key: Span, step: &Move) -> Option<String> {
     Some(replaced(text, vec![(own, String::new()), (end..end, format!("{line}{member}"))]))
 }
 
-/// In which column a key stands that is the first of its line.
+/// Column of a key that is the first of its line.
 fn column(text: &str, key: Span) -> Option<usize> {
     let before = &text[line_start(text, key.start)..key.start];
     before.bytes().all(|byte| byte == b' ').then_some(before.len())
@@ -85,7 +85,7 @@ fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |line| line + 1)
 }
 
-/// The lines of a key and its value, with the comments right above it.
+/// Lines of a key and its value, with the comments directly above it.
 fn lines_of(text: &str, key: Span, column: usize) -> Range<usize> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let mut start = line_start(text, key.start);
@@ -116,7 +116,7 @@ fn lines_of(text: &str, key: Span, column: usize) -> Range<usize> {
     start..end
 }
 
-/// Lines further right, or left.
+/// Shifts the indentation of lines by `by` columns.
 fn indented(lines: &str, by: isize) -> String {
     let shift = |line: &str| match usize::try_from(by) {
         _ if line.trim().is_empty() => line.to_owned(),
@@ -129,7 +129,7 @@ fn indented(lines: &str, by: isize) -> String {
     lines.split_inclusive('\n').map(shift).collect()
 }
 
-/// A text with other words in some places.
+/// Replaces ranges of a text.
 pub(super) fn replaced(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(range, _)| range.start);
     let mut text = text.to_owned();

@@ -1,4 +1,5 @@
-//! YAML inside other files: blocks of a page in Markdown, and configurations that a manifest has as a text.
+//! Finds YAML inside other files: code blocks of Markdown, and configurations as strings of a Kubernetes
+//! manifest.
 
 use std::ops::Range;
 
@@ -7,19 +8,19 @@ use crate::config::{
     source::Files,
 };
 
-/// Some lines of a file without the indentation that they have there.
+/// Unindented lines of a file.
 pub(super) struct Piece {
     pub(super) text: String,
-    /// Which bytes of the file they are.
+    /// Byte range in the file.
     pub(super) range: Range<usize>,
-    /// How many lines are before it.
+    /// Number of lines before it.
     pub(super) line: usize,
-    /// How many spaces have been taken from each line.
+    /// Number of spaces that were removed from each line.
     pub(super) indent: usize,
 }
 
 impl Piece {
-    /// Lines of a file. `None` where one is indented less.
+    /// Unindents lines of a file. `None` if one is indented less.
     fn new(file: &str, range: Range<usize>, indent: usize) -> Option<Self> {
         let mut text = String::new();
         for line in file[range.clone()].split_inclusive('\n') {
@@ -30,7 +31,7 @@ impl Piece {
         Some(Self { text, range, line, indent })
     }
 
-    /// Its lines as they stand in the file, with another text.
+    /// Indents a new text as the lines of the file are indented.
     pub(super) fn in_file(&self, text: &str) -> String {
         let margin = " ".repeat(self.indent);
         let line =
@@ -39,10 +40,10 @@ impl Piece {
     }
 }
 
-/// The blocks of a page that are YAML.
+/// YAML blocks of a Markdown page.
 pub(super) fn of_markdown(page: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    // The fence that closes the block, where its lines begin, its indentation, and whether it is YAML.
+    // Open block: its fence, the offset of its first line, its indentation, and whether it is YAML.
     let mut open: Option<(String, usize, usize, bool)> = None;
     let mut at = 0;
     for line in page.split_inclusive('\n') {
@@ -76,7 +77,7 @@ pub(super) fn of_markdown(page: &str) -> Vec<Piece> {
     pieces
 }
 
-/// The configurations that a manifest has as texts, each under a file name: a `ConfigMap` of Kubernetes.
+/// Configurations in a Kubernetes `ConfigMap`: strings under file names.
 pub(super) fn of_manifest(files: &Files, node: &Node, pieces: &mut Vec<Piece>) {
     match &node.kind {
         Kind::Map(entries) => {
@@ -95,17 +96,17 @@ pub(super) fn of_manifest(files: &Files, node: &Node, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// The lines of a text after `|`.
+/// Lines of a literal block (`|`).
 fn of_literal(files: &Files, node: &Node, text: &str) -> Option<Piece> {
     let file = files.text(node.span);
-    // The place of such a text is its first character, behind its indentation.
+    // The span of such a string begins at its first character, after the indentation.
     let start = file[..node.span.start].rfind('\n')? + 1;
     let first = file[start..].lines().find(|line| !line.trim().is_empty())?;
     let indent = first.len() - first.trim_start_matches(' ').len();
     let is_inside = |line: &&str| line.trim().is_empty() || line.starts_with(&" ".repeat(indent));
     let length: usize = file[start..].split_inclusive('\n').take_while(is_inside).map(str::len).sum();
     let piece = Piece::new(file, start..start + length, indent)?;
-    // What stands there is what was read, or it is left alone.
+    // If the lines differ from the parsed string, the block is not migrated.
     let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
     let (mut here, mut read) = (lines(&piece.text), lines(text));
     for lines in [&mut here, &mut read] {

@@ -1,4 +1,4 @@
-//! What is renamed, and that nothing else is.
+//! Tests that names are replaced, and nothing else.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> 
     Renamed { sections, key, now }
 }
 
-/// Names that no program ever took, for keys of every kind that there are.
+/// Invented old names, for keys of every kind.
 static OLD: Renames = Renames {
     settings: &[
         row(&["server"], "bind", Now::Key("listen")),
@@ -46,7 +46,7 @@ fn check(text: &str, expected: &str) {
     assert_eq!(migrated(text, Format::Yaml).text, expected);
 }
 
-/// What is to be looked at, of a text that stays.
+/// Remarks about a text that is unchanged.
 #[track_caller]
 fn check_remarks(text: &str, expected: &[&str]) {
     let migrated = migrated(text, Format::Yaml);
@@ -134,7 +134,7 @@ fn uncertain_names_are_unchanged() {
         "server: { tls: { client_ca: c }, tls_key: k # why\n}\n",
         &["1:34: server: `tls_key` is now `tls.key`: move it by hand"],
     );
-    // A map that is `retry` in one place, and something else in the other.
+    // A map that is `retry` in one place, and another section in the other.
     check_remarks(
         "routes: { a: { retry: &r { tries: 1 }, cache: *r } }\n",
         &["1:28: retry: `tries` is now `max_attempts`, but an alias uses it for something else"],
@@ -224,7 +224,7 @@ fn a_file_that_is_no_yaml_is_a_problem() {
     assert!(problems.to_string().starts_with("a.yaml:"), "{problems}");
 }
 
-/// A value under a key that is nobody's, in every way to write it.
+/// Value under an unknown key, in every YAML style.
 fn value() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "x",
@@ -256,7 +256,7 @@ fn key() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    /// What was written with the old names is what would have been written with the new ones, byte for byte.
+    /// Migrating a file with old names gives the same bytes as writing it with the new names.
     #[test]
     fn a_file_is_the_same_but_for_its_names(
         members in prop::collection::vec((key(), value(), "( *# if: bind)?"), 0..6),

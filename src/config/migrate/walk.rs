@@ -1,4 +1,4 @@
-//! The walk over a tree of the file along the tables of keys, in which old names count like new ones.
+//! Walk over the tree of a file along the tables of keys, in which old names count as known keys.
 
 use std::collections::HashSet;
 
@@ -10,71 +10,71 @@ use crate::config::{
     source::Span,
 };
 
-/// Walks a tree, gives everything in it its new name, and keeps what that takes in the text.
+/// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
     renames: &'t Renames,
     names: &'t Names,
-    /// The text that the tree was read from.
+    /// Text from which the tree was parsed.
     text: &'t str,
-    /// Where names stay as they are, since another rename would go wrong.
+    /// Offsets of names that are not renamed, because an alias also uses them for something else.
     refused: &'t HashSet<usize>,
     /// Whether keys are moved into other sections.
     moves: bool,
-    /// How many keys were keys of their sections, old names included.
+    /// Number of known keys, including old names.
     pub(super) known: usize,
     pub(super) unknown: usize,
-    /// Where keys stand that keep their names.
+    /// Offsets of keys that keep their names.
     pub(super) kept: HashSet<usize>,
     pub(super) found: Vec<Found>,
-    /// Whether texts of jq and templates are looked through: not those of examples.
+    /// Whether strings are searched for variables of jq and templates; not in examples.
     expressions: bool,
 }
 
-/// Something with another name now.
+/// Finding: a renamed name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
-    /// The section, as messages call it.
+    /// Name of the section in messages.
     pub(super) section: &'static str,
     pub(super) span: Span,
     pub(super) was: String,
     pub(super) step: Step,
 }
 
-/// What is done about it.
+/// Action for a finding.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    /// Its words are replaced by these.
+    /// Replace its text.
     Replace(String),
-    /// It becomes the key `leaf` of the section `parent`, which may be there already.
+    /// Move it: it becomes the key `leaf` of the section `parent`, which may exist already.
     Move(Box<Move>),
-    /// Nothing: a person has to look.
+    /// No action: a person has to review it.
     Remark(String),
 }
 
-/// A key that goes into another section of its section.
+/// Move of a key into a nested section.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Move {
     pub(super) parent: &'static str,
     pub(super) leaf: &'static str,
-    /// The section.
+    /// Span of the section.
     pub(super) section: Span,
-    /// The keys that the section has of its own.
+    /// Keys that are in the section itself, not merged from an alias.
     pub(super) keys: Vec<Span>,
-    /// The section `parent`, and its keys.
+    /// Span and keys of the section `parent`, if it exists.
     pub(super) target: Option<(Span, Vec<Span>)>,
 }
 
-/// How well a value has the form that a key takes; more is better.
+/// Match quality of a value and a kind; greater is better.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     No,
-    /// Any value would.
+    /// The kind accepts any value.
     Anything,
-    /// A map whose keys are nobody's.
+    /// A map in which all keys are unknown.
     Unknown,
-    /// A map with names of one's own.
+    /// A map with user-defined keys.
     Names,
-    /// A map with so few unknown keys, and so many known ones.
+    /// A map with this number of unknown and of known keys.
     Section(std::cmp::Reverse<usize>, usize),
     /// A scalar or a list.
     Kind,
@@ -102,12 +102,12 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Walks a value of which it is known what it takes.
+    /// Walks a value of a known kind.
     pub(super) fn walk(&mut self, node: &mut Node, takes: &Takes) {
         self.value(node, takes, None);
     }
 
-    /// A file that is none of ours: it may name variables of the environment.
+    /// Walks a file that is not a configuration; it may refer to environment variables.
     pub(super) fn foreign(&mut self, node: &mut Node) {
         let names = self.names;
         match &mut node.kind {
@@ -162,7 +162,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// A value that is a template wherever it is a text.
+    /// Walks a value in which every string is a template.
     fn anything(&mut self, node: &mut Node, at: Option<(&'static Keys, &'static str)>) {
         match &mut node.kind {
             Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.anything(&mut entry.value, at)),
@@ -196,7 +196,7 @@ impl<'t> Walk<'t> {
         self.words(text, span, &names.environment, section);
     }
 
-    /// Replaces words in a text, where they are the same in the file and in what it says.
+    /// Replaces names in a string, if they occur in the file in the same form.
     fn words(&mut self, text: &mut String, span: Span, words: &Words, section: &'static str) {
         let Some(written) = self.text.get(span.start..span.end) else { return };
         let (found, unsure) = expressions::find(text, words);
@@ -263,8 +263,8 @@ impl<'t> Walk<'t> {
         self.expressions = outer;
     }
 
-    /// Removes what `<<` merges under an old name, where the section has the new name itself: its own key
-    /// wins once the names are the same.
+    /// Removes entries that `<<` merges under an old name if the section itself has the new name, because its
+    /// own key takes precedence.
     fn remove_hidden(&self, entries: &mut Vec<Entry>, section: Span, keys: &Keys) {
         let names: Vec<_> = entries.iter().map(|entry| entry.key.text.clone()).collect();
         entries.retain(|entry| {
@@ -274,7 +274,7 @@ impl<'t> Walk<'t> {
         });
     }
 
-    /// Gives a key its new name. Whether it is to be moved, too.
+    /// Renames a key. Returns whether it must also be moved.
     fn rename(
         &mut self,
         entries: &mut [Entry],
@@ -318,7 +318,7 @@ impl<'t> Walk<'t> {
         true
     }
 
-    /// Notes that words are replaced. `false` where they stay.
+    /// Records a replacement. Returns `false` if the text is unchanged.
     fn replace(&mut self, span: Span, was: &str, now: &str, section: &'static str) -> bool {
         let written = self.text.get(span.start..span.end).unwrap_or_default();
         let quoted =
@@ -345,7 +345,7 @@ impl<'t> Walk<'t> {
         self.found.push(Found { section, span, was: was.to_owned(), step: Step::Remark(message) });
     }
 
-    /// How well a value fits; only its own kind and keys count, so that the choice takes no time.
+    /// Match quality of a value and a kind. Compares only its own kind and keys, so that it is fast.
     fn fit(&self, node: &Node, takes: &Takes) -> Fit {
         let is_map = matches!(node.kind, Kind::Map(_));
         let is_list = matches!(node.kind, Kind::List(_));
@@ -373,7 +373,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Moves keys, each by its place and its new path.
+/// Moves keys in the tree, each given by its index and its new path.
 fn move_in_tree(entries: &mut Vec<Entry>, moved: &[(usize, &'static str)]) {
     let mut taken = Vec::new();
     for (index, path) in moved.iter().rev() {

@@ -1,4 +1,4 @@
-//! What a command is asked: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
+//! Requests to commands: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
 
 use super::{
     Compiled, Reader,
@@ -17,15 +17,15 @@ use crate::{
     translate::Template,
 };
 
-/// The word that stands where a method does, for commands.
+/// Word in place of the HTTP method, for commands.
 pub(super) const RUN: &str = "RUN";
-/// The keys of a request that are for commands only.
+/// Keys of a request that are for commands only.
 pub(super) const KEYS: [&str; 3] = ["arguments", "leading_dash_arguments", "stdin"];
 
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
 impl Reader<'_, '_> {
-    /// What follows `RUN` in a line.
+    /// Parses the rest of a line after `RUN`.
     pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<Compiled> {
         let mut words = rest.split_whitespace();
         let Some(name) = words.next() else {
@@ -42,7 +42,7 @@ impl Reader<'_, '_> {
         Some(Compiled { upstream, template: RequestTemplate::Command(template) })
     }
 
-    /// A word in which `{name}` stands for an argument.
+    /// Parses a word in which `{name}` is an argument.
     fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
         let place = language::span_of_name(self.report, node.span, word);
         let refuse = |message: String, help: &str| {
@@ -99,7 +99,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// The map form, whose upstream is a command.
+    /// Parses the map form for a command.
     pub(super) fn command(
         &mut self,
         section: &OpenSection<'_>,
@@ -159,7 +159,7 @@ impl Reader<'_, '_> {
         Some(Compiled { upstream, template: RequestTemplate::Command(template) })
     }
 
-    /// A word as an item of a list: a template.
+    /// Parses a word in a list: a template.
     fn word(&mut self, node: &Node) -> Option<WordTemplate> {
         if let Some((before, name, after)) = node.as_text().and_then(around_argument) {
             self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
@@ -178,7 +178,7 @@ impl Reader<'_, '_> {
         Some(WordTemplate::Text { template, needs })
     }
 
-    /// Says that a command is asked by its words.
+    /// Rejects an HTTP request to a command.
     pub(super) fn refuse_command(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
         if self.is_command(upstream) != Some(true) {
             return Some(());
@@ -198,12 +198,12 @@ impl Reader<'_, '_> {
         None
     }
 
-    /// Whether an upstream is a command; `None` where it could not be read.
+    /// Whether an upstream is a command; `None` if it has errors.
     pub(super) fn is_command(&self, upstream: &UpstreamName) -> Option<bool> {
         self.file(upstream).map(|file| file.settings.command().is_some())
     }
 
-    /// Whether no word of a call is an option any more, because the command's own have a `--`.
+    /// Whether the command line of the upstream contains `--`, after which no argument is an option.
     fn is_past_options(&self, upstream: &UpstreamName) -> bool {
         let command = self.file(upstream).and_then(|file| file.settings.command());
         command.is_some_and(|command| command.program.words.iter().any(|word| word == "--"))
@@ -214,7 +214,7 @@ fn is_argument(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_name)
 }
 
-/// The name of the only argument of a template, and the text round it.
+/// Name of the only argument of a template, with the text before and after it.
 fn around_argument(text: &str) -> Option<(&str, &str, &str)> {
     let (start, end) = (text.find("{{")?, text.rfind("}}")? + 2);
     let (before, after) = (&text[..start], &text[end..]);

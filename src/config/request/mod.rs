@@ -1,7 +1,7 @@
-//! `request` and `rest`: what the upstream is asked, and where REST clients find the tool.
+//! `request` and `rest`: the upstream request, and the REST endpoint of the tool.
 //!
-//! A request by HTTP is read here, of `values` with arguments and templates in them; what a `command` is
-//! asked there, and of an MCP server a `tool`.
+//! This file parses HTTP requests, whose parts are in `values`; `command` and `tool` parse requests to
+//! commands and MCP servers.
 
 mod command;
 mod rest;
@@ -33,10 +33,10 @@ use crate::{
 
 pub(super) use rest::rest;
 
-/// What `request` takes.
+/// Kinds of values that `request` accepts.
 pub(super) const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, RequestSettings::KIND]);
 
-/// The section `request`.
+/// Section `request`.
 #[derive(DeriveSection)]
 #[section(id = "request")]
 pub(super) struct RequestSettings {
@@ -69,7 +69,7 @@ pub(super) struct RequestSettings {
     stdin: ReadElsewhere,
 }
 
-/// The section `body` of a request.
+/// Section `body` of a request.
 #[derive(DeriveSection)]
 #[section(id = "body")]
 struct BodySettings {
@@ -88,33 +88,33 @@ struct BodySettings {
 
 /// Names that the templates of a request may use.
 const NAMES: [&str; 2] = ["args", "input_responses"];
-/// The keys of a request that are for HTTP only.
+/// Keys of a request that are for HTTP only.
 const HTTP_KEYS: [&str; 5] = ["method", "path", "query", "headers", "body"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/// A request as written, and what it asks of the arguments.
+/// Compiled request.
 pub(super) struct Compiled {
     pub(super) upstream: UpstreamName,
     pub(super) template: RequestTemplate,
 }
 
-/// The upstreams that a request may name.
+/// Upstreams that a request may name.
 #[derive(Clone, Copy)]
 pub(super) struct Upstreams<'a> {
-    /// Every name that is written.
+    /// Names of all upstreams in the file, including those with errors.
     pub(super) names: &'a [(UpstreamName, Span)],
-    /// Those that could be read.
+    /// Upstreams without errors.
     pub(super) files: &'a [UpstreamFile],
 }
 
-/// Reads the parts of a request one by one.
+/// Parser for the parts of a request.
 struct Reader<'s, 'f> {
     report: &'s Report<'f>,
     upstreams: Upstreams<'s>,
     asked: &'s mut UsedArguments,
 }
 
-/// Reads `request`. `None` when something is wrong with it; that has been reported then.
+/// Parses `request`. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     upstreams: Upstreams<'_>,
@@ -138,7 +138,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads a value with templates in it. `None` when something is wrong with it; that has been reported then.
+/// Parses a value that may contain templates. Returns `None` after reporting the problems.
 pub(super) fn value(
     report: &Report<'_>,
     node: &Node,
@@ -207,7 +207,7 @@ impl Reader<'_, '_> {
         if self.is_of_tool(&section, upstream.as_ref()) {
             return self.tool(&section, upstream);
         }
-        // Of an upstream that is not right, the keys tell what it is meant to be.
+        // If the upstream has errors, the keys decide which kind is meant.
         let is_command = match upstream.as_ref().and_then(|upstream| self.is_command(upstream)) {
             Some(is_command) => is_command,
             None => {
@@ -253,7 +253,7 @@ impl Reader<'_, '_> {
         Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
-    /// Says that keys have no place in a request to an upstream of this kind.
+    /// Rejects keys that do not apply to an upstream of this kind.
     fn refuse(
         &self,
         section: &OpenSection<'_>,
@@ -294,13 +294,13 @@ impl Reader<'_, '_> {
         find_upstream(self.report, self.upstreams.names, span, name)
     }
 
-    /// An upstream as it was read.
+    /// Upstream with this name, if it has no errors.
     fn file(&self, name: &UpstreamName) -> Option<&UpstreamFile> {
         self.upstreams.files.iter().find(|file| file.settings.name() == name)
     }
 }
 
-/// The upstream of a name, or a problem with a suggestion.
+/// Finds the upstream with a name, or reports an unknown one with a suggestion.
 pub(super) fn find_upstream(
     report: &Report<'_>,
     upstreams: &[(UpstreamName, Span)],
@@ -321,7 +321,8 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
     }
     let usual = suggest::nearest(text, METHODS);
     if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {
-        // A token all the same, but none that anybody has registered (RFC 9110, section 9.1).
+        // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
+        // 9.1).
         report.error(
             Code::InvalidMethod.at(span),
             format!("methods are written in capitals, found `{text}`"),

@@ -1,4 +1,4 @@
-//! `rest`: where REST clients find the tool.
+//! `rest`: HTTP method and path of the tool's REST endpoint.
 
 use crate::settings::code::Code;
 use http::Method;
@@ -11,7 +11,7 @@ use crate::{
     settings::{keys::ValueKind, value::text_of},
 };
 
-/// Reads `rest`.
+/// Parses `rest`.
 pub(in crate::config) fn rest(
     report: &Report<'_>,
     node: &Node,

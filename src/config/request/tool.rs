@@ -1,4 +1,4 @@
-//! What an MCP server is asked: `CALL UPSTREAM/TOOL`, or a map with `tool`.
+//! Requests to MCP servers: `CALL UPSTREAM/TOOL`, or a map with `tool`.
 
 use super::{Compiled, Reader, values::expression};
 use crate::settings::code::Code;
@@ -12,17 +12,17 @@ use crate::{
     settings::section::OpenSection,
 };
 
-/// The word that stands where a method does, for tools.
+/// Word in place of the HTTP method, for tools.
 pub(super) const CALL: &str = "CALL";
-/// The key of a request that is for MCP servers only.
+/// Key of a request that is for MCP servers only.
 pub(super) const KEY: &str = "tool";
-/// Keys of other requests, beside those for HTTP.
+/// Keys that are for commands only.
 const OTHER_KEYS: [&str; 2] = ["leading_dash_arguments", "stdin"];
 
 const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the name that the server has for the tool";
 
 impl Reader<'_, '_> {
-    /// What follows `CALL` in a line: a tool, which gets all arguments as they are.
+    /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
     pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<Compiled> {
         let span = node.span;
         let (upstream, tool) = match target.split_once('/') {
@@ -54,7 +54,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The map form, whose upstream is an MCP server.
+    /// Parses the map form for an MCP server.
     pub(super) fn tool(
         &mut self,
         section: &OpenSection<'_>,
@@ -106,7 +106,7 @@ impl Reader<'_, '_> {
         Some(Compiled { upstream, template: RequestTemplate::Tool(template) })
     }
 
-    /// Says that an MCP server is asked by its tools.
+    /// Rejects an HTTP request to an MCP server.
     pub(super) fn refuse_server(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
         if self.is_server(upstream) != Some(true) {
             return Some(());
@@ -130,7 +130,7 @@ impl Reader<'_, '_> {
         None
     }
 
-    /// Whether an upstream is an MCP server; `None` where it could not be read.
+    /// Whether an upstream is an MCP server; `None` if it has errors.
     fn is_server(&self, upstream: &UpstreamName) -> Option<bool> {
         self.file(upstream).map(|file| file.settings.mcp().is_some())
     }

@@ -1,4 +1,4 @@
-//! The values of a request: a path with arguments, parameters, headers, a body.
+//! Parser for the values of a request: path, query parameters, headers and body.
 
 use crate::settings::code::Code;
 use http::HeaderName;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Reader<'_, '_> {
-    /// A path with arguments, and the query after its `?`.
+    /// Parses a path with arguments, and the query after its `?`.
     pub(super) fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, QueryTemplate)> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let path = PathTemplate::parse(path);
@@ -42,7 +42,7 @@ impl Reader<'_, '_> {
         Some((path, query))
     }
 
-    /// What was read of a line, or a problem.
+    /// Unwraps a parsed template, or reports the error.
     fn parsed<T>(&self, node: &Node, parsed: Result<T, PathTemplateError>, help: &str) -> Option<T> {
         parsed
             .map_err(|error| self.report.error(Code::InvalidTemplate.at(node.span), error.to_string(), help))
@@ -77,7 +77,7 @@ impl Reader<'_, '_> {
         self.text_or_omitted(node, what)
     }
 
-    /// A template, or an argument that leaves its parameter or header out where it is null or absent.
+    /// Parses a template, or an argument whose parameter or header is omitted if it is null or absent.
     fn text_or_omitted(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
         let Some(name) = node.as_text().and_then(omitted_argument) else {
             return self.template(node, what).map(ValueTemplate::Text);
@@ -120,7 +120,7 @@ impl Reader<'_, '_> {
             (None, Some(form), None, None) => self.values(Some(form)).map(RequestBodyTemplate::Form),
             (None, None, Some(xml), None) => {
                 let template = self.template(xml, "`xml`")?;
-                // It compiled a moment ago; how it writes values makes no difference to that.
+                // The template has just been compiled; the output context has no effect on its validity.
                 Template::compile_for(OutputContext::Xml, template.source())
                     .ok()
                     .map(RequestBodyTemplate::Xml)
@@ -205,13 +205,13 @@ impl Reader<'_, '_> {
     }
 }
 
-/// `city` of `{{ args.city }}` and nothing else.
+/// `city` if the text is exactly `{{ args.city }}`.
 pub(super) fn single_argument(text: &str) -> Option<&str> {
     let name = expression(text)?.strip_prefix("args.")?;
     (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
-/// `city` of `{{ args.city | default(omit) }}` and nothing else: an argument that leaves no trace where it is
+/// `city` if the text is exactly `{{ args.city | default(omit) }}`: the value is omitted if the argument is
 /// null or absent.
 fn omitted_argument(text: &str) -> Option<&str> {
     let (name, filter) = expression(text)?.strip_prefix("args.")?.split_once('|')?;
@@ -220,7 +220,7 @@ fn omitted_argument(text: &str) -> Option<&str> {
     (filter == "default(omit)" && !name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
-/// `form` and `count` of `{{ input_responses.form.count }}` and nothing else.
+/// `form` and `count` if the text is exactly `{{ input_responses.form.count }}`.
 fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
     let path = expression(text)?.strip_prefix("input_responses.")?;
     let (name, field) = path.split_once('.').map_or((path, None), |(name, field)| (name, Some(field)));
@@ -228,7 +228,7 @@ fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
     (good(name) && field.is_none_or(good)).then_some((name, field))
 }
 
-/// What stands in the only braces of a template that is nothing else.
+/// The expression, if the text is exactly one `{{ … }}`.
 pub(super) fn expression(text: &str) -> Option<&str> {
     text.trim().strip_prefix("{{")?.strip_suffix("}}").map(str::trim)
 }

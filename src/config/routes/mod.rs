@@ -1,7 +1,7 @@
-//! `routes`: one tool each, put together from its parts.
+//! `routes`: parser for a route, which combines its parts.
 //!
-//! [`RouteSettings`] has the keys. `shared` has those in common with `defaults` and upstreams, `responses` the
-//! rules and the output schema.
+//! [`RouteSettings`] has the keys. `shared` has those in common with `defaults` and upstreams, `responses`
+//! the rules and the output schema.
 
 mod responses;
 mod shared;
@@ -50,20 +50,20 @@ use crate::{
 
 pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
 
-/// One route as it was written.
+/// Route with the data from the file that is not part of the compiled route.
 #[derive(Debug, Clone)]
 pub struct RouteFile {
     /// The compiled route.
     pub route: Arc<Route>,
-    /// The guards that it asks for, beside those of its upstream.
+    /// Policies of the route, in addition to those of its upstream.
     pub policy: RoutePolicySettings,
-    /// Its examples.
+    /// Examples.
     pub tests: Vec<Example>,
-    /// Where its name stands.
+    /// Position of its name.
     pub position: Position,
-    /// For each rule of the route, the named rules that it comes from.
+    /// For each rule of the route, the name of the rules that it comes from.
     pub rule_origins: Vec<Option<String>>,
-    /// Why its tool has no output schema, where it has none.
+    /// Reason if its tool has no output schema.
     pub no_output_schema: Option<String>,
     pub(super) name_span: Span,
     pub(super) rest_span: Option<Span>,
@@ -71,23 +71,24 @@ pub struct RouteFile {
 }
 
 impl RouteFile {
-    /// What the tool is called by.
+    /// Name of the tool.
     pub fn name(&self) -> &ToolName {
         &self.route.definition.name
     }
 }
 
-/// What a route is read with.
+/// Context for parsing a route.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) defaults: &'a DefaultSettings,
     pub(super) rules: &'a RuleSets<'a>,
     /// `defaults.response`.
     pub(super) default_response: Option<&'a Entry>,
-    /// Every name that is written, good or not, so that one mistake is told once.
+    /// Names of all upstreams in the file, including those with errors, so that such an upstream is not also
+    /// reported as unknown.
     pub(super) names: &'a [(UpstreamName, Span)],
     pub(super) upstreams: &'a [UpstreamFile],
-    /// The calls of other routes that the routes make, to be held against all of them.
+    /// Calls of other routes, which are checked against all routes once they are parsed.
     pub(super) calls: &'a RefCell<Vec<WrittenCall>>,
 }
 
@@ -175,7 +176,7 @@ pub(super) struct RouteSettings {
     tests: ReadElsewhere,
 }
 
-/// Reads one route. `None` when something is wrong with it; that has been reported then.
+/// Parses one route. Returns `None` after reporting the problems.
 pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry) -> Option<RouteFile> {
     let before = report.errors();
     let name = name(report, entry);
@@ -295,9 +296,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let RouteSettings { title, description, idempotent, policy, limits, responses, .. } = settings;
     let annotations = settings.annotations.map(|AnnotationSettings(annotations)| annotations);
     let is_tool = settings.tool.unwrap_or_else(|| resource.is_none());
-    // Where a route has no rules, the server's own schema holds.
+    // Without rules, the server's own output schema applies.
     let is_described_by_server = calls_a_tool && section.entry("response").is_none();
-    // The server behind a `CALL` describes its tool itself.
+    // For a `CALL`, the description comes from the server.
     if section.entry("description").is_none() && !section.has_unknown_keys && !calls_a_tool {
         let help = match is_tool {
             true => "a model reads it to decide whether to call the tool",
@@ -461,7 +462,7 @@ fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
     entry.key.text.parse().map_err(refuse).ok()
 }
 
-/// Checks the input requests of a route that creates tasks: a client that fetches the result of a task cannot
+/// Checks the input requests of a route that creates tasks: a client that polls the result of a task cannot
 /// respond to them.
 fn questions_of_task(
     report: &Report<'_>,
@@ -487,7 +488,7 @@ fn questions_of_task(
     Some(())
 }
 
-/// What completes the arguments of a route.
+/// Completions of the arguments of a route.
 fn completions(
     section: &OpenSection<'_>,
     around: &Surroundings<'_>,

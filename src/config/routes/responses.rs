@@ -1,4 +1,4 @@
-//! What the rules of a route make of replies, and what it promises of them.
+//! Rules for the responses of a route, and its output schema.
 
 use super::{RouteSettings, Surroundings};
 use crate::{
@@ -15,15 +15,15 @@ use crate::{
     translate::{OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects},
 };
 
-/// The rules of a route.
+/// Rules of a route.
 pub(super) struct RouteRules {
-    /// Its own, and after them those of `defaults.response`.
+    /// The route's own rules, followed by those of `defaults.response`.
     pub(super) all: Vec<Compiled>,
     pub(super) own_count: usize,
 }
 
-/// Reads `reply`, and puts the rules of `defaults` behind it. `None` when something is wrong; that has been
-/// reported then.
+/// Parses `response`, and appends the rules of `defaults.response`. Returns `None` after reporting the
+/// problems.
 pub(super) fn rules(
     section: &OpenSection<'_>,
     settings: &RouteSettings,
@@ -60,7 +60,7 @@ pub(super) fn rules(
     Some(RouteRules { all: response::with_defaults(own, defaults), own_count })
 }
 
-/// Reads the form of an error about arguments: the `error` of a rule for a reply that is its sentence.
+/// Parses `argument_error`: compiled as the `error` of a rule whose response is the error message.
 pub(super) fn argument_error(
     report: &Report<'_>,
     around: &Surroundings<'_>,
@@ -74,7 +74,7 @@ pub(super) fn argument_error(
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 
-/// Whether rules ask the client's model, and can do without.
+/// Whether rules send sampling requests, and whether these are required.
 pub(super) fn sampled(rules: &[Compiled]) -> Option<SamplingNeed> {
     let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
         RuleAction::Success(rule) => rule.sample.as_deref(),
@@ -88,28 +88,27 @@ pub(super) fn sampled(rules: &[Compiled]) -> Option<SamplingNeed> {
     )
 }
 
-/// What becomes of a reply that no rule fits.
+/// Result of a response that no rule matches.
 pub(super) fn otherwise(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
     match written {
-        // The rules of `defaults` say nothing of what its replies look like, so the default rules go on
-        // reading them.
+        // Rules of `defaults.response` are not specific to the route, so other responses pass through.
         None if own_count == 0 => OnNoMatch::Text,
-        // What a tool answers is known to be a tool result, whatever rules are for some of them.
+        // An MCP tool returns a tool result, so it passes through even if no rule matches.
         None if calls_a_tool => OnNoMatch::Text,
         Some(written) => written,
         None => OnNoMatch::Error,
     }
 }
 
-/// What a route promises of its results.
+/// Output schema of a route.
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) schema: Option<OutputSchema>,
-    /// Why there is no schema, where nothing is wrong with the file.
+    /// Reason if there is no schema, and no error has been reported.
     pub(super) why_none: Option<String>,
 }
 
-/// The schema of what the route gives: as written, or as the rules promise.
+/// The output schema of a route: its `output`, or one derived from the rules.
 pub(super) fn output(
     section: &OpenSection<'_>,
     rules: Option<&[Compiled]>,

@@ -1,4 +1,4 @@
-//! The section `defaults`, and the settings that it has in common with routes and upstreams.
+//! Section `defaults`, and the settings that it has in common with routes and upstreams.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(in crate::config) struct LimitSettings {
 }
 
 impl LimitSettings {
-    /// The limits of the translation.
+    /// Limits of the translation.
     pub(super) fn translation(&self) -> TranslationLimits {
         TranslationLimits {
             error_text_bytes: self.error_text_limit,
@@ -73,7 +73,7 @@ pub(in crate::config) struct ResponseSettings {
     pub(super) forward_headers: Added<HeaderName>,
 }
 
-/// A list whose items are added to those that it inherits.
+/// List whose items are added to the inherited ones.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Added<T>(pub(super) Vec<T>);
 
@@ -98,7 +98,7 @@ impl<T: Setting> Setting for Added<T> {
     }
 }
 
-/// The section `defaults`.
+/// Section `defaults`.
 #[derive(Debug, Clone, DeriveSection)]
 #[section(id = "defaults", default, check_keys = Self::check_keys)]
 pub(in crate::config) struct DefaultSettings {
@@ -120,7 +120,7 @@ pub(in crate::config) struct DefaultSettings {
 }
 
 impl DefaultSettings {
-    /// The policies of an upstream that has none of its own.
+    /// Policies of an upstream without policies of its own.
     pub(in crate::config) fn policy(&self) -> PolicySettings {
         self.policies.apply_to(PolicySettings::default())
     }
@@ -136,7 +136,7 @@ impl DefaultSettings {
     }
 }
 
-/// Hints for clients about a tool, as MCP has them.
+/// MCP tool annotations: hints for clients.
 pub(in crate::config) struct AnnotationSettings(pub(super) Map<String, Value>);
 
 #[derive(DeriveSection)]
@@ -159,7 +159,7 @@ struct AnnotationSection {
 }
 
 impl AnnotationSettings {
-    /// Whether there is a hint of that name.
+    /// Whether MCP defines a hint with that name.
     pub(in crate::config) fn has(name: &str) -> bool {
         AnnotationSection::keys().get(name).is_some()
     }

@@ -1,4 +1,4 @@
-//! The rules of one reply, with those that a `use` names in its place.
+//! Expansion of `use` in the rules of one `response`.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use crate::config::{
 };
 use crate::settings::section::Setting;
 
-/// How deep named rules may use others.
+/// Maximum nesting depth of `use`.
 const DEPTH_LIMIT: usize = 16;
 
-/// The rules of one reply while they are put together.
+/// Expansion in progress.
 pub(super) struct Expansion<'e, 'r> {
     sets: &'e RuleSets<'e>,
     report: &'e Report<'e>,
-    /// Whose reply it is, in words.
+    /// Owner of the `response`, for messages.
     user: &'e str,
-    /// The sets that are being put in, the outermost first.
+    /// Indices of the rules that are being expanded, the outermost first.
     pub(super) chain: Vec<usize>,
-    /// How what is put in now came there.
+    /// Origin of the rules that are being expanded.
     pub(super) via: Option<Via>,
     rules: Vec<WrittenRule<'r>>,
 }
@@ -34,12 +34,12 @@ impl<'e, 'r> Expansion<'e, 'r> {
         Self { sets, report, user, chain: Vec::new(), via: None, rules: Vec::new() }
     }
 
-    /// The rules of the `response` at `place`; `None` if they have errors, which are reported then.
+    /// Expands the `response` at `place`. Returns `None` after reporting the problems.
     pub(super) fn of(mut self, place: Span, reply: Cow<'r, Node>) -> Option<Vec<WrittenRule<'r>>> {
         self.put_in(place, reply).then_some(self.rules)
     }
 
-    /// Adds the rules of one reply. `false` when something is wrong with it.
+    /// Adds the rules of one `response`. Returns `false` after reporting the problems.
     fn put_in(&mut self, place: Span, reply: Cow<'r, Node>) -> bool {
         let items: Vec<Cow<'r, Node>> = match reply {
             Cow::Borrowed(Node { kind: Kind::List(items), .. }) => items.iter().map(Cow::Borrowed).collect(),
@@ -49,7 +49,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
                 return self.put_one_in(span, one);
             }
         };
-        // Each is looked at, so that all problems are told in one run.
+        // All items are checked, so that all problems are reported in one run.
         let mut good = true;
         for item in items {
             good &= self.put_one_in(first_key(&item), item);
@@ -77,7 +77,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
 
     fn put_use_in(&mut self, item: &Node) -> Option<()> {
         let (report, sets) = (self.report, &self.sets.sets);
-        // A key beside it that means nothing is no reason not to look at the rest.
+        // An unknown key beside `use` does not prevent the check of the rest.
         let read = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
         let node = item.get("use")?;
         let name = node.as_text()?;
@@ -123,7 +123,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         good.filter(|()| read.is_ok())
     }
 
-    /// How the rules of `set` come there by a `use` at `span`.
+    /// Origin of the rules of `set`, inserted by a `use` at `span`.
     fn via_to(&self, set: &RuleSet<'_>, span: Span) -> Via {
         let name = &set.name.text;
         let names = self.via.as_ref().map_or_else(|| name.clone(), |via| format!("{} > {name}", via.names));

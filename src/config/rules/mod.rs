@@ -1,14 +1,13 @@
-//! `rules`: rules with a name, and what comes of a `use` of them.
+//! `rules`: named rules, and the expansion of `use`.
 //!
-//! A `use` is replaced by the rules that it names before any of them is compiled: the tree of the file is put
-//! together anew, and every value keeps the place where it was written. In the texts of named rules `$(name)`
-//! stands for a parameter; `$(` is no syntax of jq, templates or `${VARIABLE}`, and in a pattern it could
-//! match nothing but the end of a line and then more of the same line. `$$(name)` stands for the characters
-//! themselves. What was put in is not looked through again. `expand` puts rules in the place of a `use`,
-//! `parameters` values in the place of their names.
+//! Before compilation, each `use` is replaced in the tree by the rules that it names; every value keeps its
+//! span. In named rules, `$(name)` is a parameter. `$(` is not part of the syntax of jq, templates or
+//! `${VARIABLE}`, and a pattern `$(name)` could never match, because no text follows the end of a line in the
+//! same line. `$$(name)` is the escape for a literal `$(name)`. Substituted text is not expanded again.
+//! `expand` replaces a `use`, `parameters` substitutes the parameters.
 //!
-//! Presets are named rules, in `presets.yaml` beside this file. Names in the configuration take precedence,
-//! so that presets of a later version replace no name of the operator.
+//! Presets are named rules in `presets.yaml`, next to this file. Names in the configuration take precedence,
+//! so that a preset of a later version does not replace an operator's rules of the same name.
 
 mod expand;
 mod parameters;
@@ -36,7 +35,7 @@ use crate::settings::{
     value::Named,
 };
 
-/// The presets, as a file of rules.
+/// The presets, as a file with named rules.
 pub(super) const PRESETS: &str = include_str!("presets.yaml");
 
 /// All named rules: those of the file, and the presets.
@@ -45,17 +44,17 @@ pub(super) struct RuleSets<'n> {
     filler: Filler,
 }
 
-/// Rules with a name.
+/// Named rules.
 struct RuleSet<'n> {
     name: &'n Key,
     preset: bool,
     parameters: Vec<Parameter<'n>>,
-    /// `None` when something is wrong with their form; that has been reported then.
+    /// The rules; `None` if they have errors, which have been reported.
     response: Option<&'n Node>,
     used: Cell<bool>,
 }
 
-/// A use of named rules.
+/// Use of named rules.
 #[derive(DeriveSection)]
 #[section(name = "a use of named rules", id = "use")]
 pub(super) struct UseSettings {
@@ -89,28 +88,28 @@ impl RuleSetSettings {
     }
 }
 
-/// One rule of a reply, after every `use` has been replaced.
+/// One rule of a `response`, after the expansion of every `use`.
 pub(super) struct WrittenRule<'n> {
     pub(super) node: Cow<'n, Node>,
-    /// Its first key.
+    /// Span of its first key.
     pub(super) span: Span,
-    /// The `use` that brought it there.
+    /// The `use` that inserted it.
     pub(super) via: Option<Via>,
 }
 
-/// How a rule came into a reply.
+/// Origin of a rule that a `use` inserted.
 #[derive(Debug, Clone)]
 pub(super) struct Via {
-    /// The names on the way, the innermost last.
+    /// Names of the nested rules, the innermost last.
     pub(super) names: String,
-    /// Where the outermost `use` stands.
+    /// Span of the outermost `use`.
     pub(super) span: Span,
-    /// What problems of the rule say.
+    /// Context for problems in the rule.
     pub(super) context: Context,
 }
 
 impl<'n> RuleSets<'n> {
-    /// Reads the named rules of the file and the presets.
+    /// Parses the named rules of the file and the presets.
     pub(super) fn read(report: &Report<'_>, own: &'n [Entry], presets: &'n [Entry]) -> Self {
         let own_sets = own.iter().map(|entry| read_set(report, entry, false));
         let hidden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
@@ -118,10 +117,9 @@ impl<'n> RuleSets<'n> {
         Self { sets: own_sets.chain(preset_sets).collect(), filler: Filler::default() }
     }
 
-    /// The rules of a reply, every `use` replaced. `None` when something is wrong; that has been reported
-    /// then.
+    /// Expands every `use` in a `response`. Returns `None` after reporting the problems.
     ///
-    /// `user` says whose reply it is: "the route `get_report`".
+    /// `user` is the owner of the `response` in messages: "the route `get_report`".
     pub(super) fn expand<'r>(
         &self,
         report: &Report<'_>,
@@ -131,7 +129,7 @@ impl<'n> RuleSets<'n> {
         Expansion::new(self, report, user).of(reply.key.span, Cow::Borrowed(&reply.value))
     }
 
-    /// The rules of `defaults.response`, for a route.
+    /// Expands the rules of `defaults.response` for a route.
     pub(super) fn expand_defaults<'r>(
         &self,
         report: &Report<'_>,
@@ -147,8 +145,8 @@ impl<'n> RuleSets<'n> {
         expansion.of(span, Cow::Borrowed(&reply.value))
     }
 
-    /// Reads rules that no route uses, as far as that can be done without arguments, and says that they are
-    /// idle.
+    /// Warns of rules that no route uses, and parses those without required parameters so that their problems
+    /// are reported.
     pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(&Report<'_>, Vec<WrittenRule<'_>>)) {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
             let Some(reply) = set.response else { continue };
@@ -173,7 +171,7 @@ impl<'n> RuleSets<'n> {
 }
 
 impl<'n> RuleSet<'n> {
-    /// What each parameter stands for: what was given, or its default.
+    /// Value of each parameter: the argument, or its default.
     fn arguments<'a>(&'a self, given: &'a [Entry]) -> Vec<(&'a str, &'a Node)> {
         let value_of = |parameter: &Parameter<'n>| -> Option<&'a Node> {
             let given = given.iter().find(|entry| entry.key.text == parameter.name);
@@ -182,7 +180,7 @@ impl<'n> RuleSet<'n> {
         self.parameters.iter().filter_map(|parameter| Some((parameter.name, value_of(parameter)?))).collect()
     }
 
-    /// The same, once it is known that everything is there and nothing else.
+    /// Like [`Self::arguments`], after reporting unknown and missing arguments.
     fn given<'a>(
         &'a self,
         report: &Report<'_>,
@@ -203,7 +201,7 @@ impl<'n> RuleSet<'n> {
         }
         let arguments = self.arguments(given);
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
-            // A wrong name above is probably the one that is missing.
+            // An unknown name above is probably the missing one, misspelled.
             if report.errors() == before {
                 let message = format!("the rules `{name}` need the parameter `{missing}`");
                 report.error(
@@ -260,7 +258,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
     set
 }
 
-/// Where the first key of a rule stands, which is where the rule begins for its reader.
+/// Span of the first key of a rule, at which problems of the whole rule are reported.
 pub(super) fn first_key(node: &Node) -> Span {
     node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span)
 }

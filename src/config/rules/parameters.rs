@@ -1,4 +1,4 @@
-//! Parameters: the names that stand for something in the texts of named rules, and what takes their place.
+//! Parameters of named rules, and their substitution.
 
 use std::sync::LazyLock;
 
@@ -11,19 +11,19 @@ use crate::config::{
     source::Span,
 };
 
-/// How many values all uses of named rules may put in together.
+/// Maximum number of nodes that all `use` insert together.
 const NODE_LIMIT: usize = 2_000_000;
-/// How many bytes of text these may have together.
+/// Maximum number of bytes of text that all `use` insert together.
 const TEXT_LIMIT_BYTES: usize = 64 << 20;
 
-/// A name that stands for something in named rules.
+/// Parameter of named rules.
 pub(super) struct Parameter<'n> {
     pub(super) name: &'n str,
-    /// `None` when each use must give a value.
+    /// `None` if the parameter is required.
     pub(super) default: Option<&'n Node>,
 }
 
-/// Reads the parameters that rules declare.
+/// Parses the parameters that rules declare.
 pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Parameter<'n>> {
     for entry in entries.iter().filter(|entry| !NAME.is_match(&entry.key.text)) {
         let message = format!("`{}` is not a parameter name", entry.key.text);
@@ -37,7 +37,7 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
     entries.iter().map(|entry| Parameter { name: &entry.key.text, default: default(&entry.value) }).collect()
 }
 
-/// The parameters that the texts of a value name, and where.
+/// Collects the parameters that a value uses, with their spans.
 pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, Span)>) {
     let of_text = |text: &'n str, span: Span, found: &mut Vec<(&'n str, Span)>| {
         let named = MARK.captures_iter(text).filter(|mark| mark.name("escape").is_none());
@@ -56,7 +56,7 @@ pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, Span)>) {
     }
 }
 
-/// Puts values in for parameters, and counts what it puts in.
+/// Substitutes parameters within a budget for the inserted nodes and text.
 pub(super) struct Filler {
     budget: Budget,
 }
@@ -68,7 +68,7 @@ impl Default for Filler {
 }
 
 impl Filler {
-    /// A value with the parameters put in.
+    /// Returns a copy of a value with its parameters substituted.
     pub(super) fn fill(&self, report: &Report<'_>, node: &Node, arguments: &[(&str, &Node)]) -> Option<Node> {
         let kind = match &node.kind {
             Kind::Text(text) => {
@@ -152,7 +152,7 @@ impl Filler {
         Some(out)
     }
 
-    /// Counts what is put in. `None` when it is too much, which is told once.
+    /// Counts inserted nodes and text. Returns `None` over the limit, which is reported once.
     fn spend(&self, report: &Report<'_>, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
         if self.budget.exceeded().is_some() {
             return None;
@@ -165,13 +165,13 @@ impl Filler {
     }
 }
 
-/// The argument that a text is, when it is one parameter and nothing else.
+/// The argument, if the text is exactly one parameter.
 fn whole<'a>(text: &str, arguments: &[(&str, &'a Node)]) -> Option<&'a Node> {
     let name = text.strip_prefix("$(")?.strip_suffix(')')?;
     arguments.iter().find(|(known, _)| *known == name).map(|(_, argument)| *argument)
 }
 
-/// A parameter in a text; one `$` more stands for the characters themselves.
+/// Matches a parameter in a text; an additional `$` before it is the escape.
 static MARK: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)")
         .expect("the pattern is fixed and right")

@@ -1,6 +1,5 @@
-//! `telemetry`: where traces and metrics are sent. The variables that every program with OpenTelemetry knows
-//! override the file; one with a value that is unknown here is ignored with a warning, as its specification
-//! wants.
+//! `telemetry`: export of traces and metrics. The standard `OTEL_*` variables override the file. One with an
+//! unsupported value is ignored with a warning, as the OpenTelemetry specification requires.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +26,7 @@ use crate::{
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 
-/// The signals to export, and their collector.
+/// Section `telemetry`: the signals to export, and their collector.
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(id = "telemetry", process, variables, check = Self::complete)]
 pub struct TelemetrySettings {
@@ -69,41 +68,41 @@ pub struct TelemetrySettings {
     /// Timeout of a request to the collector.
     #[key(range = 100..=HOUR, default = Duration::from_secs(10), restart)]
     pub timeout: Duration,
-    /// Trusted CAs of a variable, in place of `tls`.
+    /// Trusted CAs from an `OTEL_*` variable, which replace `tls`.
     #[key(skip, name = "tls", restart)]
     trusted_cas: Option<Vec<u8>>,
-    /// What we are called there, by the file and the variables.
+    /// Name and attributes of this service, from the file and the variables.
     #[key(skip = ServiceAttributes::new(None, []))]
     pub service: ServiceAttributes,
-    /// The export of traces, by the file and the variables.
+    /// Export of traces, from the file and the variables.
     #[key(skip)]
     pub traces: Option<TracesExport>,
-    /// The export of metrics, by the file and the variables.
+    /// Export of metrics, from the file and the variables.
     #[key(skip)]
     pub metrics: Option<MetricsExport>,
 }
 
-/// How traces are sent.
+/// Export of traces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracesExport {
-    /// Their collector.
+    /// Collector.
     pub to: HttpSettings,
-    /// Which of them.
+    /// Sampling of traces.
     pub sampling: Sampling,
-    /// How long spans wait for others to be sent with.
+    /// Maximum delay of a span before its batch is sent.
     pub delay: Duration,
 }
 
-/// How metrics are sent.
+/// Export of metrics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricsExport {
-    /// Their collector.
+    /// Collector.
     pub to: HttpSettings,
-    /// How often.
+    /// Export interval.
     pub interval: Duration,
 }
 
-/// The base address of a collector.
+/// Base URL of a collector.
 #[derive(Debug, Clone, PartialEq)]
 struct Endpoint(String);
 
@@ -131,7 +130,7 @@ fn read_interval(value: &Cursor<'_>) -> Checked<Option<Duration>> {
 }
 
 impl TelemetrySettings {
-    /// Completes the settings by the variables of OpenTelemetry.
+    /// Applies the `OTEL_*` variables to the settings.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if let Some(entry) = section.entry("sampling_ratio").filter(|_| !self.sampler.takes_ratio()) {
             let message = "`sampling_ratio` means nothing with these `traces`";
@@ -180,7 +179,7 @@ impl TelemetrySettings {
         Some(MetricsExport { to, interval: interval.max(Duration::from_millis(100)) })
     }
 
-    /// The collector of one signal; `None` where there is none, or a problem with it has been reported.
+    /// Collector of one signal; `None` if there is none, or after reporting a problem with it.
     fn collector(&self, variables: &Variables<'_, '_>, signal: &str, path: &str) -> Option<HttpSettings> {
         const EVERY_SIGNAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         if variables.is_off() {

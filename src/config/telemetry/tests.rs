@@ -1,4 +1,4 @@
-//! Files and variables that say where traces and metrics go.
+//! Tests of the export of traces and metrics by files and variables.
 
 use crate::{
     config::{Environment, Loaded, Problems, Sources, load},
@@ -102,7 +102,7 @@ fn an_error_in_a_file_has_its_position() {
 fn a_certificate_is_read_up_to_the_limit_of_every_file_that_is_named() {
     let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
     let path = std::env::temp_dir().join(format!("glossator-collector-{}.pem", std::process::id()));
-    // As long as a device is that never ends, for all that is read of it.
+    // A device without an end is read up to the limit only.
     std::fs::File::create(&path).unwrap().set_len(1 << 31).unwrap();
     let long = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
     std::fs::remove_file(&path).unwrap();

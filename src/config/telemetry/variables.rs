@@ -1,5 +1,5 @@
-//! The environment variables of OpenTelemetry. One with a value that is unknown here is ignored with a
-//! warning, as the specification wants.
+//! The standard `OTEL_*` environment variables. One with an unsupported value is ignored with a warning, as
+//! the specification requires.
 
 use std::{path::Path, time::Duration};
 
@@ -17,14 +17,15 @@ use crate::{
     telemetry::{SamplerName, Sampling, ServiceAttributes},
 };
 
-/// The variables that OpenTelemetry has names for.
+/// Reads the standard `OTEL_*` variables.
 pub(super) struct Variables<'a, 'r> {
     pub(super) report: &'a Report<'r>,
     pub(super) environment: &'a Environment,
 }
 
 impl<'a> Variables<'a, '_> {
-    /// An empty one is as good as none (OpenTelemetry, "Environment Variable Specification").
+    /// Value of a variable. An empty one counts as unset (OpenTelemetry, "Environment Variable
+    /// Specification").
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
@@ -96,7 +97,7 @@ impl<'a> Variables<'a, '_> {
         millis
     }
 
-    /// `key=value,key=value`, percent-encoded as `baggage` is.
+    /// Parses `key=value,key=value`, percent-encoded as in `baggage`.
     fn pairs(&self, name: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for pair in
@@ -106,7 +107,7 @@ impl<'a> Variables<'a, '_> {
             let read = pair.split_once('=').and_then(|(key, text)| Some((value(key)?, value(text)?)));
             match read.filter(|(key, _)| !key.is_empty()) {
                 Some(pair) => pairs.push(pair),
-                // A header may be a secret, so what is wrong is not shown.
+                // A header may be a secret, so the message does not contain it.
                 None => self.pass_over(
                     name,
                     "a part of it is passed over: it is no `key=value`",
@@ -135,7 +136,7 @@ impl<'a> Variables<'a, '_> {
         headers
     }
 
-    /// PEM of a file that a variable names.
+    /// PEM certificates from the file that a variable names.
     pub(super) fn trusted_cas(&self) -> Option<Vec<u8>> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
@@ -153,7 +154,7 @@ impl<'a> Variables<'a, '_> {
     pub(super) fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {
         let mut more = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
-        // What a variable says of the name goes before what the file says, as everything does.
+        // A service name from a variable takes precedence over the file, as all variables do.
         let named = more.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
         more.extend(attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone())));
         ServiceAttributes::new(name.or(named).or(written), more)

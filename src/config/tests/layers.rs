@@ -1,4 +1,4 @@
-//! Layers of process settings: which one wins, and what problems name.
+//! Tests of the layers of process settings: precedence, and the origin that problems name.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     telemetry::log::{LogFormat, LogLevel},
 };
 
-/// Loads a configuration with these process settings, and a route.
+/// Loads a configuration with these process settings and one route.
 #[track_caller]
 fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loaded, String> {
     let environment =
@@ -61,7 +61,7 @@ fn variables_are_substituted_and_their_values_are_not_shown() {
     let file = "server: { listen: \"127.0.0.1:${PORT}\", max_connections: \"${N:-12}\" }";
     let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
     assert_eq!((listener.listen.port(), listener.max_connections), (9, 12));
-    /// Sections of their own.
+    /// Settings that are nested sections.
     const MAPS: [&str; 3] = ["mcp", "tls", "auth"];
     let of_server = ServerSettings::keys().names().filter(|key| !MAPS.contains(key));
     for key in of_server.chain(["mcp.page_size", "mcp.list_ttl"]) {

@@ -1,4 +1,4 @@
-//! Tests of the whole configuration module: files that load, texts that never panic, keys that are all read.
+//! Tests of the whole module: valid files load, no text causes a panic, and every key is parsed.
 
 mod layers;
 mod presets;
@@ -25,7 +25,7 @@ routes:
     request: GET weather/forecast/{city}
 ";
 
-/// Every key of the file, each in a form that is right.
+/// Configuration with every key, each with a valid value.
 const FULL: &str = include_str!("full.yaml");
 
 #[track_caller]
@@ -49,7 +49,7 @@ fn loaded(text: &str) -> Loaded {
     load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A certificate and its key, in PEM.
+/// Certificate and its key in PEM.
 fn identity() -> (&'static str, &'static str) {
     static MADE: std::sync::OnceLock<(String, String)> = std::sync::OnceLock::new();
     let (certificate, key) = MADE.get_or_init(|| {
@@ -115,7 +115,7 @@ fn sections(schema: &Value) -> Vec<(String, Vec<String>)> {
 
 #[test]
 fn the_schema_describes_exactly_the_keys_that_are_read() {
-    // References to other documents are not followed here; every schema is an object.
+    // The validator does not load other documents; every schema is an object.
     let mut schema = schema();
     for key in ["input", "output"] {
         schema["$defs"]["route"]["properties"][key] = json!({ "type": "object" });
@@ -129,7 +129,7 @@ fn the_schema_describes_exactly_the_keys_that_are_read() {
     assert!(!schema.accepts(&tree("server: { shutdown_timeout: 10 }")));
 }
 
-/// Found only once the server has said what it has, so it is told then.
+/// This problem is found, and reported, only when the server lists its tools.
 #[test]
 fn a_route_that_calls_a_missing_tool_is_reported() {
     let text = "\
@@ -316,7 +316,7 @@ proptest! {
 }
 
 proptest! {
-    // Each reads a file with every key there is, which takes its time in a debug build.
+    // Each case loads a file with every key, which is slow in a debug build.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]

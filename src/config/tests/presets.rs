@@ -1,4 +1,4 @@
-//! Named rules, and the presets.
+//! Tests of named rules and the presets.
 
 use super::*;
 

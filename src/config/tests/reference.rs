@@ -1,8 +1,8 @@
-//! The reference in `config/` has every key, and what it shows is right.
+//! Tests that the reference in `config/` documents every key correctly.
 
 use super::*;
 
-/// The pages of the reference: those in `config/`, those of the extractors and those of the kinds of upstreams.
+/// Pages of the reference: those in `config/`, of the extractors, and of the kinds of upstreams.
 fn reference() -> Vec<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
     let entries = [folder.join("extractors"), folder.join("upstreams"), folder]
@@ -14,7 +14,7 @@ fn reference() -> Vec<PathBuf> {
     pages
 }
 
-/// The table of a section, as the reference has it.
+/// Table of a section in the reference.
 fn table(keys: &keys::Keys) -> String {
     let row = |key: &keys::Key| {
         format!(
@@ -47,7 +47,7 @@ fn the_reference_has_every_key() {
     assert!(missing.is_empty(), "the reference in config/ does not show {missing:?}");
 }
 
-/// A page with its tables as the keys have them.
+/// Page with its tables generated from the keys.
 fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
     let mut expected = String::new();
     let mut rest = written;
@@ -63,7 +63,7 @@ fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
     expected
 }
 
-/// Every section that can be reached from the root.
+/// All sections that can be reached from the root.
 fn all_sections() -> Vec<&'static keys::Keys> {
     fn below(takes: keys::Takes, found: &mut Vec<&'static keys::Keys>) {
         match takes {
@@ -111,7 +111,7 @@ fn the_files_beside_the_reference_load() {
     }
 }
 
-/// Where each section is documented: a name for it, and the link from the index of keys.
+/// Documentation of each section: its name, and the link from the index of keys.
 fn places_of_sections() -> BTreeMap<String, (String, String)> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
     let mut places = BTreeMap::new();
@@ -142,7 +142,7 @@ fn places_of_sections() -> BTreeMap<String, (String, String)> {
     places
 }
 
-/// All keys from A to Z, each with the sections that have it.
+/// Alphabetical index of keys, each with the sections that have it.
 fn index_of_keys() -> String {
     let places = places_of_sections();
     let mut keys = BTreeMap::<_, BTreeSet<(String, String)>>::new();

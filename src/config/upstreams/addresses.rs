@@ -1,4 +1,4 @@
-//! The addresses of an upstream.
+//! Parser for the addresses of an upstream.
 
 use crate::settings::code::Code;
 use crate::{
@@ -11,14 +11,14 @@ use crate::{
     upstream::http::{ADDRESS_LIMIT, Address, AddressError},
 };
 
-/// The addresses of one upstream, at least one.
+/// Addresses of one upstream, at least one.
 pub(super) struct Addresses {
     pub(super) first: Address,
     pub(super) others: Vec<Address>,
 }
 
 impl Addresses {
-    /// Warns of settings beside them that are for names, or for several addresses.
+    /// Warns of settings that apply only to host names, or to several addresses.
     fn warn_of_no_effect(&self, value: &Cursor<'_>) {
         if std::iter::once(&self.first).chain(&self.others).any(|address| address.name().is_some()) {
             return;
@@ -90,7 +90,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
     let expanded = value.checked(secret::expand(report, environment, value.node.span, text))?;
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
-        // Some put the key of a service into its path.
+        // The path of some services contains a key.
         Ok(address) if expanded.foreign => return Ok(address.with_hidden_base()),
         Ok(address) => return Ok(address),
         Err(error) => error,

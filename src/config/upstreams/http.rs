@@ -1,4 +1,4 @@
-//! An upstream that speaks HTTP: its connections, and the headers of every request.
+//! HTTP upstreams: connection settings, and the headers of every request.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -20,8 +20,8 @@ use crate::{
     upstream::http::{HttpSettings, OutlierDetectionSettings},
 };
 
-/// The settings of an upstream at these addresses, with the parts of `written` that are for addresses; `node`
-/// is what they were read from. `None` when something is wrong; that has been reported then.
+/// Creates the settings of an upstream with these addresses from the keys of `written`; `node` is the source
+/// of `written`. Returns `None` after reporting the problems.
 pub(super) fn settings(
     report: &Report<'_>,
     node: &Node,
@@ -63,13 +63,13 @@ pub(super) fn settings(
         max_redirects: written.max_redirects.unwrap_or(HttpSettings::REDIRECTS_DEFAULT),
         headers: std::mem::take(&mut written.headers),
         auth: written.credentials.take(),
-        // Fewer would close, after every burst, connections that the next one opens again.
+        // With fewer, connections would be closed after every burst and reopened for the next.
         idle_connections,
         ..HttpSettings::new(name, addresses.first)
     })
 }
 
-/// A map of headers, whose values may be `${VARIABLE}` or `file:/path`.
+/// Map of headers; values may contain `${VARIABLE}` or be `file:/path`.
 impl Setting for HeaderMap {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
 

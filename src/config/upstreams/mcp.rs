@@ -1,4 +1,4 @@
-//! An upstream that is an MCP server: its address, or the program that is started.
+//! MCP upstreams: a server with an address, or one that is started as a child process.
 
 use crate::settings::code::Code;
 use settings_derive::Section as DeriveSection;
@@ -16,13 +16,13 @@ use crate::{
     upstream::program::Program,
 };
 
-/// Where an MCP server is.
+/// Location of an MCP server.
 pub(super) enum McpServer {
     At(Addresses),
     Child(McpChild),
 }
 
-/// An MCP server that is started.
+/// MCP server that is started as a child process.
 #[derive(DeriveSection)]
 #[section(name = "`mcp`", id = "mcp_child")]
 pub(super) struct McpChild {
@@ -53,7 +53,8 @@ impl Setting for McpServer {
 }
 
 impl McpChild {
-    /// The program. It also has `HOME`: those that download themselves keep things there.
+    /// Creates the program, with `HOME` in its environment: servers that download themselves (such as by
+    /// `npx`) use it as their cache.
     pub(super) fn program(self, context: Context<'_>) -> Option<Program> {
         const HOME: &str = "HOME";
         let mut program = program::command(context, self.command, self.cwd, self.env)?;

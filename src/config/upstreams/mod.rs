@@ -1,7 +1,8 @@
-//! `upstreams`: the legacy servers, and how each is reached.
+//! `upstreams`: servers and programs that requests are sent to.
 //!
-//! [`UpstreamSection`] has the keys of every kind. `addresses` and `http` are for upstreams that speak HTTP,
-//! `program` for commands and CGI, `mcp` and `tools` for MCP servers.
+//! [`UpstreamSection`] has the keys of all kinds. `addresses` and `http` are for HTTP upstreams, `program`
+//! for commands and CGI, `mcp` and `tools` for MCP servers. `route_policies` checks the policies of routes.
+//! Credentials are in [`crate::upstream::http`].
 
 mod addresses;
 pub(super) mod http;
@@ -50,37 +51,37 @@ use crate::{
 
 pub use tools::{NameRules, ToolRules};
 
-/// One legacy server, and its policies.
+/// Upstream and its policies.
 #[derive(Debug, Clone)]
 pub struct UpstreamFile {
-    /// Its kind, and how it is reached.
+    /// Kind and connection settings.
     pub settings: UpstreamSettings,
-    /// Its policies.
+    /// Policies.
     pub policy: PolicySettings,
-    /// Fingerprint of the configuration of an upstream: the same at every replica with the same
+    /// Fingerprint of the upstream's configuration, which is the same on every replica with the same
     /// configuration.
     pub identity: Arc<str>,
-    /// Matches the secrets of these settings, which no error may show; `None` where there are none. Compiled
-    /// once: its routes share it.
+    /// Pattern of the secrets in these settings, which no error may contain; `None` if there are none.
+    /// Compiled once and shared by its routes.
     pub(super) secrets: Option<SecretPattern>,
-    /// Which of its tools are listed, and as what; of an MCP server only.
+    /// Selection and names of its tools; for MCP servers only.
     pub tools: Option<ToolRules>,
-    /// Which of its prompts are offered; of an MCP server only.
+    /// Selection and names of its prompts; for MCP servers only.
     pub prompts: Option<NameRules>,
-    /// Which of its resources are; of an MCP server only.
+    /// Selection and names of its resources; for MCP servers only.
     pub resources: Option<NameRules>,
-    /// Defaults of its routes.
+    /// Limits that its routes inherit.
     pub(super) limits: LimitSettings,
 }
 
 impl UpstreamFile {
-    /// Which lists an MCP server is asked for.
+    /// Lists that are requested from an MCP server.
     pub fn wanted_lists(&self) -> WantedLists {
         WantedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
     }
 }
 
-/// The section of an upstream.
+/// Section of an upstream.
 #[derive(DeriveSection)]
 #[section(name = "an upstream", id = "upstream", text = "url", default, check_keys = Self::check_keys)]
 pub(super) struct UpstreamSection {
@@ -126,8 +127,8 @@ pub(super) struct UpstreamSection {
     connect_timeout: Duration,
     /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.
     headers: HeaderMap,
-    /// Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available credential, no
-    /// request is sent.
+    /// Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available credential,
+    /// no request is sent.
     credentials: Option<AuthSettings>,
     /// Maximum number of redirects to its own address that are followed.
     #[key(range = 0..=10, shown = "0, or 2 for an MCP server")]
@@ -138,7 +139,7 @@ pub(super) struct UpstreamSection {
     limits: LimitSettings,
 }
 
-/// Headers that belong to the message or the connection, not to whoever writes a file.
+/// Headers that the proxy itself sets for the message or the connection.
 pub(super) const OWN_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
@@ -151,7 +152,7 @@ pub(super) const OWN_HEADERS: [&str; 9] = [
     "upgrade",
 ];
 
-/// Reads one upstream. `None` when something is wrong with it; that has been reported then.
+/// Parses one upstream. Returns `None` after reporting the problems.
 pub(super) fn read(context: Context<'_>, defaults: &DefaultSettings, entry: &Entry) -> Option<UpstreamFile> {
     let (report, Entry { key, value: node }) = (context.report, entry);
     let name = key.text.parse::<UpstreamName>().map_err(|error| {
@@ -195,7 +196,7 @@ pub(super) fn read(context: Context<'_>, defaults: &DefaultSettings, entry: &Ent
     })
 }
 
-/// The policies of an upstream: its own over those of `defaults`.
+/// Policies of an upstream: its own override those of `defaults`.
 fn policy(
     report: &Report<'_>,
     node: &Node,
@@ -235,7 +236,7 @@ pub(super) fn warn_of_client_limit(
 }
 
 impl UpstreamSection {
-    /// How the upstream is reached.
+    /// Creates the connection settings of the upstream's kind.
     fn settings(
         &mut self,
         context: Context<'_>,
@@ -268,7 +269,7 @@ impl UpstreamSection {
         Some(UpstreamSettings::Mcp(McpUpstreamSettings { name, transport }))
     }
 
-    /// Exactly one key says what kind of upstream it is, and the others are for that kind.
+    /// Checks that exactly one key selects the kind of upstream, and that the others apply to that kind.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut kinds = KEYS_BY_KIND.into_iter().filter(|(key, _)| section.entry(key).is_some());
         let Some((key, own)) = kinds.next() else {
@@ -303,8 +304,8 @@ impl UpstreamSection {
     }
 }
 
-/// The pattern of the secrets of an upstream's settings: `Some(None)` where there are none, `None` where it
-/// would be too large, which is reported.
+/// Pattern of the secrets in an upstream's settings: `Some(None)` if there are none, `None` after reporting
+/// that it would be too large.
 fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> Option<Option<SecretPattern>> {
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
     let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
@@ -318,8 +319,8 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     pattern.map(Some)
 }
 
-/// A fingerprint of what is written of an upstream, with the variables that it names put beside it. What is
-/// in a file that it names may be another thing tomorrow, and it is the same upstream.
+/// Fingerprint of an upstream's configuration, including the variables that it refers to. The contents of
+/// referenced files are not included, so that a renewed secret does not change the identity.
 fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
     let written = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
     let named = written.split("${").skip(1).filter_map(|rest| {
@@ -330,7 +331,7 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
     fingerprint(all.as_bytes()).into()
 }
 
-/// Keys that are for an address.
+/// Keys for upstreams with an address.
 const OF_ADDRESSES: [&str; 9] = [
     "outlier_detection",
     "health_check",
@@ -343,19 +344,19 @@ const OF_ADDRESSES: [&str; 9] = [
     "max_redirects",
 ];
 
-/// Those for a program.
+/// Keys for programs.
 const OF_PROGRAMS: [&str; 2] = ["cwd", "env"];
 
-/// The key of each kind of upstream, and those that it may have beside it.
+/// Key that selects each kind of upstream, and the keys that apply to that kind.
 const KEYS_BY_KIND: [(&str, &[&[&str]]); 4] = [
     ("url", &[&OF_ADDRESSES]),
     ("command", &[&OF_PROGRAMS]),
     ("cgi", &[&OF_PROGRAMS]),
-    // It may be at an address, too.
+    // An MCP server may have an address as well.
     ("mcp", &[&["tools", "prompts", "resources"], &OF_ADDRESSES]),
 ];
 
-/// The name of a header that is forwarded.
+/// Name of a forwarded header.
 impl Setting for HeaderName {
     const KIND: ValueKind = ValueKind::Text;
 
@@ -364,7 +365,7 @@ impl Setting for HeaderName {
     }
 }
 
-/// The name of a header that a file may set or let through.
+/// Parses the name of a header that a file may set or forward.
 pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option<HeaderName> {
     let Ok(name) = text.parse::<HeaderName>() else {
         report.error(
@@ -383,7 +384,7 @@ pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option
     Some(name)
 }
 
-/// A text, number or flag, as text.
+/// Converts a string, number or boolean to a string, or reports another value.
 pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<String> {
     let text = node.scalar();
     if text.is_none() {

@@ -1,4 +1,4 @@
-//! A program of an upstream: its command line, its working directory and its environment variables.
+//! Programs of upstreams: command line, working directory and environment variables.
 
 use std::path::{Path, PathBuf};
 
@@ -22,26 +22,26 @@ use crate::{
     upstream::program::Program,
 };
 
-/// Where programs are looked for when nobody says it.
+/// Search path for programs if `PATH` is not set.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A program and its arguments, the same in every call.
+/// Program and its fixed arguments.
 pub(super) struct CommandLine {
     program: String,
     place: Span,
     arguments: Vec<Expanded>,
 }
 
-/// The path of a CGI program.
+/// Path of a CGI program.
 pub(super) struct CgiPath {
     path: String,
     place: Span,
 }
 
-/// A directory that exists, or is warned of.
+/// Working directory; a warning is reported if it does not exist.
 pub(super) struct Directory(PathBuf);
 
-/// The environment variables of a program.
+/// Environment variables of a program.
 #[derive(Default, DeriveSection)]
 #[section(id = "env")]
 pub(super) struct EnvSettings {
@@ -77,7 +77,7 @@ impl Setting for CommandLine {
     }
 }
 
-/// A word that is the same in every call.
+/// Parses a fixed word of a command line.
 fn word(context: Context<'_>, node: &Node) -> Option<Expanded> {
     let (report, environment) = (context.report, context.environment);
     let text = scalar(report, node, "a word of `command`")?;
@@ -133,14 +133,14 @@ impl Setting for Directory {
     }
 }
 
-/// The text of a value with its variables put in.
+/// Expands the variables in a string.
 fn expanded(value: &Cursor<'_>) -> Checked<String> {
     let Context { report, environment, .. } = value.context;
     let expanded = secret::expand(report, environment, value.node.span, text_of(value)?);
     value.checked(expanded).map(|expanded| expanded.text)
 }
 
-/// The program of a command.
+/// Creates the program of a command upstream.
 pub(super) fn command(
     context: Context<'_>,
     line: CommandLine,
@@ -156,7 +156,7 @@ pub(super) fn command(
     Some(Program { path, called: program, words, folder, environment, secrets })
 }
 
-/// The program of a CGI upstream.
+/// Creates the program of a CGI upstream.
 pub(super) fn cgi(
     context: Context<'_>,
     CgiPath { path, place }: CgiPath,
@@ -165,14 +165,14 @@ pub(super) fn cgi(
 ) -> Option<Program> {
     let (environment, secrets) = env.variables(context.environment);
     let path = find(context.report, place, &path, &environment)?;
-    // RFC 3875, section 7.2: the folder that the program is in.
+    // The default is the folder of the program (RFC 3875, section 7.2).
     let own = || path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
     let folder = cwd.map_or_else(own, |Directory(path)| path);
     let called = path.to_string_lossy().into_owned();
     Some(Program { path, called, words: Vec::new(), folder, environment, secrets })
 }
 
-/// Where a program is: a path from the root on; or as it was written, where it is nowhere yet.
+/// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
 fn find(report: &Report<'_>, span: Span, name: &str, environment: &[(String, String)]) -> Option<PathBuf> {
     if name.contains('/') {
         let path = absolute(report, span, name)?;
@@ -215,7 +215,7 @@ fn is_program(metadata: &std::fs::Metadata) -> bool {
     metadata.is_file()
 }
 
-/// A path from the root on, or from the folder of the file that it is written in.
+/// Makes a path absolute, relative to the folder of the file that contains it.
 fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
     let path = Path::new(text);
     if path.is_absolute() {
@@ -234,8 +234,8 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
 }
 
 impl EnvSettings {
-    /// All variables of a program: `PATH` and a locale, those that it inherits, and those that are set; and
-    /// which of the values are secrets.
+    /// All variables of a program (`PATH`, a locale, inherited ones and those that are set), and the secret
+    /// values among them.
     fn variables(self, environment: &Environment) -> (Vec<(String, String)>, Vec<String>) {
         let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
         let mut variables = vec![

@@ -1,4 +1,4 @@
-//! Checks of the policies of a route against its request.
+//! Checks of a route's policies against its request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     settings::{code::Code, section::OpenSection},
 };
 
-/// What the policies of a route are held against.
+/// Properties of a route that its policies are checked against.
 pub(in crate::config) struct About<'a> {
     pub(in crate::config) request: &'a RequestTemplate,
     pub(in crate::config) annotations: Option<&'a Map<String, Value>>,
@@ -18,7 +18,7 @@ pub(in crate::config) struct About<'a> {
     pub(in crate::config) timeout: Duration,
 }
 
-/// Refuses what would do harm, and warns of what has no effect.
+/// Rejects harmful policies, and warns of those without effect.
 pub(in crate::config) fn check(section: &OpenSection<'_>, policy: &RoutePolicySettings, about: &About<'_>) {
     let report = section.value.context.report;
     let hint = about.annotations.and_then(|annotations| annotations.get("readOnlyHint"));

@@ -1,5 +1,4 @@
-//! `tools`, `prompts` and `resources` of an MCP server: the entries of its lists that are listed here, and
-//! their names.
+//! `tools`, `prompts` and `resources` of an MCP server: selection and renaming of the entries in its lists.
 
 use std::time::Duration;
 
@@ -25,20 +24,21 @@ use crate::{
     translate::extract::NamePattern,
 };
 
-/// Which entries of one list of an MCP server are listed here, by the server's names or URIs.
+/// Selection and renaming for one list of an MCP server, by the server's names or URIs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, DeriveSection)]
 pub struct NameRules {
     /// Prefix of each name; URIs are unchanged.
     #[key(default = String::new(), shown = "none")]
     pub(in crate::config) prefix: String,
-    /// Entries that are listed, by the server's names, and resources by their URIs; `*` matches any characters.
+    /// Entries that are listed, by the server's names, and resources by their URIs; `*` matches any
+    /// characters.
     #[key(shown = "all")]
     only: Option<Vec<String>>,
     /// Entries that are not listed, in the same form. Resources whose URIs match cannot be read either.
     pub(in crate::config) except: Vec<String>,
 }
 
-/// Which tools of an MCP server are listed, and as what.
+/// Selection, renaming and settings of an MCP server's tools.
 #[derive(Debug, Clone, PartialEq, Eq, DeriveSection)]
 #[section(id = "tools", default, check_keys = Self::check_keys)]
 pub struct ToolRules {
@@ -61,8 +61,8 @@ pub struct ToolRules {
     pub refresh_interval: Duration,
 }
 
-/// Keys of the route of one tool. They are read as parts of that route: now as an example, and when the tools
-/// are known.
+/// Keys of the route of one tool. They are parsed as part of that route: now for a sample route, and again
+/// when the server lists the tool.
 #[derive(Debug, Clone, PartialEq, Eq, DeriveSection)]
 #[section(name = "a tool", id = "override")]
 struct ToolOverride {
@@ -105,7 +105,7 @@ pub(super) struct PromptRules {
     #[key(part)]
     pub(super) names: NameRules,
     /// Scopes that a client needs; replaces those of `defaults`.
-    // They are read again, for the route of all prompts.
+    // Parsed again for the route that forwards all prompts.
     scopes: Scopes,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct ResourceRules {
     scopes: Scopes,
 }
 
-/// A list of an MCP server: `all` of it, `off`, or a part.
+/// Selection from a list of an MCP server: `all`, `off`, or a map.
 pub(super) struct Offered<T>(pub(super) Option<T>);
 
 impl<T: Setting + Default> Setting for Offered<T> {
@@ -143,7 +143,7 @@ enum AllOrOff {
     Off,
 }
 
-/// Rejects a prefix that no name of a tool or prompt begins with.
+/// Rejects a prefix that can't begin the name of a tool or prompt; `called` is "tool" or "prompt".
 fn check_prefix(section: &OpenSection<'_>, called: &str) -> Checked<()> {
     let Some(node) = section.entry("prefix").map(|entry| &entry.value) else { return Ok(()) };
     if node.as_text().is_none_or(|text| text.parse::<ToolName>().is_ok()) {
@@ -191,22 +191,22 @@ impl NameRules {
         self.only.as_ref().is_none_or(|only| holds(only)) && !holds(&self.except)
     }
 
-    /// What it is called here. Characters that some client refuses are `_` then.
+    /// Name for clients, with `_` in place of characters that some clients reject.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
         allowed(&format!("{}{name}", self.prefix))
     }
 
-    /// What its entries will be called, while they are not known yet.
+    /// Names that its entries may have, until they are known.
     pub fn awaited(&self) -> AwaitedServer {
         AwaitedServer { prefix: self.prefix.clone(), given: Vec::new() }
     }
 
-    /// Names, and no patterns, that are written down.
+    /// Exact names in `only` and `except`, without patterns.
     fn exact(&self) -> impl Iterator<Item = &String> {
         self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'))
     }
 
-    /// Those of them that the server does not have.
+    /// Exact names that the server does not have.
     pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         strangers(self.exact(), names)
     }
@@ -230,24 +230,24 @@ impl ToolRules {
         self.names.takes(name)
     }
 
-    /// What it is called here. Characters that some client refuses are `_` then.
+    /// Name for clients, with `_` in place of characters that some clients reject.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
         let renamed = self.rename.0.iter().find(|(known, _)| known == name);
         renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| allowed(renamed))
     }
 
-    /// What its tools will be called, while they are not known yet.
+    /// Names that its tools may have, until they are known.
     pub fn awaited(&self) -> AwaitedServer {
         let given = self.rename.0.iter().map(|(_, renamed)| renamed.clone()).collect();
         AwaitedServer { given, ..self.names.awaited() }
     }
 
-    /// What is said of it, where that is not for the server to say.
+    /// Description that overrides that of the server.
     pub(in crate::config) fn description_of(&self, name: &str) -> Option<&str> {
         self.describe.0.iter().find(|(known, _)| known == name).map(|(_, text)| text.trim_end())
     }
 
-    /// Names that are written down for a server that does not have them.
+    /// Configured names that the server does not have.
     pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name);
         let overridden = self.overrides.0.iter().map(|(name, _)| name);
