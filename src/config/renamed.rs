@@ -1,7 +1,8 @@
 //! Table of renamed keys, words of keys, variables of expressions, and flags.
 //!
 //! Each name has one row, from which come the error about the old name, the change that `glossator migrate`
-//! makes, and the list in `config/upgrading.md`. Only names that are no longer accepted have a row.
+//! makes, and the list in `config/book/reference/upgrading.md`. Only names that are no longer accepted have a
+//! row.
 
 use super::{
     keys::{FileSettings, Key, Keys, Takes},
@@ -40,7 +41,7 @@ pub(super) enum Now {
     Word(&'static str, &'static str),
 }
 
-/// All renames, in the order of `config/upgrading.md`.
+/// All renames, in the order of `config/book/reference/upgrading.md`.
 pub(super) static RENAMES: Renames = Renames {
     settings: &[
         row(&["admin"], "ready_needs", Now::Key("readiness_upstreams")),
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_page_about_upgrading_lists_every_renamed_key() {
-        let page = include_str!("../../config/upgrading.md");
+        let page = include_str!("../../config/book/reference/upgrading.md");
         let (_, table) = page.split_once("<!-- former keys -->").unwrap();
         let (table, _) = table.split_once("<!-- end -->").unwrap();
         let mut expected = String::from("\n\n| section | key | now |\n|---|---|---|\n");

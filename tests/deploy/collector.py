@@ -2,7 +2,7 @@
 """Spans and metrics through a collector that is not ours: collector.py GLOSSATOR COLLECTOR FOLDER.
 
 The collector (Rotel, of PyPI) takes OTLP over HTTP, reads it, and sends on what it has understood; that is what is
-looked at here, decoded by OpenTelemetry's own library, and held against what config/telemetry.md says.
+looked at here, decoded by OpenTelemetry's own library, and held against what config/book/reference/telemetry.md says.
 """
 
 import gzip

@@ -1,4 +1,5 @@
-//! The book in `config/book` and the README: what they show is what happens.
+//! The book in `config/book` and the README: what they show is what happens. Results on pages of the reference
+//! are checked by `pages`.
 //!
 //! A `yaml` block with `upstreams:` is a whole file, which loads without a warning and whose `tests` pass.
 //! Any other `yaml` block is the `response` of a route. An `http` block is a response of the upstream, and a
@@ -68,6 +69,10 @@ fn is_tutorial(page: &Path) -> bool {
     page.parent().is_some_and(|folder| folder.ends_with("tutorials"))
 }
 
+fn is_reference(page: &Path) -> bool {
+    page.starts_with(root().join("config/book/reference"))
+}
+
 fn glossator(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_glossator")).args(arguments).output().unwrap()
 }
@@ -100,7 +105,7 @@ fn result_of(loaded: &Loaded, response: &str) -> Value {
 fn the_book_and_the_readme_show_what_happens() {
     let scratch = root_of_scratch("pages");
     let (mut files, mut results) = (0, 0);
-    for (page, text) in book().iter().filter(|(page, _)| !is_tutorial(page)) {
+    for (page, text) in book().iter().filter(|(page, _)| !is_tutorial(page) && !is_reference(page)) {
         let (mut current, mut response) = (None, None);
         for block in blocks(text) {
             match block.kind {

@@ -115,7 +115,7 @@ async fn an_argument_stays_in_its_segment() {
 
 #[tokio::test]
 async fn the_worked_example_answers() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples");
     let loaded = config::load(&Sources::of_path(folder.join("cgi.yaml"))).unwrap();
     let served = Loaded::start(&loaded).await;
     let mut client = served.connect().await;

@@ -264,7 +264,7 @@ async fn no_program_outlives_the_proxy() {
 
 #[tokio::test]
 async fn the_worked_example_runs_what_is_there() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/commands.yaml");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples/commands.yaml");
     let served = Loaded::start(&config::load(&Sources::of_path(&path)).unwrap()).await;
     let mut client = served.connect().await;
     let mut call = async |tool: &str, arguments: Value| {

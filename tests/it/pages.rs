@@ -1,5 +1,5 @@
-//! Pages of the reference beside `config/README.md`, such as `config/extractors/*.md`. Each shows rules,
-//! responses and results, and the results are checked.
+//! Pages of the reference in `config/book/reference`, such as `extractors/*.md`. Each shows rules, responses and
+//! results, and the results are checked.
 //!
 //! A `yaml` block is the `response` of a route, an `http` block the upstream response, and a `json` block
 //! those members of the tool result that are worth showing. A `yaml` block with `routes:` is a whole file,
@@ -21,26 +21,30 @@ use glossator::{
 };
 use serde_json::{Map, Value};
 
+/// A page of the reference.
+fn page(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config/book/reference").join(name)
+}
+
+/// The pages of these folders of the reference, with their text, in order.
+fn pages_of<const N: usize>(folders: [&str; N]) -> Vec<(PathBuf, String)> {
+    let entries = folders.map(|folder| fs::read_dir(page(folder)).unwrap());
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
+    pages.sort();
+    pages.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
 #[test]
 fn every_page_shows_what_happens() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-    let entries = [folder.join("extractors"), folder].map(|folder| fs::read_dir(folder).unwrap());
-    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
-    // The first page shows whole files, not rules.
-    let is_page = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "md")
-            && !path.ends_with("README.md")
-            && !path.ends_with("diagnostics.md")
-    };
-    let mut pages: Vec<_> = paths.filter(is_page).collect();
-    pages.sort();
-    assert!(pages.len() >= 6, "pages are missing: found {}", pages.len());
+    let mut pages = pages_of(["", "extractors"]);
+    // Its examples are fragments, which have a test of their own.
+    pages.retain(|(path, _)| !path.ends_with("diagnostics.md"));
+    pages.retain(|(_, written)| written.contains("```yaml\n") && !shows_files(written));
+    assert!(pages.len() >= 18, "pages are missing: found {}", pages.len());
     let mut different = Vec::new();
-    for page in pages {
-        let written = fs::read_to_string(&page).unwrap();
-        if shows_files(&written) {
-            continue;
-        }
+    for (page, written) in pages {
         let expected = with_results(&written, &page);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(&page, &expected).unwrap();
@@ -53,8 +57,7 @@ fn every_page_shows_what_happens() {
 
 #[test]
 fn the_page_states_the_limits_of_jq_filters() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/README.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = fs::read_to_string(page("configuration.md")).unwrap();
     for said in [
         format!("| may take | {} steps |", translate::JQ_WORK_LIMIT),
         format!("`until` or `while` | {} steps |", translate::JQ_ROUND_STEPS),
@@ -67,8 +70,7 @@ fn the_page_states_the_limits_of_jq_filters() {
 
 #[test]
 fn the_page_has_every_error_type_and_no_other() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/operations.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = fs::read_to_string(page("operations.md")).unwrap();
     let (_, table) = page.split_once("| `error_type` | cause |\n|---|---|\n").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with("| `"));
     let documented: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
@@ -77,18 +79,15 @@ fn the_page_has_every_error_type_and_no_other() {
 
 /// Whether a page shows whole files rather than rules. Their results are tested with the feature.
 fn shows_files(page: &str) -> bool {
-    page.split_once("```yaml\n").is_some_and(|(_, first)| first.starts_with("upstreams:"))
+    page.split_once("```yaml\n").is_some_and(|(_, first)| {
+        first.split("```").next().unwrap().lines().any(|line| line.starts_with("upstreams:"))
+    })
 }
 
 #[test]
 fn the_files_that_pages_show_are_right() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-    let entries = [folder.join("upstreams"), folder].map(|folder| fs::read_dir(folder).unwrap());
-    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
-    let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut files = 0;
-    for page in pages.filter(|path| !path.ends_with("README.md")) {
-        let written = fs::read_to_string(&page).unwrap();
+    for (page, written) in pages_of(["", "upstreams"]) {
         let blocks = written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
         for block in blocks.filter(|_| shows_files(&written)) {
             let loaded = config::load(&Sources::of_text(page.display().to_string(), block));
@@ -110,7 +109,7 @@ fn the_files_that_pages_show_are_right() {
 #[test]
 fn the_page_of_the_codes_has_every_code() {
     const BEGIN: &str = "<!-- codes -->\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/diagnostics.md");
+    let path = page("diagnostics.md");
     let written = fs::read_to_string(&path).unwrap();
     let (intro, _) = written.split_once(BEGIN).unwrap();
     let mut expected = format!("{intro}{BEGIN}");
@@ -130,7 +129,7 @@ fn the_page_of_the_codes_has_every_code() {
     }
     assert!(
         written == expected,
-        "config/diagnostics.md is behind the table of codes: run with UPDATE_GOLDEN=1"
+        "the page of diagnostics is behind the table of codes: run with UPDATE_GOLDEN=1"
     );
 }
 
@@ -224,15 +223,12 @@ fn the_readme_names_every_extractor_once() {
 
 #[test]
 fn every_extractor_has_a_page_that_the_reference_leads_to() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-    let reference = fs::read_to_string(folder.join("README.md")).unwrap();
+    let reference = fs::read_to_string(page("configuration.md")).unwrap();
     let links = reference.split("](extractors/").skip(1);
     let linked: BTreeSet<_> = links.map(|link| link.split_once(".md").unwrap().0).collect();
     assert_eq!(linked.into_iter().collect::<Vec<_>>(), extractors());
-    let pages = fs::read_dir(folder.join("extractors")).unwrap().map(|entry| entry.unwrap().path());
-    let mut names: Vec<_> =
-        pages.map(|page| page.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-    names.sort();
+    let pages = pages_of(["extractors"]);
+    let names: Vec<_> = pages.iter().map(|(page, _)| page.file_stem().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, extractors());
 }
 

@@ -4,11 +4,13 @@ use super::*;
 
 #[test]
 fn the_page_of_the_presets_has_every_one_with_its_parameters() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/presets.md")).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference/presets.md");
+    let page = std::fs::read_to_string(page).unwrap();
     let presets = tree(rules::PRESETS)["rules"].clone();
     for (name, preset) in presets.as_object().unwrap() {
         let section = page.split(&format!("## `{name}`\n")).nth(1);
-        let section = section.unwrap_or_else(|| panic!("config/presets.md does not show `{name}`"));
+        let section =
+            section.unwrap_or_else(|| panic!("config/book/reference/presets.md does not show `{name}`"));
         let section = section.split("\n## ").next().unwrap();
         assert!(page.contains(&format!("| `{name}` | ")), "`{name}` is missing in the list");
         assert!(preset["description"].is_string(), "`{name}` does not say what it is for");

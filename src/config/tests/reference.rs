@@ -1,10 +1,12 @@
-//! Tests that the reference in `config/` documents every key correctly.
+//! Tests that the reference in `config/book/reference` documents every key correctly.
 
 use super::*;
 
-/// Pages of the reference: those in `config/`, of the extractors, and of the kinds of upstreams.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference");
+
+/// Pages of the reference, of the extractors, and of the kinds of upstreams.
 fn reference() -> Vec<PathBuf> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
+    let folder = PathBuf::from(FOLDER);
     let entries = [folder.join("extractors"), folder.join("upstreams"), folder]
         .map(|folder| std::fs::read_dir(folder).unwrap());
     let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -44,7 +46,7 @@ fn the_reference_has_every_key() {
     }
     let missing: Vec<_> =
         all_sections().iter().map(|section| section.id).filter(|id| !shown.contains(*id)).collect();
-    assert!(missing.is_empty(), "the reference in config/ does not show {missing:?}");
+    assert!(missing.is_empty(), "the reference does not show {missing:?}");
 }
 
 /// Page with its tables generated from the keys.
@@ -88,7 +90,7 @@ fn all_sections() -> Vec<&'static keys::Keys> {
 
 #[test]
 fn the_examples_of_the_reference_load() {
-    let written = std::fs::read_to_string(&reference()[0]).unwrap();
+    let written = std::fs::read_to_string(PathBuf::from(FOLDER).join("configuration.md")).unwrap();
     let examples: Vec<_> =
         written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 6);
@@ -99,9 +101,10 @@ fn the_examples_of_the_reference_load() {
 }
 
 #[test]
-fn the_files_beside_the_reference_load() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/config");
-    for entry in std::fs::read_dir(folder).unwrap() {
+fn the_example_files_load() {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
+    let entries = [folder.join("examples"), folder].map(|folder| std::fs::read_dir(folder).unwrap());
+    for entry in entries.into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             let sources = Sources { environment: Environment::default(), ..Sources::of_path(&path) };
@@ -113,11 +116,10 @@ fn the_files_beside_the_reference_load() {
 
 /// Documentation of each section: its name, and the link from the index of keys.
 fn places_of_sections() -> BTreeMap<String, (String, String)> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
     let mut places = BTreeMap::new();
     for page in reference() {
         let written = std::fs::read_to_string(&page).unwrap();
-        let name = format!("../../{}", page.strip_prefix(&folder).unwrap().display());
+        let name = page.strip_prefix(FOLDER).unwrap().display();
         let (mut heading, mut named, mut is_code) = (String::new(), String::new(), false);
         let page = page.file_stem().unwrap().to_str().unwrap();
         for line in written.lines() {
@@ -132,7 +134,7 @@ fn places_of_sections() -> BTreeMap<String, (String, String)> {
                 // The heading alone on the first page, whose headings are sections.
                 let plain = heading.replace('`', "");
                 named = match (page, line.starts_with("# ")) {
-                    ("README", _) => plain,
+                    ("configuration", _) => plain,
                     (page, true) => page.to_owned(),
                     (page, false) => format!("{page}: {plain}"),
                 };

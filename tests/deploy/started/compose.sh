@@ -25,7 +25,7 @@ down() {
 
 up compose.yaml
 answers "compose: a call reaches the old server, by its name in DNS" "$(called http://127.0.0.1:8080 nginx_status)"
-sed -i 's/title: nginx connections/title: edited/' "$work/context/config/nginx-stub-status.yaml"
+sed -i 's/title: nginx connections/title: edited/' "$work/context/config/examples/nginx-stub-status.yaml"
 until_it_says "compose: a file that was edited is in force" http://127.0.0.1:8080/tools '"title":"edited"'
 may_do_nothing compose "$(podman ps --format '{{.Names}}' --filter name=glossator)"
 down compose.yaml

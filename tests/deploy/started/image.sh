@@ -28,7 +28,7 @@ mkdir -p "$work/nginx" "$work/etc"
     echo "}"
 } >"$work/nginx/nginx.conf"
 start nginx "$(command -v nginx || echo /usr/sbin/nginx)" -p "$work/nginx" -e stderr -c "$work/nginx/nginx.conf"
-cp "$root/config/nginx-stub-status.yaml" "$work/etc/"
+cp "$root/config/examples/nginx-stub-status.yaml" "$work/etc/"
 
 # The command in the Containerfile's comment, but for the folder.
 command=$(sed -n '/^#     podman run/,/^#$/s/^# *//p' "$root/deploy/Containerfile" | sed 's/\\$//' | tr '\n' ' ')

@@ -107,7 +107,7 @@ fn a_resource_is_explained_by_its_uri() {
 
 #[test]
 fn a_command_is_explained_by_its_words_and_by_its_end() {
-    let config = ["--config", "config/commands.yaml"];
+    let config = ["--config", "config/examples/commands.yaml"];
     let explained = |more: &[&str]| succeeds(&[&["explain", "find_lines"], &config[..], more].concat());
     let args = r#"{"pattern": "it's", "text": "one\ntwo", "most": 3}"#;
     let shown = explained(&["--args", args]);

@@ -336,7 +336,7 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
 
 #[tokio::test]
 async fn the_page_shows_what_happens() {
-    let page = include_str!("../../../config/prompts.md");
+    let page = include_str!("../../../config/book/reference/prompts.md");
     let block = |kind: &str| {
         let rest = page.split(&format!("```{kind}\n")).nth(1).unwrap();
         rest.split("```").next().unwrap()

@@ -120,7 +120,7 @@ fn every_pattern_of_the_library_fits_what_it_is_for_and_nothing_else() {
 
 #[test]
 fn the_page_lists_the_library() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/extractors/grok.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/book/reference/extractors/grok.md");
     let written = std::fs::read_to_string(&page).unwrap();
     let (before, rest) = written.split_once("<!-- library -->\n").unwrap();
     let (_, after) = rest.split_once("<!-- end of library -->").unwrap();
