@@ -57,7 +57,7 @@ fn every_page_shows_what_happens() {
 
 #[test]
 fn the_page_states_the_limits_of_jq_filters() {
-    let page = fs::read_to_string(page("configuration.md")).unwrap();
+    let page = fs::read_to_string(page("templates.md")).unwrap();
     for said in [
         format!("| may take | {} steps |", translate::JQ_WORK_LIMIT),
         format!("`until` or `while` | {} steps |", translate::JQ_ROUND_STEPS),
@@ -223,7 +223,7 @@ fn the_readme_names_every_extractor_once() {
 
 #[test]
 fn every_extractor_has_a_page_that_the_reference_leads_to() {
-    let reference = fs::read_to_string(page("configuration.md")).unwrap();
+    let reference = fs::read_to_string(page("responses.md")).unwrap();
     let links = reference.split("](extractors/").skip(1);
     let linked: BTreeSet<_> = links.map(|link| link.split_once(".md").unwrap().0).collect();
     assert_eq!(linked.into_iter().collect::<Vec<_>>(), extractors());

@@ -4,6 +4,23 @@ use super::*;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference");
 
+/// Pages about a section of the file, by their names. Each shows whole files.
+const CHAPTERS: [&str; 13] = [
+    "configuration",
+    "defaults",
+    "passthrough",
+    "requests",
+    "resources",
+    "responses",
+    "routes",
+    "rules",
+    "schemas",
+    "server",
+    "sessions",
+    "tests",
+    "upstreams",
+];
+
 /// Pages of the reference, of the extractors, and of the kinds of upstreams.
 fn reference() -> Vec<PathBuf> {
     let folder = PathBuf::from(FOLDER);
@@ -66,7 +83,7 @@ fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
 }
 
 /// All sections that can be reached from the root.
-fn all_sections() -> Vec<&'static keys::Keys> {
+pub(super) fn all_sections() -> Vec<&'static keys::Keys> {
     fn below(takes: keys::Takes, found: &mut Vec<&'static keys::Keys>) {
         match takes {
             keys::Takes::Section(keys) => visit(keys(), found),
@@ -90,10 +107,10 @@ fn all_sections() -> Vec<&'static keys::Keys> {
 
 #[test]
 fn the_examples_of_the_reference_load() {
-    let written = std::fs::read_to_string(PathBuf::from(FOLDER).join("configuration.md")).unwrap();
-    let examples: Vec<_> =
-        written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(examples.len() >= 6);
+    let pages = CHAPTERS.map(|chapter| std::fs::read_to_string(format!("{FOLDER}/{chapter}.md")).unwrap());
+    let blocks = pages.iter().flat_map(|page| page.split("```yaml\n").skip(1));
+    let examples: Vec<_> = blocks.map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(examples.len() >= 12, "examples are missing: found {}", examples.len());
     for example in examples {
         let loaded = loaded(example);
         assert!(loaded.warnings.is_empty(), "{example}\n{:?}", loaded.warnings);
@@ -131,11 +148,11 @@ fn places_of_sections() -> BTreeMap<String, (String, String)> {
                 places.insert(id.to_owned(), (named.clone(), link));
             } else if !is_code && line.starts_with('#') {
                 heading = line.trim_start_matches('#').trim().to_owned();
-                // The heading alone on the first page, whose headings are sections.
+                // The heading alone in a chapter, whose headings are sections.
                 let plain = heading.replace('`', "");
                 named = match (page, line.starts_with("# ")) {
-                    ("configuration", _) => plain,
                     (page, true) => page.to_owned(),
+                    (page, false) if CHAPTERS.contains(&page) => plain,
                     (page, false) => format!("{page}: {plain}"),
                 };
             }

@@ -100,8 +100,11 @@ fn everything_in_config_is_good() {
 /// Every YAML block of the README and of the reference that is a whole file loads, and its examples pass.
 #[test]
 fn the_files_in_the_documents_are_good() {
-    for document in ["README.md", "config/book/reference/configuration.md"] {
-        let text = std::fs::read_to_string(Path::new(ROOT).join(document)).unwrap();
+    let chapters =
+        ["configuration", "requests", "resources", "responses", "routes", "rules", "tests", "upstreams"];
+    let chapters = chapters.map(|chapter| format!("config/book/reference/{chapter}.md"));
+    for document in ["README.md".to_owned()].into_iter().chain(chapters) {
+        let text = std::fs::read_to_string(Path::new(ROOT).join(&document)).unwrap();
         let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
         let whole: Vec<_> =
             blocks.filter(|block| block.contains("upstreams:") && block.contains("routes:")).collect();
