@@ -232,8 +232,8 @@ codes! {
     AmbiguousUpstream = 302,
     /// No route uses the upstream.
     ///
-    /// It is likely that a route is missing or names another upstream. An upstream that nobody needs is best
-    /// removed, because its credentials and health checks remain active.
+    /// It is likely that a route is missing or names another upstream. Remove an upstream that you do
+    /// not need, because its credentials and health checks remain active.
     ///
     /// ```yaml
     /// routes:
@@ -278,13 +278,13 @@ codes! {
     /// request: GET weather/forecast/{city}
     /// ```
     UnusedArgument = 314,
-    /// A template needs an argument, header or answer that nothing declares.
+    /// A template needs an argument, header or input response that nothing declares.
     UndeclaredArgument = 315,
     /// No route has a resource with this URI.
     UnknownResource = 316,
     /// No client has the scope that is required.
     ///
-    /// Nobody can then use the route, because a client needs every scope of a route. Either the scope is
+    /// Then no client can use the route, because a client needs every scope of a route. Either the scope is
     /// misspelled, or a client lacks it.
     ///
     /// ```yaml
@@ -399,7 +399,7 @@ codes! {
     AnnotationsWithoutTool = 413,
     /// An input request cannot be sent at this place.
     ///
-    /// Where something is read as a resource, no person or model can be asked. A tool with `sample` is called
+    /// Reading a resource cannot send a request to the user or the model. A tool with `sample` is called
     /// again by clients of the revision 2026-07-28, so its request must be safe to repeat.
     ///
     /// ```yaml
@@ -622,8 +622,8 @@ codes! {
 
     /// A secret is in the configuration file itself.
     ///
-    /// Everybody who can read the file, its backups or its history can use the secret. Refer to an
-    /// environment variable or a file.
+    /// Anyone who can read the file, its backups or its history can use the secret. Refer to an environment
+    /// variable or a file.
     ///
     /// ```yaml
     /// credentials: { bearer: "${BILLING_TOKEN}" }   # or `file:/run/secrets/billing`
@@ -631,7 +631,7 @@ codes! {
     SecretInFile = 701,
     /// Credentials or tokens are sent without TLS.
     ///
-    /// Everybody between the two machines can read and use them. Configure TLS here, or have a proxy in front
+    /// Anyone between the two machines can read and use them. Configure TLS here, or have a proxy in front
     /// that terminates it, and name that in `trusted_proxies`.
     ///
     /// ```yaml

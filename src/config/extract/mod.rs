@@ -95,37 +95,37 @@ impl Options for Text {
 #[derive(DeriveSection)]
 #[section(id = "extract", check_keys = Self::check_keys)]
 pub(in crate::config) struct ExtractSettings {
-    /// Any bytes, as an image, a sound or a document.
+    /// Any bytes, as an image, audio or a document.
     #[key(kind = Binary::KIND, with = read_as::<Binary>)]
     binary: Option<Extractor>,
-    /// Tables whose cells stand under each other.
+    /// Tables with aligned columns.
     #[key(kind = ColumnsOptions::KIND, with = read_as::<ColumnsOptions>)]
     columns: Option<Extractor>,
-    /// CSV, TSV and their relatives.
+    /// CSV, TSV and other tables with delimiters.
     #[key(kind = CsvOptions::KIND, with = read_as::<CsvOptions>)]
     csv: Option<Extractor>,
     /// `name=value&name=value`, percent-encoded.
     #[key(kind = FormOptions::KIND, with = read_as::<FormOptions>)]
     form: Option<Extractor>,
-    /// Named captures of patterns that name others: `%{IP:client}`.
+    /// Named captures of grok patterns: `%{IP:client}`.
     #[key(kind = GrokOptions::KIND, with = read_as::<GrokOptions>)]
     grok: Option<Extractor>,
-    /// Headers of the reply; a single one as its value.
+    /// Response headers; a single one returns its value.
     #[key(kind = HEADER_FORM, with = read_header)]
     header: Option<Extractor>,
-    /// A page: by CSS selectors, a table's rows, or its text.
+    /// An HTML page: CSS selectors, the rows of a table, or its text.
     #[key(kind = HtmlOptions::KIND, with = read_as::<HtmlOptions>)]
     html: Option<Extractor>,
     /// A JSON document.
     #[key(kind = JsonOptions::KIND, with = read_as::<JsonOptions>)]
     json: Option<Extractor>,
-    /// The answer of an MCP server: its blocks of content, and the JSON in their text.
+    /// The result of an MCP server: its content blocks, and the JSON in their text.
     #[key(kind = McpOptions::KIND, with = read_as::<McpOptions>)]
     mcp: Option<Extractor>,
-    /// Samples of metrics, as Prometheus and OpenMetrics write them.
+    /// Metrics in the formats of Prometheus and OpenMetrics.
     #[key(kind = MetricsOptions::KIND, with = read_as::<MetricsOptions>)]
     metrics: Option<Extractor>,
-    /// A JSON document a line.
+    /// One JSON document per line (JSON Lines).
     #[key(kind = NdJsonOptions::KIND, with = read_as::<NdJsonOptions>)]
     ndjson: Option<Extractor>,
     /// `key: value` lines.
@@ -140,16 +140,16 @@ pub(in crate::config) struct ExtractSettings {
     /// An XML document, SOAP included.
     #[key(kind = XmlOptions::KIND, with = read_as::<XmlOptions>)]
     xml: Option<Extractor>,
-    /// What gives the text that is read, where that is not the reply as it came: `html`, for what a page
-    /// shows.
+    /// Extractor that produces the text to parse. Default: the text of the response. `html` is the visible
+    /// text of a page.
     source: Option<Box<Extractor>>,
-    /// Named fields with types, taken from what was found.
+    /// Fields of the result, each with a name and a type.
     #[key(kind = Fields::KIND)]
     fields: ReadElsewhere,
-    /// The type of what was found, where that is one value.
+    /// Type of the result, if it is a single value.
     #[key(kind = FieldSetting::KIND)]
     r#type: ReadElsewhere,
-    /// In a map of several: whether nothing may be found.
+    /// In a map of extractors: whether the value may be missing.
     #[key(default = false)]
     optional: bool,
 }
