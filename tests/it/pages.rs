@@ -11,6 +11,7 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use bytes::Bytes;
@@ -87,7 +88,9 @@ fn shows_files(page: &str) -> bool {
 #[test]
 fn the_files_that_pages_show_are_right() {
     let mut files = 0;
-    for (page, written) in pages_of(["", "upstreams"]) {
+    // The full file has variables, and a test of its own.
+    let pages = pages_of(["", "upstreams"]).into_iter().filter(|(page, _)| !page.ends_with("full-file.md"));
+    for (page, written) in pages {
         let blocks = written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
         for block in blocks.filter(|_| shows_files(&written)) {
             let loaded = config::load(&Sources::of_text(page.display().to_string(), block));
@@ -103,6 +106,30 @@ fn the_files_that_pages_show_are_right() {
         }
     }
     assert!(files > 0, "no page shows a file");
+}
+
+/// The page with every key in one file: `glossator check` accepts the file, with its variables set.
+#[test]
+fn the_full_file_is_accepted() {
+    let written = fs::read_to_string(page("full-file.md")).unwrap();
+    let file = written.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("full-file");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("glossator.yaml"), file).unwrap();
+    let recording = "src/config/tests/responses.har";
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(recording), folder.join("responses.har")).unwrap();
+    let identity = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
+    let checked = Command::new(env!("CARGO_BIN_EXE_glossator"))
+        .args(["check", "--config", "glossator.yaml", "--deny-warnings"])
+        .current_dir(&folder)
+        .env("TOKEN", "s3cr3t")
+        .env("SECRET", "s3cr3t-0123456789")
+        .env("HASH", "0".repeat(64))
+        .env("CLIENT_CERTIFICATE", identity.cert.pem())
+        .env("CLIENT_KEY", identity.signing_key.serialize_pem())
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 /// The page of the codes has what `glossator check --explain` prints. `UPDATE_GOLDEN=1` writes it.

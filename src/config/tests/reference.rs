@@ -1,6 +1,7 @@
 //! Tests that the reference in `config/book/reference` documents every key correctly.
 
 use super::*;
+use crate::settings::keys::TakesEffect;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference");
 
@@ -36,8 +37,9 @@ fn reference() -> Vec<PathBuf> {
 /// Table of a section in the reference.
 fn table(keys: &keys::Keys) -> String {
     let row = |key: &keys::Key| {
+        let restart = if key.takes_effect == Some(TakesEffect::OnRestart) { " Needs a restart." } else { "" };
         format!(
-            "| `{}` | {} | {} |\n",
+            "| `{}` | {} | {}{restart} |\n",
             key.name,
             key.kind.to_string().replace('|', "\\|"),
             key.full_description().replace('|', "\\|")
