@@ -53,6 +53,7 @@ mod shared_state;
 mod open_streams;
 mod support;
 mod telemetry;
+mod terms;
 mod tls;
 mod tokens;
 mod trace;
