@@ -17,6 +17,7 @@ use glossator::{
     model::{StructuredContentSupport, UpstreamResponse, write_result},
     translate::{CallInput, Trace, translate},
 };
+use regex::Regex;
 use serde_json::{Map, Value};
 
 fn root() -> &'static Path {
@@ -157,10 +158,15 @@ fn root_of_scratch(name: &str) -> PathBuf {
 fn every_command_of_the_book_exists() {
     let text = |output: Output| String::from_utf8(output.stdout).unwrap();
     let mut found = 0;
+    let in_prose = Regex::new("`(glossator [a-z][^`]+)`").unwrap();
     for (page, written) in book() {
-        for block in blocks(&written).iter().filter(|block| block.kind == "sh") {
-            let joined = block.text.replace("\\\n", " ");
-            for line in joined.lines() {
+        let blocks = blocks(&written);
+        let shell = blocks.iter().filter(|block| block.kind == "sh");
+        let shell = shell.map(|block| block.text.replace("\\\n", " "));
+        let prose = blocks.iter().flat_map(|block| in_prose.captures_iter(block.prose));
+        let prose = prose.map(|command| command[1].replace('\n', " "));
+        for commands in shell.chain(prose) {
+            for line in commands.lines() {
                 let Some(arguments) = line.trim().strip_prefix("glossator ") else { continue };
                 let shown = || format!("{}: {line}", page.display());
                 let words: Vec<_> = arguments
@@ -183,7 +189,7 @@ fn every_command_of_the_book_exists() {
             }
         }
     }
-    assert!(found > 3, "{found} commands");
+    assert!(found > 50, "{found} commands");
 }
 
 /// Tutorials: all that they show is done, in the order of the page, in an empty folder.
@@ -206,11 +212,9 @@ mod tutorials {
         time::Duration,
     };
 
-    use regex::Regex;
-
     use super::*;
 
-    struct Server {
+    pub(super) struct Server {
         child: Child,
         lines: Receiver<String>,
         seen: Vec<String>,
@@ -241,16 +245,22 @@ mod tutorials {
         }
     }
 
-    struct Reader {
-        folder: PathBuf,
+    pub(super) struct Reader {
+        pub(super) folder: PathBuf,
         /// Ports on the page, and those here.
         ports: Vec<(String, String)>,
-        servers: Vec<Server>,
-        printed: String,
+        pub(super) servers: Vec<Server>,
+        pub(super) printed: String,
     }
 
     impl Reader {
-        fn here(&self, text: &str) -> String {
+        /// A reader in an empty folder.
+        pub(super) fn new(name: &str) -> Self {
+            let folder = root_of_scratch(name);
+            Self { folder, ports: Vec::new(), servers: Vec::new(), printed: String::new() }
+        }
+
+        pub(super) fn here(&self, text: &str) -> String {
             let mut text = text.to_owned();
             for (page, here) in &self.ports {
                 text = text.replace(&format!("127.0.0.1:{page}"), &format!("127.0.0.1:{here}"));
@@ -283,7 +293,7 @@ mod tutorials {
             bash
         }
 
-        fn run(&mut self, command: &str, page: &Path) {
+        pub(super) fn run(&mut self, command: &str, page: &Path) {
             let output = self.bash(&self.here(command)).output().unwrap();
             self.printed = self.as_on_the_page(&String::from_utf8_lossy(&output.stdout));
             // `check` and `test` report what they find with their status; the page shows it.
@@ -292,7 +302,7 @@ mod tutorials {
         }
 
         /// Starts a server at a port of the system's choice, in place of the one on the page.
-        fn serve(&mut self, command: &str) {
+        pub(super) fn serve(&mut self, command: &str) {
             let python = Regex::new(r"(http\.server .*)\b9\d{3}\b").unwrap();
             let asks_port = Regex::new(r"127\.0\.0\.1:(\d+)|http\.server .*\b(9\d{3})\b").unwrap();
             let shown = asks_port
@@ -367,7 +377,7 @@ mod tutorials {
     }
 
     /// Whether an output is as shown, where a line `…` is any lines.
-    fn is_as_shown(shown: &str, printed: &str) -> bool {
+    pub(super) fn is_as_shown(shown: &str, printed: &str) -> bool {
         fn rest(shown: &[&str], printed: &[&str]) -> bool {
             match (shown, printed) {
                 ([], printed) => printed.is_empty(),
@@ -386,12 +396,7 @@ mod tutorials {
     /// Does what a tutorial says, and returns it with the outputs that came of it.
     fn follow(page: &Path, text: &str) -> String {
         let name = page.file_stem().unwrap().to_str().unwrap();
-        let mut reader = Reader {
-            folder: root_of_scratch(name),
-            ports: Vec::new(),
-            servers: Vec::new(),
-            printed: String::new(),
-        };
+        let mut reader = Reader::new(name);
         let file_name = Regex::new(r"`([\w./-]+)`[^`]*:\s*$").unwrap();
         let mut followed = text.to_owned();
         for block in blocks(text) {
@@ -453,5 +458,243 @@ mod tutorials {
         assert!(is_as_shown("a\n…\nd\n", "a\nb\nc\nd\n"));
         assert!(is_as_shown("took … ms\n", "took 17 ms\n"));
         assert!(!is_as_shown("a\n", "a\nb\n") && !is_as_shown("a\n…\nd\n", "a\n"));
+    }
+}
+
+/// How-to guides: their commands are run in an empty folder with the files that a reader of the guide has. Every
+/// `sh` block is run, or is in the table with the reason why not.
+mod how_to {
+    use super::{
+        tutorials::{Reader, is_as_shown},
+        *,
+    };
+
+    struct Guide {
+        page: &'static str,
+        /// Writes files that a reader has, and starts servers.
+        prepare: fn(&mut Reader, &[Block<'_>]),
+        /// Parts of what the commands print.
+        prints: &'static [&'static str],
+        /// Beginnings of blocks that are not run, and the reasons.
+        left_out: &'static [(&'static str, &'static str)],
+    }
+
+    const GUIDES: &[Guide] = &[
+        Guide {
+            page: "authenticate-clients-with-api-keys",
+            prepare: |_, _| {},
+            prints: &["sha256:"],
+            left_out: &[],
+        },
+        Guide {
+            page: "connect-a-client",
+            prepare: |reader, _| {
+                legacy_server(reader);
+                write(reader, "weather.yaml", STATION);
+                reader.serve("glossator run --config weather.yaml");
+            },
+            prints: &[
+                r#""structuredContent":{"temperature":5.0}"#,
+                r#""protocolVersion":"2025-11-25""#,
+                r#""name":"get_weather""#,
+            ],
+            left_out: &[],
+        },
+        Guide {
+            page: "import-openapi",
+            prepare: |reader, blocks| {
+                let document = blocks.iter().find(|block| block.kind == "json").unwrap().text;
+                // As a document of a shop; JSON is YAML.
+                let tagged = document.replace(r#""operationId""#, r#""tags": [ "orders" ], "operationId""#);
+                write(reader, "shop.yaml", &tagged);
+            },
+            prints: &["good, 1 route and 1 upstream"],
+            left_out: &[],
+        },
+        Guide {
+            page: "install",
+            prepare: |_, _| {},
+            prints: &[],
+            left_out: &[
+                ("cargo install", "builds the program, which this test has"),
+                ("cargo build", "builds the program, which this test has"),
+                ("podman build", "needs podman; tests/deploy builds and runs the image"),
+            ],
+        },
+        Guide {
+            page: "record-and-infer",
+            prepare: |reader, _| legacy_server(reader),
+            prints: &["2 passed, 0 failed", r#""temp": 5.0"#],
+            left_out: &[],
+        },
+        Guide {
+            page: "reload-the-configuration",
+            prepare: |reader, _| {
+                write(reader, "weather.yaml", STATION);
+                reader.serve("glossator run --config weather.yaml");
+            },
+            prints: &["{"],
+            left_out: &[],
+        },
+        Guide {
+            page: "run-as-a-cgi-program",
+            prepare: |_, _| {},
+            prints: &[],
+            left_out: &[("#!/bin/sh", "needs a web server; tests/cgi runs it under two of them")],
+        },
+        Guide {
+            page: "run-under-systemd",
+            prepare: |reader, _| write(reader, "etc/glossator/glossator.yaml", STATION),
+            prints: &["good, 1 route and 1 upstream"],
+            left_out: &[],
+        },
+        Guide {
+            page: "see-the-request-of-a-call",
+            prepare: |reader, blocks| {
+                let file = blocks.iter().find(|block| block.kind == "yaml").unwrap().text;
+                write(reader, "glossator.yaml", file);
+            },
+            prints: &["POST /archive/2026?lang=en"],
+            left_out: &[],
+        },
+        Guide {
+            page: "test-routes-in-ci",
+            prepare: |reader, blocks| {
+                let tests = blocks.iter().find(|block| block.kind == "text").unwrap().text;
+                let tests: String = tests.lines().map(|line| format!("    {line}\n")).collect();
+                write(reader, "routes/weather.yaml", &format!("{STATION}{tests}"));
+                let recording = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nTemp: 5.0\n";
+                write(reader, "routes/recordings/oslo.http", recording);
+            },
+            prints: &["good, 1 route and 1 upstream", "1 passed, 0 failed"],
+            left_out: &[],
+        },
+        Guide {
+            page: "upgrade-and-roll-back",
+            prepare: |reader, _| write(reader, "etc/glossator/glossator.yaml", STATION),
+            prints: &["good, 1 route and 1 upstream"],
+            left_out: &[],
+        },
+        Guide {
+            page: "write-route-files-with-a-coding-agent",
+            prepare: |reader, _| {
+                legacy_server(reader);
+                let error = "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n\r\nNo such station\n";
+                write(reader, "error.http", error);
+            },
+            prints: &["argument `city` must not be `.` or `..`", r#""passed": true"#],
+            left_out: &[],
+        },
+    ];
+
+    const STATION: &str = "\
+upstreams: { legacy: http://127.0.0.1:9000 }
+routes:
+  get_weather:
+    description: The current weather in a city.
+    request: GET legacy/report/{city}
+    response: { extract: { pairs: { fields: { temperature: { from: Temp, type: number } } } } }
+";
+
+    /// A server with a report in plain text for one city.
+    const LEGACY: &str = "\
+import http.server, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        known = self.path.lower() == '/report/oslo'
+        self.send_response(200 if known else 404)
+        self.send_header('Content-Type', 'text/plain')
+        self.end_headers()
+        self.wfile.write(b'Temp: 5.0\\nSky: Cloudy\\n' if known else b'No such station\\n')
+
+    def log_message(self, *arguments): pass
+
+host, port = sys.argv[1].split(':')
+server = http.server.HTTPServer((host, int(port)), Handler)
+print(f'listening on {host}:{server.server_port}')
+server.serve_forever()
+";
+
+    fn write(reader: &Reader, name: &str, text: &str) {
+        let file = reader.folder.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, reader.here(text)).unwrap();
+    }
+
+    fn legacy_server(reader: &mut Reader) {
+        write(reader, "legacy.py", LEGACY);
+        reader.serve("python3 legacy.py 127.0.0.1:9000");
+    }
+
+    /// Runs the commands of a guide, and returns what is wrong.
+    fn follow(guide: &Guide, page: &Path, text: &str) -> Vec<String> {
+        let mut reader = Reader::new(guide.page);
+        let blocks = blocks(text);
+        (guide.prepare)(&mut reader, &blocks);
+        let mut wrong = Vec::new();
+        let (mut printed, mut left_out) = (String::new(), 0);
+        for block in &blocks {
+            if block.kind != "sh" {
+                let last = block.prose.trim_end().rsplit("\n\n").next().unwrap();
+                if last.ends_with("prints:") && !is_as_shown(block.text, &reader.printed) {
+                    wrong.push(format!("it printed\n{}", reader.printed));
+                }
+            } else if guide.left_out.iter().any(|(begin, _)| block.text.trim_start().starts_with(begin)) {
+                left_out += 1;
+            } else {
+                // The folder of the system's files is a folder of the test.
+                reader.run(&block.text.replace("/etc/glossator", "etc/glossator"), page);
+                printed.push_str(&reader.printed);
+            }
+        }
+        let missing = guide.prints.iter().filter(|part| !printed.contains(**part));
+        wrong.extend(missing.map(|part| format!("`{part}` is missing in\n{printed}")));
+        if left_out != guide.left_out.len() {
+            wrong.push("a block that is left out is not there any more".to_owned());
+        }
+        wrong
+    }
+
+    #[test]
+    fn an_openapi_document_becomes_the_file_that_its_guide_shows() {
+        let page = root().join("config/book/how-to/import-openapi.md");
+        let text = fs::read_to_string(&page).unwrap();
+        let blocks = blocks(&text);
+        let block = |kind: &str| blocks.iter().find(|block| block.kind == kind).unwrap().text;
+        let mut reader = Reader::new("import-openapi-example");
+        write(&reader, "stations.json", block("json"));
+        reader.run("glossator import openapi stations.json 2>/dev/null", &page);
+        let below_comments: String = reader
+            .printed
+            .lines()
+            .skip_while(|line| !line.starts_with("upstreams:"))
+            .map(|line| line.to_owned() + "\n")
+            .collect();
+        assert_eq!(below_comments.trim_end(), block("yaml").trim_end());
+    }
+
+    #[test]
+    fn the_commands_of_every_how_to_guide_run() {
+        let guides = book()
+            .into_iter()
+            .filter(|(page, _)| page.parent().is_some_and(|folder| folder.ends_with("how-to")));
+        let (mut wrong, mut followed) = (Vec::new(), 0);
+        for (page, text) in guides {
+            let name = page.file_stem().unwrap().to_str().unwrap();
+            match GUIDES.iter().find(|guide| guide.page == name) {
+                Some(guide) => {
+                    followed += 1;
+                    let problems = follow(guide, &page, &text);
+                    wrong.extend(problems.into_iter().map(|problem| format!("{name}: {problem}")));
+                }
+                None if blocks(&text).iter().any(|block| block.kind == "sh") => {
+                    wrong.push(format!("{name}: its commands are not in the table"));
+                }
+                None => {}
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert_eq!(followed, GUIDES.len(), "a guide of the table is not there any more");
     }
 }
