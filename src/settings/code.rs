@@ -678,12 +678,6 @@ pub(crate) struct CodedSpan {
     pub(crate) span: Span,
 }
 
-impl From<Span> for CodedSpan {
-    fn from(span: Span) -> Self {
-        Code::InvalidValue.at(span)
-    }
-}
-
 /// Groups of codes: the first two digits of the number, and a title.
 pub const CODE_SUBJECTS: [(u16, &str); 8] = [
     (0, "Files and their syntax"),

@@ -79,11 +79,11 @@ impl Problem {
     /// Creates a problem about a span of a file.
     pub(crate) fn at(
         files: &Files,
-        at: impl Into<CodedSpan>,
+        at: CodedSpan,
         message: impl Into<String>,
         help: Option<String>,
     ) -> Self {
-        let CodedSpan { code, span } = at.into();
+        let CodedSpan { code, span } = at;
         // Variables and flags have no lines.
         if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
             return Self::of_whole(code, files.name(span), message, help);

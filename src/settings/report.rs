@@ -163,8 +163,8 @@ impl<'f> Report<'f> {
     }
 
     /// Reports an error, which makes the configuration unusable.
-    pub(crate) fn error(&self, at: impl Into<CodedSpan>, message: impl Into<String>, help: impl Into<Help>) {
-        let CodedSpan { code, span } = at.into();
+    pub(crate) fn error(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
+        let CodedSpan { code, span } = at;
         self.errors.set(self.errors.get() + 1);
         if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
             self.found.borrow_mut().push(Problem::at(self.files, code.at(span), message, help.into().0));
@@ -174,11 +174,11 @@ impl<'f> Report<'f> {
     /// Reports a warning: the configuration loads, but probably does not do what was intended.
     pub(crate) fn warning(
         &self,
-        at: impl Into<CodedSpan>,
+        at: CodedSpan,
         message: impl Into<String>,
         help: impl Into<Help>,
     ) {
-        let CodedSpan { code, span } = at.into();
+        let CodedSpan { code, span } = at;
         if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
             let mut problem = Problem::at(self.files, code.at(span), message, help.into().0);
             problem.severity = Severity::Warning;

@@ -459,7 +459,7 @@ impl<'a> OpenSection<'a> {
     }
 
     /// Reports a problem at a span in the section.
-    pub(crate) fn reject_at(&self, at: impl Into<CodedSpan>, message: &str, help: &str) -> Reported {
+    pub(crate) fn reject_at(&self, at: CodedSpan, message: &str, help: &str) -> Reported {
         self.value.context.report.error(at, message, help);
         Reported(())
     }

@@ -102,7 +102,7 @@ fn header(context: Context<'_>, Entry { key, value }: &Entry) -> Option<(http::H
     let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
         let message =
             format!("the value of the header `{name}` has line breaks or characters that are not ASCII");
-        report.error(value.span, message, "look for a line break at the end of the secret");
+        report.error(Code::InvalidValue.at(value.span), message, "look for a line break at the end of the secret");
         return None;
     };
     let is_secret = secret::is_secret_name(&key.text);
