@@ -65,10 +65,11 @@ pub(in crate::config) struct ResponseSettings {
     /// Format of tool error texts: the message, or `{"error": "…"}` as JSON.
     #[key(default = ErrorFormat::Text)]
     pub(super) error_format: ErrorFormat,
-    /// Regular expressions whose matches are replaced with `[redacted]` in every error.
+    /// Regular expressions whose matches are replaced with `[redacted]` in every error; those of a route
+    /// are added to those of `defaults`.
     #[key(shown = "none")]
     pub(super) redact: Added<SecretPattern>,
-    /// Client headers that are forwarded to upstreams.
+    /// Client headers that are forwarded to upstreams; those of a route are added to those of `defaults`.
     #[key(shown = "none")]
     pub(super) forward_headers: Added<HeaderName>,
 }
