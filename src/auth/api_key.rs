@@ -12,7 +12,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        source::Span,
+        source::SourceSpan,
         value::text_of,
     },
     upstream::Client,
@@ -98,7 +98,7 @@ impl ApiKey {
 }
 
 /// The hashes of one configuration, with their places, to find duplicates.
-type KnownHashes = RefCell<HashMap<KeyHash, Span>>;
+type KnownHashes = RefCell<HashMap<KeyHash, SourceSpan>>;
 
 impl Setting for KeyHash {
     const KIND: ValueKind = ValueKind::Text;
@@ -118,7 +118,7 @@ impl Setting for KeyHash {
         match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
             None => Ok(hash),
             Some(other) => {
-                let message = format!("this hash stands at {}, too", report.place(other));
+                let message = format!("this hash stands at {}, too", report.file_and_line(other));
                 value.reject(
                     Invalid::without_value(message, "give each client keys of its own")
                         .with_code(Code::DuplicateValue),

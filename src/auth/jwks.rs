@@ -28,7 +28,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         secret,
-        section::{Checked, Context, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, ReadContext, Setting},
         value::text_of,
     },
     telemetry::{CallContext, ErrorChain, Span},
@@ -68,7 +68,7 @@ impl Setting for KeySource {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let (written, Context { report, environment, .. }) = (text_of(value)?.trim(), value.context);
+        let (written, ReadContext { report, environment, .. }) = (text_of(value)?.trim(), value.context);
         let is_file = written.starts_with("file:");
         let contents = is_file.then(|| secret::expand_secret(report, environment, value.node.span, written));
         let contents = contents.map(|contents| value.checked(contents)).transpose()?;

@@ -72,7 +72,7 @@ impl TokenSettings {
                 None => ("`tls` has no effect: `jwks` is not a server", "leave it out"),
                 Some(_) => ("`tls` has no effect: `jwks` is not `https://`", "leave `tls` out"),
             };
-            return Err(section.reject_at(Code::EmptyValue.at(entry.key.span), message, help));
+            return Err(section.reject_at(Code::EmptyValue.at_span(entry.key.span), message, help));
         }
         if let Some(server) = server.filter(|_| is_tls) {
             let value = &section.value;

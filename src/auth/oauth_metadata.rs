@@ -87,7 +87,7 @@ impl ResourceServer {
             if issuer(token).is_some() && tokens[..index].iter().any(|other| issuer(other) == issuer(token)) {
                 let help = "write all of its audiences in one place";
                 checked = Err(section.reject_at(
-                    Code::DuplicateValue.at(token.span),
+                    Code::DuplicateValue.at_span(token.span),
                     "this issuer stands there twice",
                     help,
                 ));
@@ -108,7 +108,7 @@ impl ResourceServer {
                 let help =
                     "write `audience`, or `resource` beside `jwt`: what is for others must not be taken here";
                 checked = Err(section.reject_at(
-                    Code::MissingKey.at(token.span),
+                    Code::MissingKey.at_span(token.span),
                     "the tokens have no audience",
                     help,
                 ));

@@ -13,7 +13,7 @@ use super::{
     output::{Paint, Screen},
     serve::{BoundServer, Overrides, prepare, run_to_end},
 };
-use crate::config::{Environment, Loaded, Origin, Sources};
+use crate::config::{ConfigSource, Environment, Loaded, Sources};
 
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {
@@ -55,7 +55,7 @@ fn load(
 ) -> Result<Loaded, Failure> {
     let mut environment = Environment::of_process();
     environment.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
-    let origin = Origin::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
+    let origin = ConfigSource::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
     let sources = Sources { origin, environment, flags: arguments.overrides.flags() };
     crate::config::load(&sources).map_err(|problems| {
         screen.problems(problems.as_slice());

@@ -29,7 +29,7 @@ use clap::{
 use serde_json::json;
 
 use crate::{
-    config::{Environment, Flag, Loaded, Origin, Problems, Sources, renamed_flag},
+    config::{ConfigSource, Environment, Flag, Loaded, Problems, Sources, renamed_flag},
     telemetry::{ErrorChain, log},
 };
 use output::Screen;
@@ -239,7 +239,7 @@ impl Command {
 
 impl ConfigArgument {
     fn sources(&self, flags: Vec<Flag>) -> Result<Sources, Failure> {
-        let origin = Origin::Path(self.path()?);
+        let origin = ConfigSource::Path(self.path()?);
         Ok(Sources { origin, environment: Environment::of_process(), flags })
     }
 

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::{ConfigArgument, Failure, STACK_BYTES, output::Screen};
 use crate::{
     admin::{Admin, Playground, Process, ProcessControl},
-    config::{self, Environment, Flag, Loaded, Origin, Sources},
+    config::{self, ConfigSource, Environment, Flag, Loaded, Sources},
     descriptors,
     inbound::cgi as cgi_api,
     server::{
@@ -175,10 +175,10 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     let (request, own): (Vec<_>, Vec<_>) =
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
-        origin: Origin::Path(arguments.config.path()?),
+        origin: ConfigSource::Path(arguments.config.path()?),
         // Without the variables that a client can influence. Otherwise a client could set a value that a file
         // refers to.
-        environment: Environment::of(own),
+        environment: Environment::from_variables(own),
         flags: arguments.log.flags(),
     };
     let loaded = config::load(&sources).map_err(Failure::Problems)?;

@@ -74,7 +74,7 @@ impl AdminSettings {
                 }
             };
             let message = "other machines can reach the admin port, and it asks for no token";
-            report.warning(Code::OpenAdminPort.at(entry.value.span), message, help);
+            report.warning(Code::OpenAdminPort.at_span(entry.value.span), message, help);
         }
         Ok(self)
     }

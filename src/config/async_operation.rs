@@ -15,7 +15,7 @@ use super::{
     response::whole,
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
-    source::Span,
+    source::SourceSpan,
     upstreams::UpstreamFile,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 
 /// Kinds of values that `async_operation` accepts.
 pub(super) const KIND: ValueKind =
-    ValueKind::Either(&[ValueKind::Word(&["follow_location"]), JobSettings::KIND]);
+    ValueKind::Either(&[ValueKind::Word(&["follow_location"]), AsyncOperationSettings::KIND]);
 
 /// jq condition on the value, or a map of conditions as in `when`.
 const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]);
@@ -40,9 +40,9 @@ const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]
 /// The section `async_operation`.
 #[derive(DeriveSection)]
 #[section(id = "async_operation", default, check_keys = Self::check_keys)]
-struct JobSettings {
+struct AsyncOperationSettings {
     /// Extractor for the responses about the operation. Default: they are JSON.
-    extract: Option<extract::Compiled>,
+    extract: Option<extract::CompiledExtract>,
     /// jq: the id of the operation in the first response. Without it, the `Location` of the first response is
     /// polled.
     id: Option<Jq>,
@@ -80,7 +80,7 @@ struct JobSettings {
     task: TaskRule,
 }
 
-impl JobSettings {
+impl AsyncOperationSettings {
     /// Checks that `id` and `status` are set together.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let (place, message, help) = match (section.entry("id"), section.entry("status")) {
@@ -97,7 +97,7 @@ impl JobSettings {
         match section.has_unknown_keys {
             // An unknown key is probably the missing one, misspelled.
             true => Ok(()),
-            false => Err(section.reject_at(Code::MissingKey.at(place), message, help)),
+            false => Err(section.reject_at(Code::MissingKey.at_span(place), message, help)),
         }
     }
 }
@@ -119,9 +119,9 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
 }
 
 /// Inputs of the parser for `async_operation`.
-pub(super) struct Context<'a> {
+pub(super) struct OperationContextSettings<'a> {
     /// Names of all upstreams in the file, including those with errors.
-    pub(super) names: &'a [(UpstreamName, Span)],
+    pub(super) names: &'a [(UpstreamName, SourceSpan)],
     pub(super) upstreams: &'a [UpstreamFile],
     /// Upstream of the route.
     pub(super) upstream: Option<&'a UpstreamName>,
@@ -131,7 +131,7 @@ pub(super) struct Context<'a> {
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
-    context: &Context<'_>,
+    context: &OperationContextSettings<'_>,
     asked: &mut UsedArguments,
     used: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
@@ -142,7 +142,7 @@ pub(super) fn read(
         let message =
             format!("`async_operation` is followed by requests over HTTP, and `{name}` has no `url`");
         report.error(
-            Code::WrongUpstreamKind.at(entry.key.span),
+            Code::WrongUpstreamKind.at_span(entry.key.span),
             message,
             "leave it out; `timeout` says how long a call may take",
         );
@@ -158,23 +158,24 @@ pub(super) fn read(
     {
         let help = "give the argument another name";
         report.error(
-            Code::ReservedName.at(argument.span),
+            Code::ReservedName.at_span(argument.span),
             "`job` is the name of the job in its requests, and can't be an argument too",
             help,
         );
         return None;
     }
     let settings = match node.as_text() {
-        Some("follow_location") => Some(JobSettings::default()),
+        Some("follow_location") => Some(AsyncOperationSettings::default()),
         Some(_) => {
             let message = format!("`async_operation` is `follow_location` or a map, found {}", node.found());
             let help = "`follow_location` asks at the `Location` of a 202 until it is another status";
-            report.error(Code::WrongType.at(node.span), message, help);
+            report.error(Code::WrongType.at_span(node.span), message, help);
             return None;
         }
         None => in_scope(&[], used, |scope| {
-            let value = cursor(report, entry.key.span, node, "`async_operation`", JobSettings::KIND);
-            JobSettings::read(&value.in_scope(scope))
+            let value =
+                cursor(report, entry.key.span, node, "`async_operation`", AsyncOperationSettings::KIND);
+            AsyncOperationSettings::read(&value.in_scope(scope))
         }),
     };
     let mut reader = Requests { report, context, named, asked };
@@ -184,7 +185,7 @@ pub(super) fn read(
         Some(method) => Some(CancelRule::Method(method)),
         None => reader.read(entry).map(CancelRule::Request),
     });
-    let JobSettings {
+    let AsyncOperationSettings {
         extract,
         id,
         done,
@@ -219,7 +220,7 @@ pub(super) fn read(
 }
 
 /// Base URI of the route's upstream, against which a `Location` is resolved.
-fn base(context: &Context<'_>) -> Option<Uri> {
+fn base(context: &OperationContextSettings<'_>) -> Option<Uri> {
     let upstream = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream)?;
     upstream.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()
 }
@@ -233,7 +234,7 @@ fn method(node: &Node) -> Option<Method> {
 /// Parser for the requests of an operation: status, result, cancellation.
 struct Requests<'a, 'r, 'f> {
     report: &'r Report<'f>,
-    context: &'a Context<'a>,
+    context: &'a OperationContextSettings<'a>,
     named: bool,
     asked: &'a mut UsedArguments,
 }
@@ -246,7 +247,7 @@ impl Requests<'_, '_, '_> {
         if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` asks another upstream than the route does", entry.key.text);
             let help = "a job is followed at the server that began it";
-            self.report.error(Code::AsyncOperationUpstream.at(entry.value.span), message, help);
+            self.report.error(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);
             return None;
         }
         for argument in &asked.arguments {
@@ -254,7 +255,7 @@ impl Requests<'_, '_, '_> {
                 self.asked.add_for(argument, None);
             } else if !self.named {
                 self.report.error(
-                    Code::UndeclaredArgument.at(argument.span),
+                    Code::UndeclaredArgument.at_span(argument.span),
                     "the job has no name to put here",
                     ID_HELP,
                 );

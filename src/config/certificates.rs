@@ -31,13 +31,13 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
         let help = "renew it; `glossator run` reads the file again when it has changed";
         if *at <= now {
             report.warning(
-                Code::ExpiringCertificate.at(*span),
+                Code::ExpiringCertificate.at_span(*span),
                 format!("the certificate has expired: it was valid until {date}"),
                 help,
             );
         } else if *at <= now + WARNED_BEFORE {
             report.warning(
-                Code::ExpiringCertificate.at(*span),
+                Code::ExpiringCertificate.at_span(*span),
                 format!("the certificate expires within a week, at {date}"),
                 help,
             );

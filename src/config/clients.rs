@@ -5,7 +5,7 @@ use crate::{
     auth::{AccessSettings, ClientSettings, ResourceServer},
     route::Scopes,
     settings::{
-        section::{Context, Cursor, Setting},
+        section::{Cursor, ReadContext, Setting},
         value::Named,
     },
 };
@@ -25,7 +25,7 @@ pub(super) struct Clients {
 
 /// Parses `clients`. `auth` is `None` if `server` has errors.
 pub(super) fn read(
-    context: Context<'_>,
+    context: ReadContext<'_>,
     file: &Node,
     auth: Option<Option<ResourceServer>>,
     default_scopes: &Scopes,
@@ -47,12 +47,12 @@ pub(super) fn read(
             let message =
                 format!("the name of a client has 1 to {NAME_LIMIT_BYTES} bytes, all of them visible");
             let help = "write a short word, such as `reports`: it stands in the log";
-            report.error(Code::InvalidName.at(name.span), message, help);
+            report.error(Code::InvalidName.at_span(name.span), message, help);
         }
     }
     if let (Some(entry), true, false) = (entry, entries.is_empty(), has_auth) {
         let help = "name one under `clients`, with the hash of its key";
-        report.error(Code::NoClients.at(entry.key.span), "no client can call: `clients` is empty", help);
+        report.error(Code::NoClients.at_span(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
         lint::clients::check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());

@@ -39,18 +39,23 @@ pub(super) struct CompletionSettings {
 }
 
 /// Completion of an argument, and the route call that it makes.
-pub(super) struct Compiled {
+pub(super) struct CompiledCompletion {
     pub(super) completion: Completion,
     pub(super) call: Option<WrittenCall>,
 }
 
 /// Parses the completion of the argument `own`; its templates may use the arguments `known`. Returns `None`
 /// after reporting the problems.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[String]) -> Option<Compiled> {
+pub(super) fn read(
+    report: &Report<'_>,
+    entry: &Entry,
+    own: &str,
+    known: &[String],
+) -> Option<CompiledCompletion> {
     if let Kind::List(items) = &entry.value.kind {
         if items.is_empty() {
             report.error(
-                Code::EmptyValue.at(entry.value.span),
+                Code::EmptyValue.at_span(entry.value.span),
                 "`completions` has no value",
                 "write `[short, long]`, or leave it out",
             );
@@ -59,12 +64,12 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
         let values: Vec<_> =
             items.iter().map(|item| scalar(report, item, "a value of `completions`")).collect();
         let completion = Completion::Listed(values.into_iter().collect::<Option<_>>()?);
-        return Some(Compiled { completion, call: None });
+        return Some(CompiledCompletion { completion, call: None });
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
         let message = format!("`completions` takes a list of values or a map, found {}", entry.value.found());
         report.error(
-            Code::WrongType.at(entry.value.span),
+            Code::WrongType.at_span(entry.value.span),
             message,
             "write `[short, long]`, or `{ route: NAME }`",
         );
@@ -77,11 +82,11 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
     let mut asked = UsedArguments::default();
     let (call, written) = route_calls::read(report, &entry.value, &mut asked)?;
     let before = report.errors();
-    route_calls::refuse_unknown(report, &asked, known, "there is no argument", |name| {
+    route_calls::report_unknown(report, &asked, known, "there is no argument", |name| {
         format!("name it among the arguments: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);
     let chosen = asked.names(own);
     let completion = Completion::Route(RouteCompletion { call, values, chosen });
-    (report.errors() == before).then_some(Compiled { completion, call: Some(written) })
+    (report.errors() == before).then_some(CompiledCompletion { completion, call: Some(written) })
 }

@@ -130,7 +130,7 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
         (None, _) => Err(section.missing(format!("{block} shows nothing"), help)),
         (Some(_), Some(second)) => {
             let message = format!("{block} shows one thing, found several");
-            Err(section.reject_at(Code::ConflictingKeys.at(second.key.span), &message, help))
+            Err(section.reject_at(Code::ConflictingKeys.at_span(second.key.span), &message, help))
         }
     }
 }

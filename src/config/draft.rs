@@ -10,7 +10,7 @@ use super::{
     problem::Problem,
     report::Report,
     routes::{self, RouteSettings, Surroundings},
-    source::{Files, Span},
+    source::{Files, SourceSpan},
     yaml,
 };
 use crate::{route::UpstreamName, settings::section::Section as _, translate::WorkBudget};
@@ -93,7 +93,7 @@ fn read(
     report: &Report<'_>,
     around: &Surroundings<'_>,
     name: &str,
-    place: Span,
+    place: SourceSpan,
     mut tree: Node,
 ) -> Option<RouteFile> {
     let mut names = around.names.to_vec();
@@ -114,7 +114,7 @@ fn read(
 /// Lines of a route's entries without `tests`, unindented. `None` if other text shares these lines.
 fn cut_out(files: &Files, entries: &[Entry]) -> Option<String> {
     let first = entries.first()?.key.span;
-    let column = files.place(first).column;
+    let column = files.line_and_column(first).column;
     let mut out = String::new();
     for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.key.text != "tests") {
         let span = entry.key.span;
@@ -122,10 +122,14 @@ fn cut_out(files: &Files, entries: &[Entry]) -> Option<String> {
             // Ends before the line of the next key, so that comments before that key are included.
             Some(next) => files.line(next.key.span).start,
             None => {
-                files.line(Span { start: entry.value.span.end.saturating_sub(1), ..entry.value.span }).end
+                files
+                    .line(SourceSpan { start: entry.value.span.end.saturating_sub(1), ..entry.value.span })
+                    .end
             }
         };
-        if span.file != first.file || files.place(span).column != column || entry.value.span.file != span.file
+        if span.file != first.file
+            || files.line_and_column(span).column != column
+            || entry.value.span.file != span.file
         {
             return None;
         }

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Origin, Sources, folder};
+use super::{ConfigSource, Sources, folder};
 
 /// Fingerprint of the configuration files and of the files that they refer to. Equal fingerprints: unchanged.
 ///
@@ -26,12 +26,12 @@ impl Sources {
     /// Takes the fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for
     /// a configuration that is not a file.
     pub fn look(&self, named: &[PathBuf]) -> Option<Look> {
-        let Origin::Path(path) = &self.origin else { return None };
+        let ConfigSource::Path(path) = &self.origin else { return None };
         let own = folder::list(path).unwrap_or_else(|_| vec![path.clone()]);
         let all = own.into_iter().chain(named.iter().cloned());
         Some(Look(
             all.map(|path| {
-                let stamp = Stamp::of(&path);
+                let stamp = Stamp::from_path(&path);
                 (path, stamp)
             })
             .collect(),
@@ -41,7 +41,7 @@ impl Sources {
 
 impl Stamp {
     /// `None`: missing file.
-    fn of(path: &Path) -> Option<Self> {
+    fn from_path(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let file = fs::canonicalize(path).ok()?;
         Some(Self { length: metadata.len(), modified: metadata.modified().ok(), file })

@@ -62,11 +62,11 @@ pub(super) fn add(
             let bytes = error.into_bytes();
             let mut single = Files::default();
             let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
-            let words = source::Span { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
+            let words = source::SourceSpan { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
             let message = format!("the file is not UTF-8 text: the byte 0x{:02x} stands here", bytes[valid]);
-            problems.push(Problem::at(
+            problems.push(Problem::with_span(
                 &single,
-                Code::NotUtf8.at(words),
+                Code::NotUtf8.at_span(words),
                 message,
                 Some("save it as UTF-8".to_owned()),
             ));

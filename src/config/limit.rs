@@ -4,7 +4,7 @@ use crate::{model::own_types, route::InputSchema, translate::Limit};
 
 /// Marks the paging arguments that are strings in `input`, so that the value for the next page is written as
 /// a string.
-pub(super) fn write_as_input_asks(limit: &mut Limit, input: &InputSchema) {
+pub(super) fn write_as_input_requires(limit: &mut Limit, input: &InputSchema) {
     let Limit { more: Some(more), text_arguments, .. } = limit else { return };
     let properties = input.document().get("properties");
     let is_text = |name: &&String| {

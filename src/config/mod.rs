@@ -109,7 +109,7 @@ pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// File or folder.
-    pub origin: Origin,
+    pub origin: ConfigSource,
     /// Environment variables for `${NAME}` and for process settings.
     pub environment: Environment,
     /// Process settings from command-line flags.
@@ -118,7 +118,7 @@ pub struct Sources {
 
 /// Location of the configuration.
 #[derive(Clone)]
-pub enum Origin {
+pub enum ConfigSource {
     /// A file, or a folder whose `*.yaml` and `*.yml` files are read.
     Path(PathBuf),
     /// Contents of one file.
@@ -178,7 +178,7 @@ pub struct Loaded {
 }
 
 /// Shows the names only: a file may contain secrets.
-impl fmt::Debug for Origin {
+impl fmt::Debug for ConfigSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => formatter.debug_tuple("Path").field(path).finish(),
@@ -192,12 +192,16 @@ impl fmt::Debug for Origin {
 impl Sources {
     /// Reads a file or folder, with the environment of this process and no flags.
     pub fn of_path(path: impl Into<PathBuf>) -> Self {
-        Self { origin: Origin::Path(path.into()), environment: Environment::of_process(), flags: Vec::new() }
+        Self {
+            origin: ConfigSource::Path(path.into()),
+            environment: Environment::of_process(),
+            flags: Vec::new(),
+        }
     }
 
     /// Uses the contents of one file, with an empty environment.
     pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Self {
-        let origin = Origin::Text { name: name.into(), text: text.into() };
+        let origin = ConfigSource::Text { name: name.into(), text: text.into() };
         Self { origin, environment: Environment::default(), flags: Vec::new() }
     }
 }
@@ -236,8 +240,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (mut files, unread) = match &sources.origin {
-        Origin::Path(path) => folder::read(path),
-        Origin::Text { name, text } => folder::of_text(name, text),
+        ConfigSource::Path(path) => folder::read(path),
+        ConfigSource::Text { name, text } => folder::of_text(name, text),
     };
     files.add_built_in("built-in presets", rules::PRESETS);
     let given = Given::add(&mut files, &sources.environment, &sources.flags);
@@ -251,10 +255,10 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     match loaded {
         Some(loaded) if !refused => {
             let notes = loaded.routes.iter().filter_map(|file| no_output_schema(&files, file)).collect();
-            let importer = loaded.importer.of(files);
+            let importer = loaded.importer.with_files(files);
             Ok(Loaded { warnings: found, notes, named_files, importer, ..loaded })
         }
-        _ => Err(Problems::of(found)),
+        _ => Err(Problems::from_list(found)),
     }
 }
 
@@ -263,7 +267,8 @@ fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> 
     let message =
         format!("`{}` has no output schema, because {}", file.name(), file.no_output_schema.as_deref()?);
     let help = "write `output`, or `fields` with types in each of its rules".to_owned();
-    let mut note = Problem::at(files, Code::NoOutputSchema.at(file.name_span), message, Some(help));
+    let mut note =
+        Problem::with_span(files, Code::NoOutputSchema.at_span(file.name_span), message, Some(help));
     note.severity = Severity::Note;
     Some(note)
 }

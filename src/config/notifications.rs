@@ -24,7 +24,7 @@ pub(super) fn read(route: &OpenSection<'_>, used: &mut UsedArguments) -> Option<
     if !matches!(entry.value.kind, Kind::List(_)) {
         let message = format!("`notifications` is a list of lines, found {}", entry.value.found());
         let help = "write `notifications: [{ level: info, text: \"asked for {{ args.city }}\" }]`";
-        report.error(Code::WrongType.at(entry.value.span), message, help);
+        report.error(Code::WrongType.at_span(entry.value.span), message, help);
         return None;
     }
     let value = cursor(report, entry.key.span, &entry.value, "`notifications`", KIND);

@@ -14,7 +14,7 @@ use super::{
     route_tests::Position,
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, open, read_in_scope},
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::{
@@ -143,7 +143,7 @@ struct ResourceSettings {
 /// Part of a message, its span, and the route call that it makes.
 struct ReadPart {
     template: PartTemplate,
-    span: Span,
+    span: SourceSpan,
     call: Option<WrittenCall>,
 }
 
@@ -158,7 +158,7 @@ pub(super) fn read(
     let name = entry.key.text.parse::<ToolName>().map_err(|error| {
         let what = format!("a prompt is named as a tool is, and {error}");
         report.error(
-            Code::InvalidName.at(entry.key.span),
+            Code::InvalidName.at_span(entry.key.span),
             what,
             "letters, digits, `_`, `-` and `.` make a name",
         );
@@ -175,18 +175,18 @@ pub(super) fn read(
     let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
     if section.get("description").is_none() && !section.has_unknown_keys {
         report.warning(
-            Code::MissingDescription.at(entry.key.span),
+            Code::MissingDescription.at_span(entry.key.span),
             format!("the prompt `{}` has no `description`", entry.key.text),
             "a person reads it to choose among prompts",
         );
     }
     let parts = parts.unwrap_or_default();
-    route_calls::refuse_unknown(report, &asked, &names, "the prompt has no argument", |name| {
+    route_calls::report_unknown(report, &asked, &names, "the prompt has no argument", |name| {
         format!("name it under `arguments`: `{name}:`")
     });
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().collect();
-        input_requests::refuse_unknown_answers(report, "the prompt", asked.answers.iter(), &names);
+        input_requests::report_unknown_input_responses(report, "the prompt", asked.answers.iter(), &names);
         questions.arguments().for_each(|(name, span)| asked.add(name, true, *span));
     }
     // An argument may be used by a part with errors.
@@ -195,7 +195,7 @@ pub(super) fn read(
         let name = &unused.key.text;
         let message = format!("the argument `{name}` is used nowhere in the prompt");
         report.warning(
-            Code::UnusedArgument.at(unused.key.span),
+            Code::UnusedArgument.at_span(unused.key.span),
             message,
             format!("put it into a message: `{{{{ args.{name} }}}}`"),
         );
@@ -207,7 +207,7 @@ pub(super) fn read(
     let asking = questions?.finish(report, &texts(&arguments))?;
     // The values of input responses are not known yet.
     if asking.is_empty() {
-        parts.iter().for_each(|part| refuse_what_can_not_be_filled_in(report, part, &arguments));
+        parts.iter().for_each(|part| report_unfillable(report, part, &arguments));
     }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
         argument.completion = listed_by_a_route(&argument.name, &parts, routes).map(Completion::Listed);
@@ -225,7 +225,7 @@ pub(super) fn read(
         asking,
         parts: parts.into_iter().map(|part| part.template).collect(),
     };
-    let position = Position::of(report, entry.key.span);
+    let position = Position::new(report, entry.key.span);
     (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
 }
 
@@ -251,7 +251,11 @@ fn argument(
     let name = entry.key.text.clone();
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         let message = format!("the name of an argument has 1 to {MAX_NAME_BYTES} bytes");
-        report.error(Code::InvalidName.at(entry.key.span), message, "write a short word, such as `city`");
+        report.error(
+            Code::InvalidName.at_span(entry.key.span),
+            message,
+            "write a short word, such as `city`",
+        );
         return None;
     }
     let value = cursor(report, entry.key.span, &entry.value, "an argument", ArgumentSettings::KIND);
@@ -259,7 +263,8 @@ fn argument(
     let completion = match entry.value.entry("completions") {
         None => None,
         Some(entry) => {
-            let completions::Compiled { completion, call } = completions::read(report, entry, &name, names)?;
+            let completions::CompiledCompletion { completion, call } =
+                completions::read(report, entry, &name, names)?;
             if let Some(call) = call {
                 call.check(report, routes);
             }
@@ -288,14 +293,14 @@ fn messages(
     };
     let Kind::List(items) = &node.kind else {
         report.error(
-            Code::WrongType.at(node.span),
+            Code::WrongType.at_span(node.span),
             format!("`messages` takes a list, found {}", node.found()),
             help,
         );
         return None;
     };
     if items.is_empty() {
-        report.error(Code::EmptyValue.at(node.span), "`messages` has no message", help);
+        report.error(Code::EmptyValue.at_span(node.span), "`messages` has no message", help);
         return None;
     }
     let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, asked)).collect();
@@ -307,7 +312,7 @@ fn messages(
         if let Some(part) = parts {
             let message = format!("a prompt has at most {limit} {what}");
             report.error(
-                Code::TooMany.at(part.span),
+                Code::TooMany.at_span(part.span),
                 message,
                 "put some of them into one, or into another prompt",
             );
@@ -327,14 +332,14 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Use
     };
     if let Some((_, other)) = said.next() {
         let help = "write `- user: …`, and another `- assistant: …`";
-        report.error(Code::TooMany.at(other.key.span), "a message is said by one, found two", help);
+        report.error(Code::TooMany.at_span(other.key.span), "a message is said by one, found two", help);
         return Vec::new();
     }
     let value = &entry.value;
     match &value.kind {
         Kind::List(items) if items.is_empty() => {
             report.error(
-                Code::EmptyValue.at(value.span),
+                Code::EmptyValue.at_span(value.span),
                 "the message has no block",
                 "write a text, or `[{ text: … }]`",
             );
@@ -366,7 +371,7 @@ fn block(
     report: &Report<'_>,
     routes: Routes<'_>,
     node: &Node,
-    place: Span,
+    place: SourceSpan,
     role: Role,
     asked: &mut UsedArguments,
 ) -> Option<ReadPart> {
@@ -386,7 +391,7 @@ fn block(
             }
             Some(second) => {
                 report.error(
-                    Code::ConflictingKeys.at(second.key.span),
+                    Code::ConflictingKeys.at_span(second.key.span),
                     "a block of a message shows one thing, found several",
                     help,
                 );
@@ -439,7 +444,7 @@ fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) 
         let help =
             suggest::help(uri.source(), "their URIs", resources().map(|resource| resource.uri.as_str()));
         report.error(
-            Code::UnknownResource.at(node.span),
+            Code::UnknownResource.at_span(node.span),
             message,
             help.unwrap_or_else(|| "write `text: …` for what is in it".to_owned()),
         );
@@ -455,7 +460,7 @@ fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArgume
 }
 
 /// Reports templates with undefined names, which would fail at each request.
-fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, arguments: &[PromptArgument]) {
+fn report_unfillable(report: &Report<'_>, part: &ReadPart, arguments: &[PromptArgument]) {
     // Other failures depend on the value, and are not mistakes of the template.
     const UNDEFINED: &str = "undefined value";
     let given = |only_required: bool| -> Arguments {
@@ -491,7 +496,7 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
                 false => "an argument is a text, with nothing inside".to_owned(),
             };
             return report.error(
-                Code::FailingTemplate.at(language::span_of_name(report, part.span, name)),
+                Code::FailingTemplate.at_span(language::span_of_name(report, part.span, name)),
                 message,
                 help,
             );

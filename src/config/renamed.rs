@@ -180,18 +180,18 @@ pub fn renamed_flag(flag: &str) -> Option<&'static str> {
 impl Renames {
     /// Replacement of a key of a section.
     pub(super) fn key(&self, section: &str, key: &str) -> Option<Now> {
-        self.of(section, key).find(|now| !matches!(now, Now::Word(..)))
+        self.targets(section, key).find(|now| !matches!(now, Now::Word(..)))
     }
 
     /// New name of a word of a key.
     pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
-        self.of(section, key).find_map(|now| match now {
+        self.targets(section, key).find_map(|now| match now {
             Now::Word(was, now) if was == word => Some(now),
             Now::Key(_) | Now::Gone(_) | Now::Word(..) => None,
         })
     }
 
-    fn of(&self, section: &str, key: &str) -> impl Iterator<Item = Now> {
+    fn targets(&self, section: &str, key: &str) -> impl Iterator<Item = Now> {
         let rows = self.settings.iter().filter(move |row| row.sections.contains(&section) && row.key == key);
         rows.map(|row| row.now)
     }
@@ -219,13 +219,13 @@ impl Renames {
             Some(Now::Key(now)) => {
                 let message = format!("`{name}` in {of} is called `{now}` now");
                 report.error(
-                    Code::RenamedKey.at(key.span),
+                    Code::RenamedKey.at_span(key.span),
                     message,
                     format!("write `{now}`, or run `glossator migrate`"),
                 );
             }
             Some(Now::Gone(help)) => {
-                report.error(Code::RenamedKey.at(key.span), format!("`{name}` in {of} is gone"), help)
+                report.error(Code::RenamedKey.at_span(key.span), format!("`{name}` in {of} is gone"), help)
             }
             Some(Now::Word(..)) | None => return false,
         }
@@ -244,7 +244,7 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
     let message = format!("`{was}` of `{key}` is called `{now}` now");
     report.error(
-        Code::RenamedKey.at(node.span),
+        Code::RenamedKey.at_span(node.span),
         message,
         format!("write `{now}`, or run `glossator migrate`"),
     );

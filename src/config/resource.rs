@@ -13,7 +13,7 @@ use super::{
     report::Report,
     schemas::UsedArguments,
     section::{cursor, in_scope},
-    source::Span,
+    source::SourceSpan,
 };
 use crate::{
     model::Annotations,
@@ -49,14 +49,14 @@ pub(super) struct ReadAs {
 }
 
 /// Resource, with the spans for later checks.
-pub(super) struct Resource {
+pub(super) struct RouteResource {
     read: ReadAs,
-    uri_span: Span,
-    poll_span: Option<Span>,
+    uri_span: SourceSpan,
+    poll_span: Option<SourceSpan>,
 }
 
 /// Parses `resource`. Returns `None` after reporting the problems.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<Resource> {
+pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<RouteResource> {
     let value = cursor(report, entry.key.span, &entry.value, "`resource`", KIND);
     // Annotations are sent in the resource list, before any response that a template could use.
     let read = in_scope(&[], &mut UsedArguments::default(), |scope| ReadAs::read(&value.in_scope(scope)))?;
@@ -65,7 +65,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments
         asked.add(name, false, language::span_of_name(report, uri_span, name));
     }
     let poll_span = entry.value.entry("poll_interval").map(|entry| entry.key.span);
-    Some(Resource { read, uri_span, poll_span })
+    Some(RouteResource { read, uri_span, poll_span })
 }
 
 impl Setting for UriTemplate {
@@ -115,14 +115,14 @@ impl ReadAs {
         {
             Some(entry) => {
                 let message = "`size` is of one resource, and this is a template of many";
-                Err(section.reject_at(Code::ConflictingKeys.at(entry.key.span), message, "leave it out"))
+                Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "leave it out"))
             }
             None => Ok(()),
         }
     }
 }
 
-impl Resource {
+impl RouteResource {
     /// Checks the resource against the rest of the route.
     pub(super) fn check(
         &self,
@@ -135,7 +135,7 @@ impl Resource {
         let missing = input.required().filter(|name| !self.read.uri.arguments().any(|known| known == *name));
         for name in missing {
             report.error(
-                Code::ResourceArgument.at(self.uri_span),
+                Code::ResourceArgument.at_span(self.uri_span),
                 format!("the resource has no `{name}`, which the request needs"),
                 format!("put `{{{name}}}` into the URI, or give it a `default` under `input`"),
             );
@@ -144,14 +144,14 @@ impl Resource {
         if route.entry("async_operation").is_some() {
             let help = "leave one of the two out";
             report.error(
-                Code::ConflictsWithAsyncOperation.at(span),
+                Code::ConflictsWithAsyncOperation.at_span(span),
                 "`poll_interval` looks at one reply, and the work of `async_operation` gives several",
                 help,
             );
         }
         if !idempotent.unwrap_or_else(|| request.is_safe()) {
             report.warning(
-                Code::PollsUnsafeRequest.at(span),
+                Code::PollsUnsafeRequest.at_span(span),
                 format!("`poll_interval` sends this {} again and again", request.describe()),
                 "say `idempotent: true` where that does no harm",
             );
@@ -159,7 +159,7 @@ impl Resource {
         // `forward_headers` of `defaults` are for all routes, so they give no warning here.
         if let Some(header) = forwarded(route).first().and_then(Node::as_text) {
             report.warning(
-                Code::PollsWithoutClient.at(span),
+                Code::PollsWithoutClient.at_span(span),
                 format!("`poll_interval` asks without the caller's `{header}`: there is no caller"),
                 "put what the upstream needs under its `headers`, or leave `poll_interval` out",
             );

@@ -11,7 +11,7 @@ use super::{
     rules::{Via, WrittenRule},
     schemas::{InputResponseUse, UsedArguments},
     section::{self, cursor},
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::{
@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// Compiled rule, with the spans for later checks.
-pub(super) struct Compiled {
+pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     /// The `use` that inserted it.
     pub(super) via: Option<Via>,
-    pub(super) span: Span,
-    pub(super) fields_span: Option<Span>,
+    pub(super) span: SourceSpan,
+    pub(super) fields_span: Option<SourceSpan>,
 }
 
 /// Parses and compiles the rules of a `response`. Returns `None` after reporting the problems.
@@ -36,7 +36,7 @@ pub(super) fn read(
     report: &Report<'_>,
     rules: Vec<WrittenRule<'_>>,
     used: &mut UsedArguments,
-) -> Option<Vec<Compiled>> {
+) -> Option<Vec<CompiledRule>> {
     let mut compiled = Vec::with_capacity(rules.len());
     for WrittenRule { node, span, via } in rules {
         let context = via.as_ref().map(|via| &via.context);
@@ -47,7 +47,7 @@ pub(super) fn read(
         used.answers.extend(
             asked.answers.into_iter().map(|answer| InputResponseUse { context: context.cloned(), ..answer }),
         );
-        compiled.push(read.map(|read| Compiled { via, ..read }));
+        compiled.push(read.map(|read| CompiledRule { via, ..read }));
     }
     let compiled = compiled.into_iter().collect::<Option<Vec<_>>>()?;
     warn_unreachable(report, &compiled);
@@ -56,16 +56,16 @@ pub(super) fn read(
 
 /// Warns of a route's own rules with conditions on a program, if the route runs none. Shared rules may be
 /// meant for other routes.
-pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
-    let is_idle = |rule: &&Compiled| rule.via.is_none() && rule.rule.matcher.is_about_programs();
+pub(super) fn warn_of_programs(report: &Report<'_>, own: &[CompiledRule]) {
+    let is_idle = |rule: &&CompiledRule| rule.via.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
         let message = "this rule never holds: `exit_status` and `stderr` are for commands";
-        report.warning(Code::UnreachableRule.at(rule.span), message, "write `when: { status: … }`");
+        report.warning(Code::UnreachableRule.at_span(rule.span), message, "write `when: { status: … }`");
     }
 }
 
 /// Appends the reachable rules of `defaults.response` to those of a route.
-pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> Vec<Compiled> {
+pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRule>) -> Vec<CompiledRule> {
     let asked = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
     let asked: Vec<_> = asked.collect();
     own.extend(asked);
@@ -87,7 +87,7 @@ pub(super) struct RuleSettings {
         help = "conditions stand under `when`; `status` beside `error` is for REST clients")]
     status: Option<u16>,
     /// Extractor that parses the response; chosen by the media type when absent.
-    extract: Option<extract::Compiled>,
+    extract: Option<extract::CompiledExtract>,
     /// jq filter from that value to the structured content.
     structured: Option<Jq>,
     /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
@@ -126,7 +126,7 @@ impl RuleSettings {
             (Some(_), Some(entry)) => {
                 let help = "write it inside: `error: { text: …, structured: … }`";
                 Err(section.reject_at(
-                    Code::ConflictingKeys.at(entry.key.span),
+                    Code::ConflictingKeys.at_span(entry.key.span),
                     "`structured` has no effect beside `error`",
                     help,
                 ))
@@ -135,7 +135,7 @@ impl RuleSettings {
         }
     }
 
-    fn compile(self, value: &Cursor<'_>) -> Checked<Compiled> {
+    fn compile(self, value: &Cursor<'_>) -> Checked<CompiledRule> {
         let reject = |name: &str, message: &str, help: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
             value.reject_at(place, Invalid::new(message, help).with_code(Code::ConflictingKeys))
@@ -170,7 +170,7 @@ impl RuleSettings {
                 {
                     let message = "`extract` has no effect: nothing of this rule looks at the value";
                     let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
-                    value.context.report.warning(Code::UnusedExtract.at(entry.key.span), message, help);
+                    value.context.report.warning(Code::UnusedExtract.at_span(entry.key.span), message, help);
                 }
                 (RuleAction::Error(rule), None)
             }
@@ -183,17 +183,22 @@ impl RuleSettings {
                     sample: self.sample,
                 };
                 if let Some(node) = value.node.get("content") {
-                    refuse_missing_paths(value, node, &rule)?;
+                    check_paths(value, node, &rule)?;
                 }
                 (RuleAction::Success(rule), fields_span)
             }
         };
         let rule = Rule { matcher: self.when, charset: self.charset, action };
-        Ok(Compiled { via: None, rule, span: value.place, fields_span })
+        Ok(CompiledRule { via: None, rule, span: value.place, fields_span })
     }
 }
 
-fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut UsedArguments) -> Option<Compiled> {
+fn rule(
+    report: &Report<'_>,
+    node: &Node,
+    span: SourceSpan,
+    used: &mut UsedArguments,
+) -> Option<CompiledRule> {
     section::in_scope(&TEMPLATE_NAMES, used, |scope| {
         let value = cursor(report, span, node, "a rule", RuleSettings::KIND).in_scope(scope);
         RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
@@ -212,13 +217,13 @@ fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
         let help = "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`";
         let message = "`error` is empty, and a model would not know what is wrong";
-        value.context.report.error(Code::EmptyValue.at(value.node.span), message, help);
+        value.context.report.error(Code::EmptyValue.at_span(value.node.span), message, help);
     }
     Template::read(value)
 }
 
 /// Rejects templates with `structured.x` if the rule has no field `x`: they would fail at every call.
-fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
+fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
     let Some(schema) = output_schema::schema_of(rule) else { return Ok(()) };
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
     let mut checked = Ok(());
@@ -250,7 +255,7 @@ pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
 }
 
 /// Whether the first of two rules matches every response that the later one matches.
-fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
+fn takes_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
     // Without conditions, a success rule matches 2xx, and an error rule everything except 5xx.
     let taken = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
         (RuleAction::Success(_), Some(patterns), _) => {
@@ -268,14 +273,14 @@ fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
 
 /// Warns of unreachable rules after a rule that always matches. Part of some named rules may be unreachable
 /// in one route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
-fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
-    let use_of = |rule: &Compiled| rule.via.as_ref().map(|via| via.span);
+fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
+    let use_of = |rule: &CompiledRule| rule.via.as_ref().map(|via| via.span);
     let mut reported = Vec::new();
     for (index, later) in rules.iter().enumerate() {
         let Some(first) = rules[..index].iter().find(|first| takes_all_of(first, later)) else { continue };
         let place = match first.span.file == later.span.file {
-            true => format!("in line {}", report.files().place(first.span).line),
-            false => format!("at {}", report.place(first.span)),
+            true => format!("in line {}", report.files().line_and_column(first.span).line),
+            false => format!("at {}", report.file_and_line(first.span)),
         };
         let help = "put the rule without `when` last";
         match (use_of(first), use_of(later)) {
@@ -285,9 +290,9 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
                     format!("this rule is never asked: the one {place} has no `when` and comes first");
                 match context {
                     Some(context) => report.within(Some(context), || {
-                        report.warning(Code::UnreachableRule.at(later.span), message, help)
+                        report.warning(Code::UnreachableRule.at_span(later.span), message, help)
                     }),
-                    None => report.warning(Code::UnreachableRule.at(later.span), message, help),
+                    None => report.warning(Code::UnreachableRule.at_span(later.span), message, help),
                 }
             }
             (_, Some(span)) => {
@@ -296,16 +301,16 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
                     reported.push(span);
                     let message =
                         format!("these rules are never asked: the one {place} has no `when` and comes first");
-                    report.warning(Code::UnreachableRule.at(span), message, help);
+                    report.warning(Code::UnreachableRule.at_span(span), message, help);
                 }
             }
             (from, None) => {
                 let place = from.map_or(place, |span| {
-                    format!("of the rules used in line {}", report.files().place(span).line)
+                    format!("of the rules used in line {}", report.files().line_and_column(span).line)
                 });
                 let message =
                     format!("this rule is never asked: the one {place} has no `when` and comes first");
-                report.warning(Code::UnreachableRule.at(later.span), message, help);
+                report.warning(Code::UnreachableRule.at_span(later.span), message, help);
             }
         }
     }

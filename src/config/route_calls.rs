@@ -7,7 +7,7 @@ use super::{
     request,
     routes::RouteFile,
     schemas::UsedArguments,
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::settings::code::Code;
@@ -17,8 +17,8 @@ use crate::{model::ToolName, route::RouteCall};
 #[derive(Debug, Clone)]
 pub(super) struct WrittenCall {
     route: String,
-    route_span: Span,
-    arguments: Vec<(String, Span)>,
+    route_span: SourceSpan,
+    arguments: Vec<(String, SourceSpan)>,
 }
 
 /// Routes of the file: all entries, and those without errors.
@@ -51,7 +51,7 @@ pub(super) fn read(
     // A route name is a tool name; `check` reports a name that no route has.
     let route = name.parse::<ToolName>().map_err(|error| {
         report.error(
-            Code::UnknownRoute.at(node.span),
+            Code::UnknownRoute.at_span(node.span),
             format!("unknown route `{name}`: {error}"),
             "write the name of a route",
         );
@@ -71,7 +71,7 @@ impl WrittenCall {
         if !names().any(|name| name == self.route) {
             let help = suggest::help(&self.route, "known routes", names());
             return report.error(
-                Code::UnknownRoute.at(self.route_span),
+                Code::UnknownRoute.at_span(self.route_span),
                 format!("unknown route `{}`", self.route),
                 help,
             );
@@ -85,7 +85,7 @@ impl WrittenCall {
             let help = suggest::help(name, "its arguments", known())
                 .unwrap_or_else(|| "it takes none; leave `args` out".to_owned());
             report.error(
-                Code::UnknownArgument.at(*span),
+                Code::UnknownArgument.at_span(*span),
                 format!("the route `{}` has no argument `{name}`", self.route),
                 help,
             );
@@ -95,7 +95,7 @@ impl WrittenCall {
             if !self.arguments.iter().any(|(given, _)| given == name) {
                 let message = format!("the route `{}` needs the argument `{name}`", self.route);
                 report.error(
-                    Code::MissingArgument.at(self.route_span),
+                    Code::MissingArgument.at_span(self.route_span),
                     message,
                     format!("write `args: {{ {name}: … }}` beside it"),
                 );
@@ -105,7 +105,7 @@ impl WrittenCall {
 }
 
 /// Reports arguments that templates use and that are not in `known`.
-pub(super) fn refuse_unknown(
+pub(super) fn report_unknown(
     report: &Report<'_>,
     asked: &UsedArguments,
     known: &[String],
@@ -116,6 +116,6 @@ pub(super) fn refuse_unknown(
         let name = &argument.name;
         let nearest = suggest::nearest(name, known.iter().map(String::as_str));
         let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
-        report.error(Code::UndeclaredArgument.at(argument.span), format!("{missing} `{name}`"), help);
+        report.error(Code::UndeclaredArgument.at_span(argument.span), format!("{missing} `{name}`"), help);
     }
 }

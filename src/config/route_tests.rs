@@ -13,7 +13,7 @@ use super::{
     report::Report,
     rules::first_key,
     section::cursor,
-    source::Span,
+    source::SourceSpan,
 };
 use crate::{
     model::{ProgramEnd, ProgramExit, UpstreamResponse},
@@ -100,8 +100,8 @@ pub struct Position {
 }
 
 impl Position {
-    pub(super) fn of(report: &Report<'_>, span: Span) -> Self {
-        let place = report.files().place(span);
+    pub(super) fn new(report: &Report<'_>, span: SourceSpan) -> Self {
+        let place = report.files().line_and_column(span);
         Self { file: report.files().name(span).to_owned(), line: place.line, column: place.column }
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<
     let Kind::List(items) = &node.kind else {
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
         report.error(
-            Code::WrongType.at(node.span),
+            Code::WrongType.at_span(node.span),
             format!("`tests` takes a list, found {}", node.found()),
             help,
         );
@@ -191,14 +191,18 @@ fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
         |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
         let help = "`glossator test --update` writes what is found";
-        value.context.report.warning(Code::EmptyTest.at(value.place), "the example expects nothing", help);
+        value.context.report.warning(
+            Code::EmptyTest.at_span(value.place),
+            "the example expects nothing",
+            help,
+        );
     }
     let (read, fits) = (ExampleSettings::read(value), check_answerer(value, answerer));
     let ExampleSettings { name, args, answers, response, expect } = read?;
     fits?;
     let nothing = || Expectation { is_missing: true, ..Expectation::default() };
     let expect = expect.unwrap_or_else(nothing);
-    let position = Position::of(value.context.report, value.place);
+    let position = Position::new(value.context.report, value.place);
     Ok(Example { name, position, args, answers, response: response.compile(answerer), expect })
 }
 
@@ -228,7 +232,7 @@ impl ExampleResponse {
             (Some(_), Some(other)) => {
                 let message = "`body_base64` has no effect beside `body`";
                 Err(section.reject_at(
-                    Code::ConflictingKeys.at(other.value.span),
+                    Code::ConflictingKeys.at_span(other.value.span),
                     message,
                     "remove one of the two",
                 ))
@@ -278,7 +282,7 @@ impl<T: Setting> Setting for Expected<T> {
     const KIND: ValueKind = T::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let position = Position::of(value.context.report, value.node.span);
+        let position = Position::new(value.context.report, value.node.span);
         Ok(Self { value: T::read(value)?, position })
     }
 }

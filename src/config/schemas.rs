@@ -7,7 +7,7 @@ use super::{
     lint::{mcp_param_headers, schema_keywords, schema_patterns},
     node::{Entry, Kind, Node},
     report::Report,
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::{
@@ -27,7 +27,7 @@ pub(super) fn input(
 ) -> Option<InputSchema> {
     let Some(entry) = entry else {
         let names = asked.arguments.iter().map(|argument| argument.name.as_str());
-        refuse_unknown(report, used, names, asked.all, "there is no argument");
+        report_unknown(report, used, names, asked.all, "there is no argument");
         return Some(InputSchema::new(&inferred(asked, used)).expect("it is made of names and types"));
     };
     let document = written_input(report, entry, used)?;
@@ -41,7 +41,7 @@ pub(super) fn input(
 fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
     let Some(values) = values_too_costly else { return };
     report.warning(
-        Code::CostlySchema.at(node.span),
+        Code::CostlySchema.at_span(node.span),
         format!(
             "`{name}` may take more steps to check than the {CHECK_STEP_LIMIT} that a call has, from {values} value{} on",
             if values == 1 { "" } else { "s" }
@@ -93,7 +93,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
             let node = entry.value.get("type").unwrap_or(&entry.value);
             let message = format!("the root of `input` must be of type `object`, found {}", node.found());
             report.error(
-                Code::InputIsNoObject.at(node.span),
+                Code::InputIsNoObject.at_span(node.span),
                 message,
                 "arguments are an object; name each under `properties`",
             );
@@ -108,14 +108,14 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
     let names = || properties.iter().map(|property| property.key.text.as_str());
     let required = document.get("required").and_then(Value::as_array);
-    refuse_unknown(report, used, names(), !plain || open, "`input` has no property");
+    report_unknown(report, used, names(), !plain || open, "`input` has no property");
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if plain && !open && !names().any(|known| known == name) {
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
             let message = format!("`{name}` is required, and is not a property of `input`");
             let help = suggest::help(name, "its properties", names());
             report.error(
-                Code::RequiredWithoutProperty.at(super::language::span_of_name(report, place, name)),
+                Code::RequiredWithoutProperty.at_span(super::language::span_of_name(report, place, name)),
                 message,
                 help,
             );
@@ -124,7 +124,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     if !used.all {
         for property in properties.iter().filter(|property| !used.has(&property.key.text)) {
             report.warning(
-                Code::UnusedArgument.at(property.key.span),
+                Code::UnusedArgument.at_span(property.key.span),
                 format!("the argument `{}` is used nowhere in the route", property.key.text),
                 format!(
                     "put it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere",
@@ -137,7 +137,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
 }
 
 /// Reports arguments that the schema does not define.
-fn refuse_unknown<'a>(
+fn report_unknown<'a>(
     report: &Report<'_>,
     used: &UsedArguments,
     names: impl Iterator<Item = &'a str> + Clone,
@@ -150,7 +150,7 @@ fn refuse_unknown<'a>(
             .unwrap_or_else(|| "put it into the request, or add it under `input: properties`".to_owned());
         report.within(argument.context.clone(), || {
             report.error(
-                Code::UndeclaredArgument.at(argument.span),
+                Code::UndeclaredArgument.at_span(argument.span),
                 format!("{missing} `{}`", argument.name),
                 help,
             );
@@ -172,7 +172,7 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
         }
         Err(error @ OutputSchemaError::RootReference) => {
             report.error(
-                Code::InvalidSchema.at(node.span),
+                Code::InvalidSchema.at_span(node.span),
                 error.to_string(),
                 "write `$ref: \"#/$defs/NAME\"`",
             );
@@ -186,19 +186,19 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
         report.error(
-            Code::WrongType.at(node.span),
+            Code::WrongType.at_span(node.span),
             format!("`{name}` takes a JSON Schema, found {}", node.found()),
             help,
         );
         return None;
     };
     let before = report.errors();
-    refuse_what_clients_cannot_read(report, node);
+    report_unreadable_by_clients(report, node);
     schema_keywords::check(report, node);
     (report.errors() == before).then(|| Node::entries_to_json(entries))
 }
 
-fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
+fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
     match &node.kind {
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
@@ -208,35 +208,33 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
                     // Maps with user-defined names, which may look like keywords.
                     ("properties" | "$defs" | "definitions" | "dependentSchemas", _) => {
                         let members = value.as_map().unwrap_or_default();
-                        members
-                            .iter()
-                            .for_each(|member| refuse_what_clients_cannot_read(report, &member.value));
+                        members.iter().for_each(|member| report_unreadable_by_clients(report, &member.value));
                     }
                     ("patternProperties", _) => {
                         for member in value.as_map().unwrap_or_default() {
                             check_pattern(report, member.key.span, &member.key.text);
-                            refuse_what_clients_cannot_read(report, &member.value);
+                            report_unreadable_by_clients(report, &member.value);
                         }
                     }
                     ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => report.error(
-                        Code::ForeignReference.at(value.span),
+                        Code::ForeignReference.at_span(value.span),
                         format!("`{reference}` is another document, which clients don't read"),
                         "put the schema under `$defs`, and write `$ref: \"#/$defs/NAME\"`",
                     ),
                     ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
-                    _ => refuse_what_clients_cannot_read(report, value),
+                    _ => report_unreadable_by_clients(report, value),
                 }
             }
         }
-        Kind::List(items) => items.iter().for_each(|item| refuse_what_clients_cannot_read(report, item)),
+        Kind::List(items) => items.iter().for_each(|item| report_unreadable_by_clients(report, item)),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 
-fn check_pattern(report: &Report<'_>, span: Span, pattern: &str) {
-    if let Some(why) = schema_patterns::refused_by_clients(pattern) {
+fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
+    if let Some(why) = schema_patterns::rejected_by_clients(pattern) {
         report.error(
-            Code::ForeignPattern.at(span),
+            Code::ForeignPattern.at_span(span),
             format!(
                 "clients run patterns on ECMAScript's engine, which refuses {}",
                 why.split("; ").next().unwrap_or(&why)
@@ -249,7 +247,7 @@ fn check_pattern(report: &Report<'_>, span: Span, pattern: &str) {
 fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
     let place = node.at_pointer(&error.pointer);
     report.error(
-        Code::InvalidSchema.at(place.span),
+        Code::InvalidSchema.at_span(place.span),
         format!("not a JSON Schema: {error}"),
         "see https://json-schema.org/understanding-json-schema",
     );

@@ -12,14 +12,14 @@ use super::{
     response::RuleSettings,
     routes::{DefaultSettings, RouteSettings},
     server::ServerSettings,
-    source::Span,
+    source::SourceSpan,
     suggest,
     upstreams::UpstreamSection,
 };
 use crate::{
     settings::{
         keys::ValueKind,
-        section::{Checked, Context, Cursor, OpenSection, Section, Setting},
+        section::{Checked, Cursor, OpenSection, ReadContext, Section, Setting},
     },
     telemetry::log::LogSettings,
     translate::scope::{Scope, UsedArguments},
@@ -28,7 +28,7 @@ use crate::{
 /// Cursor at a value in which variables are not expanded.
 pub(super) fn cursor<'a>(
     report: &'a Report<'_>,
-    place: Span,
+    place: SourceSpan,
     node: &'a Node,
     name: &'a str,
     kind: ValueKind,
@@ -39,21 +39,21 @@ pub(super) fn cursor<'a>(
 /// Opens a section whose keys are parsed one by one. Returns `None` after reporting the problems.
 pub(super) fn open<'a, T: Section + Setting>(
     report: &'a Report<'_>,
-    place: Span,
+    place: SourceSpan,
     node: &'a Node,
 ) -> Option<OpenSection<'a>> {
     OpenSection::open(&cursor(report, place, node, "", T::KIND), T::keys()).ok()
 }
 
 /// Context for settings in which variables are not expanded.
-pub(super) fn plain_context<'a>(report: &'a Report<'_>) -> Context<'a> {
+pub(super) fn plain_context<'a>(report: &'a Report<'_>) -> ReadContext<'a> {
     static NO_VARIABLES: Environment = Environment::empty();
     context(report, &NO_VARIABLES)
 }
 
 /// Context for settings.
-pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) -> Context<'a> {
-    Context {
+pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) -> ReadContext<'a> {
+    ReadContext {
         report,
         environment,
         report_unknown_key,
@@ -98,7 +98,11 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
     }
     let message = format!("unknown key `{}` in {}", key.text, keys.section);
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
-        return report.error(Code::UnknownKey.at(key.span), message, format!("did you mean `{nearest}`?"));
+        return report.error(
+            Code::UnknownKey.at_span(key.span),
+            message,
+            format!("did you mean `{nearest}`?"),
+        );
     }
     let large: [&'static Keys; 8] = [
         ServerSettings::keys(),
@@ -120,7 +124,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
         Some((name, of)) => format!("`{name}` is a key of {of}"),
         None => format!("known keys: {}", suggest::listed(keys.names())),
     };
-    report.error(Code::UnknownKey.at(key.span), message, help);
+    report.error(Code::UnknownKey.at_span(key.span), message, help);
 }
 
 /// Key whose value is parsed elsewhere.

@@ -132,7 +132,7 @@ impl ServerSettings {
             };
             let message =
                 "other machines can connect, and are refused: only the hosts of this machine are allowed";
-            report.warning(Code::HostsRejected.at(entry.value.span), message, help);
+            report.warning(Code::HostsRejected.at_span(entry.value.span), message, help);
         }
         Ok(self)
     }
@@ -149,13 +149,13 @@ impl ServerSettings {
             }
             let message = "`advertise_url` is `http://`, and `tls` makes this server speak nothing but TLS";
             let help = "write `https://`, with a name that the certificate is for";
-            return Err(section.reject_at(Code::AdvertiseUrlScheme.at(place), message, help));
+            return Err(section.reject_at(Code::AdvertiseUrlScheme.at_span(place), message, help));
         }
         let made =
             tls.as_ref().map_or_else(|| ClientTls::new(ClientTlsOptions::default()), ServerTls::to_replica);
         made.map(Some).map_err(|error| {
             let help = "install `ca-certificates`, or set `SSL_CERT_FILE`";
-            section.reject_at(Code::UnreadableFile.at(place), &error.to_string(), help)
+            section.reject_at(Code::UnreadableFile.at_span(place), &error.to_string(), help)
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
                 let message =
                     format!("this file is of version {text}, and this program reads version {VERSION}");
                 let help = "install a newer glossator, which reads both; nothing else in the file has been looked at";
-                report.error(Code::UnsupportedVersion.at(node.span), message, help);
+                report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
             }
             Kind::Nothing
             | Kind::Flag(_)
@@ -32,7 +32,7 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
             | Kind::Map(_) => {
                 let message = format!("there is no such version: found {}", node.found());
                 report.error(
-                    Code::UnsupportedVersion.at(node.span),
+                    Code::UnsupportedVersion.at_span(node.span),
                     message,
                     format!("write `version: {VERSION}`, or leave it out"),
                 );

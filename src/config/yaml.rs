@@ -24,7 +24,7 @@ pub fn read(name: &str, text: String) -> Result<Value, Problems> {
     let report = Report::new(&files);
     match file::read(&report, index) {
         Some(root) if report.errors() == 0 => Ok(root.to_json()),
-        _ => Err(Problems::of(report.into_problems())),
+        _ => Err(Problems::from_list(report.into_problems())),
     }
 }
 

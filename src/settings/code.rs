@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-use super::source::Span;
+use super::source::SourceSpan;
 
 /// Declares the codes, each with its number and its documentation for `check --explain` and the reference.
 macro_rules! codes {
@@ -675,7 +675,7 @@ codes! {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodedSpan {
     pub(crate) code: Code,
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
 }
 
 /// Groups of codes: the first two digits of the number, and a title.
@@ -692,7 +692,7 @@ pub const CODE_SUBJECTS: [(u16, &str); 8] = [
 
 impl Code {
     /// Combines the code with a span.
-    pub(crate) fn at(self, span: Span) -> CodedSpan {
+    pub(crate) fn at_span(self, span: SourceSpan) -> CodedSpan {
         CodedSpan { code: self, span }
     }
 

@@ -14,7 +14,7 @@ use super::{
     problem::Problem,
     report::Report,
     secret::Environment,
-    source::{Files, Origin, Span},
+    source::{Files, Origin, SourceSpan},
     suggest,
     tree::{Entry, Kind, Node, resolve_plain},
 };
@@ -35,8 +35,8 @@ pub struct Flag {
 
 /// Environment variables and flags, registered among the files so that problems can name them.
 pub(crate) struct Given {
-    variables: Vec<(String, Span)>,
-    flags: Vec<(String, Span)>,
+    variables: Vec<(String, SourceSpan)>,
+    flags: Vec<(String, SourceSpan)>,
 }
 
 impl Given {
@@ -172,7 +172,7 @@ fn report_unknown_variables(
 struct Layers {
     by_origin: HashMap<String, Entry>,
     /// Spans of the keys and values of the file's maps, by path.
-    maps: HashMap<String, (Span, Span)>,
+    maps: HashMap<String, (SourceSpan, SourceSpan)>,
 }
 
 /// One layer: values by the path of the setting.
@@ -205,7 +205,7 @@ impl Layers {
     fn value(&mut self, report: &Report<'_>, path: &str, entry: &Entry) -> Value {
         let path = format!("{path}.{}", entry.key.text);
         let Some(entries) = entry.value.as_map().filter(|entries| !entries.is_empty()) else {
-            return self.keep(format!("{} {path}", report.place(entry.key.span)), entry.clone());
+            return self.keep(format!("{} {path}", report.file_and_line(entry.key.span)), entry.clone());
         };
         let table: Map<_, _> =
             entries.iter().map(|entry| (entry.key.text.clone(), self.value(report, &path, entry))).collect();
@@ -217,7 +217,7 @@ impl Layers {
         &mut self,
         report: &Report<'_>,
         settings: &[ProcessSetting],
-        given: &[(String, Span)],
+        given: &[(String, SourceSpan)],
         origin: &str,
         name_of: fn(&str) -> String,
     ) -> Layer {
@@ -231,11 +231,11 @@ impl Layers {
     }
 
     /// Converts a merged table to entries in the order of the file; entries from other layers come last.
-    fn tree(&self, table: &Value, span: Span) -> Vec<Entry> {
+    fn tree(&self, table: &Value, span: SourceSpan) -> Vec<Entry> {
         self.entries(table, "", span)
     }
 
-    fn entries(&self, table: &Value, path: &str, span: Span) -> Vec<Entry> {
+    fn entries(&self, table: &Value, path: &str, span: SourceSpan) -> Vec<Entry> {
         let Merged::Table(members) = &table.kind else { return Vec::new() };
         let mut entries: Vec<Entry> = members
             .iter()
@@ -256,7 +256,7 @@ impl Layers {
 
 /// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts. The
 /// parser of the key rejects invalid strings.
-pub(super) fn node_of(text: &str, kind: ValueKind, span: Span) -> Node {
+pub(super) fn node_of(text: &str, kind: ValueKind, span: SourceSpan) -> Node {
     let whole = text;
     let text = text.trim();
     match kind {

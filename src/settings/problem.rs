@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::{
     code::{Code, CodedSpan},
-    source::{Files, Origin, Span},
+    source::{Files, Origin, SourceSpan},
 };
 
 /// Diagnostic with a location, an excerpt of the line and a suggested fix.
@@ -77,7 +77,7 @@ impl Problem {
     }
 
     /// Creates a problem about a span of a file.
-    pub(crate) fn at(
+    pub(crate) fn with_span(
         files: &Files,
         at: CodedSpan,
         message: impl Into<String>,
@@ -88,11 +88,11 @@ impl Problem {
         if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
             return Self::of_whole(code, files.name(span), message, help);
         }
-        let place = files.place(span);
+        let place = files.line_and_column(span);
         Self {
             line: Some(place.line),
             column: Some(place.column),
-            excerpt: Some(Excerpt::of(files, span)),
+            excerpt: Some(Excerpt::new(files, span)),
             ..Self::of_whole(code, files.name(span), message, help)
         }
     }
@@ -173,7 +173,7 @@ impl Problems {
     pub const MAX_TOLD: usize = 500;
 
     /// Creates the list from all problems, warnings included, in sorted order.
-    pub(crate) fn of(mut list: Vec<Problem>) -> Self {
+    pub(crate) fn from_list(mut list: Vec<Problem>) -> Self {
         if list.is_empty() {
             // A parser that rejects a value reports a problem. If one fails to, the error must still have a
             // message.
@@ -239,7 +239,7 @@ impl Excerpt {
     /// Cells that are kept before the caret of a truncated line.
     const CELLS_BEFORE: usize = 60;
 
-    fn of(files: &Files, span: Span) -> Self {
+    fn new(files: &Files, span: SourceSpan) -> Self {
         let line = files.line(span);
         let (start, end) = (span.start.clamp(line.start, line.end), span.end.clamp(line.start, line.end));
         let pieces = pieces(files.text(span), line.clone(), &files.masked(span, line));
@@ -334,9 +334,13 @@ mod tests {
     fn check(text: &str, words: &str, expected: &str) {
         let files = Files::of_one("a.yaml", text);
         let start = text.find(words).unwrap();
-        let span = Span { file: 0, start, end: start + words.len() };
-        let problem =
-            Problem::at(&files, Code::InvalidValue.at(span), "no good", Some("do better".to_owned()));
+        let span = SourceSpan { file: 0, start, end: start + words.len() };
+        let problem = Problem::with_span(
+            &files,
+            Code::InvalidValue.at_span(span),
+            "no good",
+            Some("do better".to_owned()),
+        );
         assert_eq!(problem.to_string(), expected);
     }
 
@@ -371,9 +375,9 @@ mod tests {
     fn a_long_line_is_cut_round_the_caret() {
         let text = format!("{}oops{}", "x".repeat(300), "y".repeat(300));
         let files = Files::of_one("a.yaml", &text);
-        let problem = Problem::at(
+        let problem = Problem::with_span(
             &files,
-            Code::InvalidValue.at(Span { file: 0, start: 300, end: 304 }),
+            Code::InvalidValue.at_span(SourceSpan { file: 0, start: 300, end: 304 }),
             "no good",
             None,
         )
@@ -400,8 +404,12 @@ mod tests {
     #[test]
     fn programs_read_the_same_as_json() {
         let files = Files::of_one("a.yaml", "oops");
-        let problem =
-            Problem::at(&files, Code::InvalidValue.at(Span { file: 0, start: 0, end: 4 }), "no good", None);
+        let problem = Problem::with_span(
+            &files,
+            Code::InvalidValue.at_span(SourceSpan { file: 0, start: 0, end: 4 }),
+            "no good",
+            None,
+        );
         assert_eq!(
             serde_json::to_string(&problem).unwrap(),
             r#"{"severity":"error","code":"G0109","file":"a.yaml","line":1,"column":1,"message":"no good","help":null}"#

@@ -12,7 +12,7 @@ use std::{
 use super::{
     code::{Code, CodedSpan},
     problem::{self, Problem, Problems, Severity},
-    source::{Files, Span},
+    source::{Files, SourceSpan},
     tree::{Kind, Node, Style},
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct Report<'f> {
     files: &'f Files,
     found: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
-    context: RefCell<Option<Context>>,
+    context: RefCell<Option<ProblemContext>>,
     /// Problems already reported in some [`Context`], by file, offset and message, so that a mistake in
     /// shared rules is reported once and not for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
@@ -32,16 +32,16 @@ pub(crate) struct Report<'f> {
     /// Files that the configuration refers to.
     named: RefCell<BTreeSet<PathBuf>>,
     /// Expiry of each parsed certificate, by the span of its setting.
-    certificates: RefCell<Vec<(Span, SystemTime)>>,
+    certificates: RefCell<Vec<(SourceSpan, SystemTime)>>,
 }
 
 /// Context of problems in shared parts, such as named rules that a route uses.
 #[derive(Debug, Clone)]
-pub(crate) struct Context {
+pub(crate) struct ProblemContext {
     /// Text appended to messages: "in the rules `report`, used by the route `get_report`".
     pub(crate) words: String,
     /// Span in the operator's file, for problems in built-in presets.
-    pub(crate) at: Span,
+    pub(crate) at: SourceSpan,
 }
 
 /// Optional suggested fix.
@@ -83,21 +83,21 @@ impl<'f> Report<'f> {
 
     /// Span of a character of a string. If the file spells the string differently (escapes, folding), the
     /// span of its line or of the whole string.
-    pub(crate) fn character_in(&self, node: &Node, text: &str, index: usize) -> Span {
+    pub(crate) fn character_in(&self, node: &Node, text: &str, index: usize) -> SourceSpan {
         let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
         let span = node.span;
         match self.files.text(span)[span.start..span.end].find(text) {
             Some(begin) => {
                 let start = span.start + begin + offset;
                 let length = text[offset..].chars().next().map_or(0, char::len_utf8);
-                Span { start, end: start + length, ..span }
+                SourceSpan { start, end: start + length, ..span }
             }
             None => self.line_in(node, text[..offset].matches('\n').count() + 1),
         }
     }
 
     /// Span of a line, from 1, of a literal block string; for other strings, the span of the whole string.
-    pub(crate) fn line_in(&self, node: &Node, line: usize) -> Span {
+    pub(crate) fn line_in(&self, node: &Node, line: usize) -> SourceSpan {
         let span = node.span;
         if !matches!(&node.kind, Kind::Text(text) if text.style == Style::Literal) {
             return span;
@@ -126,7 +126,7 @@ impl<'f> Report<'f> {
 
     /// Records the expiry of the certificate at `span`, or in the file that is named there. Ignores repeated
     /// calls for one span.
-    pub(crate) fn certificates_at(&self, span: Span, expiry: SystemTime) {
+    pub(crate) fn certificates_at(&self, span: SourceSpan, expiry: SystemTime) {
         let mut certificates = self.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
             certificates.push((span, expiry));
@@ -134,7 +134,7 @@ impl<'f> Report<'f> {
     }
 
     /// Expiry of each parsed certificate, by the span of its setting.
-    pub(crate) fn certificates(&self) -> Vec<(Span, SystemTime)> {
+    pub(crate) fn certificates(&self) -> Vec<(SourceSpan, SystemTime)> {
         self.certificates.borrow().clone()
     }
 
@@ -143,7 +143,7 @@ impl<'f> Report<'f> {
     }
 
     /// Parses with a context that problems mention.
-    pub(crate) fn within<T>(&self, context: Option<Context>, read: impl FnOnce() -> T) -> T {
+    pub(crate) fn within<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
         let before = self.context.replace(context);
         let found = read();
         self.context.replace(before);
@@ -152,7 +152,7 @@ impl<'f> Report<'f> {
 
     /// Span and message of a problem in the current context; `None` if the same problem has been reported in
     /// another context.
-    fn told(&self, span: Span, message: String) -> Option<(Span, String)> {
+    fn message_in_context(&self, span: SourceSpan, message: String) -> Option<(SourceSpan, String)> {
         let context = self.context.borrow();
         let Some(context) = context.as_ref() else { return Some((span, message)) };
         // A built-in preset has no mistakes: the cause is in the arguments that the operator's file passes to
@@ -166,21 +166,25 @@ impl<'f> Report<'f> {
     pub(crate) fn error(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
         let CodedSpan { code, span } = at;
         self.errors.set(self.errors.get() + 1);
-        if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
-            self.found.borrow_mut().push(Problem::at(self.files, code.at(span), message, help.into().0));
+        if let Some((span, message)) =
+            self.message_in_context(span, message.into()).filter(|_| self.is_below_limit())
+        {
+            self.found.borrow_mut().push(Problem::with_span(
+                self.files,
+                code.at_span(span),
+                message,
+                help.into().0,
+            ));
         }
     }
 
     /// Reports a warning: the configuration loads, but probably does not do what was intended.
-    pub(crate) fn warning(
-        &self,
-        at: CodedSpan,
-        message: impl Into<String>,
-        help: impl Into<Help>,
-    ) {
+    pub(crate) fn warning(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
         let CodedSpan { code, span } = at;
-        if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
-            let mut problem = Problem::at(self.files, code.at(span), message, help.into().0);
+        if let Some((span, message)) =
+            self.message_in_context(span, message.into()).filter(|_| self.is_below_limit())
+        {
+            let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.into().0);
             problem.severity = Severity::Warning;
             self.found.borrow_mut().push(problem);
         }
@@ -193,7 +197,7 @@ impl<'f> Report<'f> {
     }
 
     /// Limits the output for a file with thousands of problems.
-    fn has_room(&self) -> bool {
+    fn is_below_limit(&self) -> bool {
         self.found.borrow().len() < Problems::MAX_TOLD
     }
 
@@ -203,8 +207,8 @@ impl<'f> Report<'f> {
     }
 
     /// `file:line` of a span, for messages that refer to a second location.
-    pub(crate) fn place(&self, span: Span) -> String {
-        format!("{}:{}", self.files.name(span), self.files.place(span).line)
+    pub(crate) fn file_and_line(&self, span: SourceSpan) -> String {
+        format!("{}:{}", self.files.name(span), self.files.line_and_column(span).line)
     }
 
     /// All problems, sorted; if the list was truncated, the last one says so.

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{code::Code, report::Report, source::Span};
+use super::{code::Code, report::Report, source::SourceSpan};
 
 /// Snapshot of the environment variables that a configuration can refer to.
 #[derive(Clone, Default)]
@@ -23,11 +23,11 @@ impl Environment {
 
     /// Takes the variables of this process, without those that are not UTF-8.
     pub fn of_process() -> Self {
-        Self::of(process_variables())
+        Self::from_variables(process_variables())
     }
 
     /// Takes these variables, without those that are not UTF-8.
-    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+    pub fn from_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let utf8 =
             |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         variables.into_iter().filter_map(utf8).collect()
@@ -83,7 +83,7 @@ const SECRET_LIMIT_BYTES: u64 = 1024 * 1024;
 pub(crate) fn expand(
     report: &Report<'_>,
     environment: &Environment,
-    span: Span,
+    span: SourceSpan,
     text: &str,
 ) -> Option<Expanded> {
     let (mut out, mut rest, mut foreign) = (String::new(), text, false);
@@ -97,7 +97,7 @@ pub(crate) fn expand(
         out.push_str(&rest[..at]);
         let Some(end) = rest[at..].find('}') else {
             report.error(
-                Code::InvalidReference.at(span),
+                Code::InvalidReference.at_span(span),
                 "`${` is never closed",
                 "write `${NAME}`, or `$${` for the characters themselves",
             );
@@ -116,7 +116,7 @@ pub(crate) fn expand(
 pub(crate) fn expand_secret(
     report: &Report<'_>,
     environment: &Environment,
-    span: Span,
+    span: SourceSpan,
     text: &str,
 ) -> Option<Expanded> {
     let Some(path) = text.strip_prefix("file:") else { return expand(report, environment, span, text) };
@@ -129,7 +129,7 @@ pub(crate) fn expand_secret(
 pub(crate) fn own_file(
     report: &Report<'_>,
     environment: &Environment,
-    span: Span,
+    span: SourceSpan,
     text: &str,
 ) -> Option<(PathBuf, String)> {
     let path = expand(report, environment, span, text.strip_prefix("file:")?)?;
@@ -137,7 +137,12 @@ pub(crate) fn own_file(
     Some((path.into(), contents_of(report, span, path)?))
 }
 
-fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: &str) -> Option<String> {
+fn value_of(
+    report: &Report<'_>,
+    environment: &Environment,
+    span: SourceSpan,
+    inside: &str,
+) -> Option<String> {
     if let Some(path) = inside.strip_prefix("file:") {
         return secret_file(report, span, path);
     }
@@ -149,7 +154,7 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
         && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
     if !is_name {
         report.error(
-            Code::InvalidReference.at(span),
+            Code::InvalidReference.at_span(span),
             "between `${` and `}` stands the name of an environment variable: letters, digits and `_`",
             "write `${NAME}`, `${NAME:-default}`, or `$${` for the characters themselves",
         );
@@ -161,7 +166,7 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
         (None, None) => {
             let state = if environment.get(name).is_some() { "empty" } else { "not set" };
             report.error(
-                Code::UnsetVariable.at(span),
+                Code::UnsetVariable.at_span(span),
                 format!("the environment variable `{name}` is {state}"),
                 format!("set it, or write `${{{name}:-value}}` with a value for when it is not"),
             );
@@ -171,12 +176,12 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
 }
 
 /// Warns of a literal credential in the file, which everyone who can read the file can use.
-pub(crate) fn warn_of_inline(report: &Report<'_>, span: Span, name: &str, expanded: &Expanded) {
+pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, expanded: &Expanded) {
     if !expanded.foreign && !expanded.text.is_empty() {
         let message =
             format!("the value of `{name}` stands in the file itself, for everyone who can read it");
         report.warning(
-            Code::SecretInFile.at(span),
+            Code::SecretInFile.at_span(span),
             message,
             "write `${NAME}` for an environment variable, or `file:/path`",
         );
@@ -184,7 +189,7 @@ pub(crate) fn warn_of_inline(report: &Report<'_>, span: Span, name: &str, expand
 }
 
 /// Reads a file with a secret, and records it: a change of it reloads the configuration.
-fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
+fn secret_file(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<String> {
     let path = path.trim();
     if Path::new(path).is_absolute() {
         report.names_file(Path::new(path));
@@ -193,9 +198,9 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
 }
 
 /// Reads a file without the line break at its end, which editors add.
-fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
+fn contents_of(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<String> {
     let refuse = |message: String, help: &str| {
-        report.error(Code::UnreadableFile.at(span), message, help);
+        report.error(Code::UnreadableFile.at_span(span), message, help);
         None
     };
     if !Path::new(path).is_absolute() {

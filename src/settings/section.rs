@@ -11,7 +11,7 @@ use super::{
     layers,
     report::Report,
     secret::{self, Environment, Expanded},
-    source::{Origin, Span},
+    source::{Origin, SourceSpan},
     suggest,
     tree::{Entry, Key, Kind, Node},
     units::UnitError,
@@ -26,7 +26,7 @@ pub(crate) type Checked<T> = Result<T, Reported>;
 
 /// Data that all parsers of one run share.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct ReadContext<'a> {
     pub(crate) report: &'a Report<'a>,
     pub(crate) environment: &'a Environment,
     /// Reports an unknown key of a section; the help may name other sections.
@@ -117,10 +117,10 @@ pub(crate) trait Section: Sized {
 /// Cursor at a value: its node, its name in messages, and the expected kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
-    pub(crate) context: Context<'a>,
+    pub(crate) context: ReadContext<'a>,
     pub(crate) node: &'a Node,
     /// Span of its key.
-    pub(crate) place: Span,
+    pub(crate) place: SourceSpan,
     /// Its name in messages: "`name`", "an item of `names`".
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
@@ -137,8 +137,8 @@ pub(crate) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Creates a cursor at the value of an entry.
     pub(crate) fn new(
-        context: Context<'a>,
-        place: Span,
+        context: ReadContext<'a>,
+        place: SourceSpan,
         node: &'a Node,
         name: &'a str,
         kind: ValueKind,
@@ -164,11 +164,11 @@ impl<'a> Cursor<'a> {
 
     /// The same cursor with a scope for expressions.
     pub(crate) fn in_scope(self, scope: &'a dyn Any) -> Self {
-        Self { context: Context { scope: Some(scope), ..self.context }, ..self }
+        Self { context: ReadContext { scope: Some(scope), ..self.context }, ..self }
     }
 
     /// The same cursor with another key span.
-    pub(crate) fn at(self, place: Span) -> Self {
+    pub(crate) fn with_span(self, place: SourceSpan) -> Self {
         Self { place, ..self }
     }
 
@@ -225,7 +225,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Like [`Self::reject`], at another span.
-    pub(crate) fn reject_at<T>(&self, span: Span, invalid: Invalid) -> Checked<T> {
+    pub(crate) fn reject_at<T>(&self, span: SourceSpan, invalid: Invalid) -> Checked<T> {
         let Invalid { code, message, help, shows_value } = invalid;
         let report = self.context.report;
         match self.key {
@@ -235,7 +235,7 @@ impl<'a> Cursor<'a> {
                     ValueKind::Text => format!("the value is not what `{setting}` takes"),
                     kind => format!("the value is not what `{setting}` takes: {kind}"),
                 };
-                report.error(code.at(span), message, key.help());
+                report.error(code.at_span(span), message, key.help());
             }
             Some(key) if shows_value && self.expanded => {
                 let message = format!("with its variables put in, `{}` is not what it takes", key.name);
@@ -246,16 +246,16 @@ impl<'a> Cursor<'a> {
                     }
                     _ => key.help(),
                 };
-                report.error(code.at(span), message, format!("look at the variables: {help}"));
+                report.error(code.at_span(span), message, format!("look at the variables: {help}"));
             }
-            _ => report.error(code.at(span), message, help),
+            _ => report.error(code.at_span(span), message, help),
         }
         Err(Reported(()))
     }
 
     /// Reports the value if it is the old name of a word.
     pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
-        let Context { report, report_renamed_word, .. } = self.context;
+        let ReadContext { report, report_renamed_word, .. } = self.context;
         let is_renamed = |key: &KeySpec| report_renamed_word(report, self.node, self.section_id, key.name);
         if self.key.is_some_and(is_renamed) { Err(Reported(())) } else { Ok(()) }
     }
@@ -285,7 +285,7 @@ impl<'a> Cursor<'a> {
 
     /// Reports a warning about the value.
     pub(crate) fn warn(&self, code: Code, message: String, help: impl Into<String>) {
-        self.context.report.warning(code.at(self.node.span), message, help.into());
+        self.context.report.warning(code.at_span(self.node.span), message, help.into());
     }
 }
 
@@ -329,7 +329,7 @@ impl<'a> OpenSection<'a> {
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);
                 let help = format!("known keys: {}", suggest::listed(table.names()));
-                report.error(Code::WrongType.at(node.span), message, help);
+                report.error(Code::WrongType.at_span(node.span), message, help);
                 return Err(Reported(()));
             }
         };
@@ -412,7 +412,7 @@ impl<'a> OpenSection<'a> {
     /// Reports a missing key, unless there is an unknown key, which is probably the same key misspelled.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
-            self.value.context.report.error(Code::MissingKey.at(self.value.place), message, help);
+            self.value.context.report.error(Code::MissingKey.at_span(self.value.place), message, help);
         }
         Reported(())
     }
@@ -432,7 +432,7 @@ impl<'a> OpenSection<'a> {
                     "" => format!("remove it, or write `{other}` as well"),
                     help => help.to_owned(),
                 };
-                self.value.context.report.error(Code::RequiresKey.at(entry.key.span), message, help);
+                self.value.context.report.error(Code::RequiresKey.at_span(entry.key.span), message, help);
                 checked = Err(Reported(()));
             }
         }
@@ -444,7 +444,7 @@ impl<'a> OpenSection<'a> {
         if let Some(entry) = self.entry(name) {
             let message = format!("`{name}` has no effect beside `{other}`");
             self.value.context.report.error(
-                Code::ConflictingKeys.at(entry.key.span),
+                Code::ConflictingKeys.at_span(entry.key.span),
                 message,
                 "remove one of the two",
             );
@@ -467,9 +467,9 @@ impl<'a> OpenSection<'a> {
 
 /// Parses a section of the file; if it is absent, every key has its default.
 pub(crate) fn read_section<T: Section>(
-    context: Context<'_>,
+    context: ReadContext<'_>,
     entry: Option<&Entry>,
-    root: Span,
+    root: SourceSpan,
     name: &str,
 ) -> Checked<T> {
     let empty = Node::new(Kind::Map(Vec::new()), root);

@@ -9,7 +9,7 @@ use std::{
 
 /// Byte range in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct SourceSpan {
     pub(crate) file: usize,
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Span {
 
 /// Line and column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LineAndColumn {
     /// Line, from 1.
     pub(crate) line: usize,
     /// Column in characters, from 1.
@@ -75,7 +75,7 @@ impl Files {
     }
 
     /// Folder of the file that contains `span`; `None` for a text that is not a file.
-    pub(crate) fn folder(&self, span: Span) -> Option<&Path> {
+    pub(crate) fn folder(&self, span: SourceSpan) -> Option<&Path> {
         self.0[span.file].folder.as_deref()
     }
 
@@ -92,19 +92,19 @@ impl Files {
     }
 
     /// Whether a span is in a file that is part of the program.
-    pub(crate) fn is_built_in(&self, span: Span) -> bool {
+    pub(crate) fn is_built_in(&self, span: SourceSpan) -> bool {
         self.0[span.file].origin == Origin::BuiltIn
     }
 
     /// Adds the value of an environment variable or flag as a text of that name.
-    pub(crate) fn add_outside(&mut self, name: &str, value: &str, origin: Origin) -> Span {
+    pub(crate) fn add_outside(&mut self, name: &str, value: &str, origin: Origin) -> SourceSpan {
         let file = self.add(name, value.to_owned());
         self.0[file].origin = origin;
-        Span { file, start: 0, end: value.len() }
+        SourceSpan { file, start: 0, end: value.len() }
     }
 
     /// Origin of the text that contains `span`.
-    pub(crate) fn origin(&self, span: Span) -> Origin {
+    pub(crate) fn origin(&self, span: SourceSpan) -> Origin {
         self.0[span.file].origin
     }
 
@@ -116,29 +116,29 @@ impl Files {
     }
 
     /// Name of the file that contains `span`.
-    pub(crate) fn name(&self, span: Span) -> &str {
+    pub(crate) fn name(&self, span: SourceSpan) -> &str {
         &self.0[span.file].name
     }
 
     /// Text of the file that contains `span`.
-    pub(crate) fn text(&self, span: Span) -> &str {
+    pub(crate) fn text(&self, span: SourceSpan) -> &str {
         &self.0[span.file].text
     }
 
     /// Span of the whole file.
     #[cfg(test)]
-    pub(crate) fn whole(&self, file: usize) -> Span {
-        Span { file, start: 0, end: self.0[file].text.len() }
+    pub(crate) fn whole(&self, file: usize) -> SourceSpan {
+        SourceSpan { file, start: 0, end: self.0[file].text.len() }
     }
 
     /// Empty span at the beginning of a file.
-    pub(crate) fn beginning(&self, file: usize) -> Span {
-        Span { file, start: 0, end: 0 }
+    pub(crate) fn beginning(&self, file: usize) -> SourceSpan {
+        SourceSpan { file, start: 0, end: 0 }
     }
 
     /// Part of the file that contains `span`, with `mask` in place of secrets. `None` if the range is invalid
     /// or cuts through a secret.
-    pub(crate) fn shown(&self, span: Span, part: Range<usize>, mask: &str) -> Option<String> {
+    pub(crate) fn shown(&self, span: SourceSpan, part: Range<usize>, mask: &str) -> Option<String> {
         let text = self.text(span);
         let (mut out, mut at) = (String::new(), part.start);
         text.get(part.clone())?;
@@ -159,28 +159,28 @@ impl Files {
     }
 
     /// Line and column of the beginning of `span`.
-    pub(crate) fn place(&self, span: Span) -> Place {
+    pub(crate) fn line_and_column(&self, span: SourceSpan) -> LineAndColumn {
         let file = &self.0[span.file];
         let line = self.line_index(span);
-        let start = floor(&file.text, span.start);
-        Place { line: line + 1, column: file.text[file.lines[line]..start].chars().count() + 1 }
+        let start = char_boundary_before(&file.text, span.start);
+        LineAndColumn { line: line + 1, column: file.text[file.lines[line]..start].chars().count() + 1 }
     }
 
     /// Byte range of the line in which `span` begins, without its line break.
-    pub(crate) fn line(&self, span: Span) -> Range<usize> {
+    pub(crate) fn line(&self, span: SourceSpan) -> Range<usize> {
         let line = self.line_index(span);
         self.line_range(span.file, line)
     }
 
     /// Trimmed line that is `down` lines below the beginning of `span`, if the file has it.
-    pub(crate) fn line_below(&self, span: Span, down: usize) -> Option<Span> {
+    pub(crate) fn line_below(&self, span: SourceSpan, down: usize) -> Option<SourceSpan> {
         let file = &self.0[span.file];
         let line = self.line_index(span) + down;
         (line < file.lines.len()).then(|| {
             let range = self.line_range(span.file, line);
             let words = &file.text[range.clone()];
             let start = range.start + (words.len() - words.trim_start().len());
-            Span {
+            SourceSpan {
                 file: span.file,
                 start,
                 end: range.start + words.trim_end().len().max(start - range.start),
@@ -188,7 +188,7 @@ impl Files {
         })
     }
 
-    fn line_index(&self, span: Span) -> usize {
+    fn line_index(&self, span: SourceSpan) -> usize {
         self.0[span.file].lines.partition_point(|start| *start <= span.start).saturating_sub(1)
     }
 
@@ -207,7 +207,7 @@ impl Files {
     }
 
     /// Byte ranges of the secrets in a line.
-    pub(crate) fn masked(&self, span: Span, line: Range<usize>) -> Vec<Range<usize>> {
+    pub(crate) fn masked(&self, span: SourceSpan, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
         let mut ranges = match file.masked.get() {
             Some(ranges) => ranges
@@ -223,7 +223,7 @@ impl Files {
 }
 
 /// Nearest character boundary at or before `offset`.
-fn floor(text: &str, offset: usize) -> usize {
+fn char_boundary_before(text: &str, offset: usize) -> usize {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;

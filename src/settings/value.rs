@@ -330,7 +330,7 @@ fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Che
         ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
         other => other,
     };
-    let read = |item: &Node| read_part(&value.part(item, name, kind).at(item.span));
+    let read = |item: &Node| read_part(&value.part(item, name, kind).with_span(item.span));
     let read: Vec<_> = items.iter().map(read).collect();
     read.into_iter().collect()
 }
@@ -354,7 +354,7 @@ impl<T: Setting> Setting for Named<T> {
         let Kind::Map(entries) = &value.node.kind else { return value.reject_kind("a map", None) };
         let read = |Entry { key, value: node }: &Entry| {
             let name = format!("`{}`", key.text);
-            let part = value.part(node, &name, T::KIND).at(key.span);
+            let part = value.part(node, &name, T::KIND).with_span(key.span);
             Ok((key.text.clone(), read_part(&part)?))
         };
         let read: Vec<Checked<_>> = entries.iter().map(read).collect();
@@ -422,7 +422,7 @@ impl<T: Setting> Setting for OneOrMore<T> {
         match &value.node.kind {
             Kind::List(items) => read_items(value, items, &format!("an item of {}", value.name)).map(Self),
             _ => {
-                let one = value.part(value.node, value.name, T::KIND).at(value.node.span);
+                let one = value.part(value.node, value.name, T::KIND).with_span(value.node.span);
                 T::read(&one).map(|one| Self(vec![one]))
             }
         }

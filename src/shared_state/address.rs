@@ -287,12 +287,15 @@ impl StoreSettings {
         if let Some(span) = place("database") {
             if let Some(named) = address.database {
                 let message = format!("`database` has no effect beside the {named} that `url` ends with");
-                checked =
-                    Err(section.reject_at(Code::ConflictingKeys.at(span), &message, "remove one of the two"));
+                checked = Err(section.reject_at(
+                    Code::ConflictingKeys.at_span(span),
+                    &message,
+                    "remove one of the two",
+                ));
             } else if address.is_cluster() && self.database != Some(0) {
                 let help = "leave it out; `prefix` keeps names apart";
                 checked = Err(section.reject_at(
-                    Code::ConflictingKeys.at(span),
+                    Code::ConflictingKeys.at_span(span),
                     "a Cluster has no databases",
                     help,
                 ));
@@ -302,14 +305,15 @@ impl StoreSettings {
             if let Some(span) = place(key).filter(|_| !address.is_sentinel()) {
                 let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
                 let help = "leave it out, or name the Sentinels in `url`";
-                checked = Err(section.reject_at(Code::ConflictingKeys.at(span), &message, help));
+                checked = Err(section.reject_at(Code::ConflictingKeys.at_span(span), &message, help));
             }
         }
         match section.entry("tls") {
             Some(entry) if !address.is_tls() => {
                 let message = "`tls` has no effect: `url` is not `rediss://`";
                 let help = "write `rediss://`, or leave it out";
-                checked = Err(section.reject_at(Code::TlsWithoutHttps.at(entry.key.span), message, help));
+                checked =
+                    Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
             }
             Some(entry) if address.is_cluster() => {
                 for key in ["fingerprint", "server_name"] {
@@ -317,7 +321,8 @@ impl StoreSettings {
                     let message =
                         format!("`{key}` has no effect with a Cluster: each node has its own certificate");
                     let help = "leave it out, and have `ca` vouch for all nodes by their addresses";
-                    checked = Err(section.reject_at(Code::ConflictingKeys.at(node.span), &message, help));
+                    checked =
+                        Err(section.reject_at(Code::ConflictingKeys.at_span(node.span), &message, help));
                 }
             }
             Some(_) => {}

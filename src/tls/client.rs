@@ -22,7 +22,7 @@ use crate::settings::{
     keys::ValueKind,
     report::Report,
     section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-    source::Span,
+    source::SourceSpan,
     value::{FromText, text_of, text_settings},
 };
 
@@ -220,10 +220,12 @@ impl ClientTls {
     }
 
     /// TLS with all defaults, without a section `tls`. `None` if that is impossible, which is reported.
-    pub(crate) fn by_default(report: &Report<'_>, place: Span) -> Option<Self> {
+    pub(crate) fn by_default(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
-        made.map_err(|error| report.error(Code::InvalidValue.at(place), error.to_string(), NO_ROOTS_HELP))
-            .ok()
+        made.map_err(|error| {
+            report.error(Code::InvalidValue.at_span(place), error.to_string(), NO_ROOTS_HELP)
+        })
+        .ok()
     }
 
     /// The same, with these protocols in the handshake (ALPN, RFC 7301).

@@ -9,7 +9,7 @@ use crate::settings::{
     code::Code,
     report::Report,
     section::{Checked, Cursor, Invalid},
-    source::Span,
+    source::SourceSpan,
     suggest,
     tree::{Kind, Node},
     value::text_of,
@@ -96,7 +96,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
             _ => suggest::help(name, "it can use", names.iter().copied()),
         };
         report.error(
-            Code::UnknownName.at(span_of_name(report, node.span, name)),
+            Code::UnknownName.at_span(span_of_name(report, node.span, name)),
             format!("a template can't use `{name}` here"),
             help,
         );
@@ -132,7 +132,7 @@ fn report_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
             let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
             let help = suggest::help(name, "some that there are", common.iter().copied());
             report.error(
-                Code::UnknownName.at(span_of_name(report, node.span, name)),
+                Code::UnknownName.at_span(span_of_name(report, node.span, name)),
                 format!("a template has no {what} `{name}`"),
                 help,
             );
@@ -168,7 +168,7 @@ fn report_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
             _ => "write a filter, `x | upper`, in place of a method".to_owned(),
         };
         report.error(
-            Code::UnknownName.at(span_of_name(report, node.span, method)),
+            Code::UnknownName.at_span(span_of_name(report, node.span, method)),
             format!("a value has no method `{method}`"),
             help,
         );
@@ -202,7 +202,7 @@ const COMMON_FILTERS: [&str; 19] = [
 ];
 
 /// Position of a name in a span; the whole span if the name can't be found as written.
-pub(crate) fn span_of_name(report: &Report<'_>, span: Span, name: &str) -> Span {
+pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) -> SourceSpan {
     let text = &report.files().text(span)[span.start..span.end];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let found = text.match_indices(name).find(|(at, _)| {
@@ -210,7 +210,9 @@ pub(crate) fn span_of_name(report: &Report<'_>, span: Span, name: &str) -> Span 
         !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word)
     });
     match found {
-        Some((at, _)) => Span { file: span.file, start: span.start + at, end: span.start + at + name.len() },
+        Some((at, _)) => {
+            SourceSpan { file: span.file, start: span.start + at, end: span.start + at + name.len() }
+        }
         None => span,
     }
 }

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::settings::{
     keys::ValueKind,
-    report::{Context, Report},
+    report::{ProblemContext, Report},
     section::{Checked, Cursor, Setting},
-    source::Span,
+    source::SourceSpan,
     tree::Node,
 };
 
@@ -104,8 +104,8 @@ pub(crate) struct UsedArguments {
 #[derive(Debug, Clone)]
 pub(crate) struct InputResponseUse {
     pub(crate) name: String,
-    pub(crate) span: Span,
-    pub(crate) context: Option<Context>,
+    pub(crate) span: SourceSpan,
+    pub(crate) context: Option<ProblemContext>,
 }
 
 /// Use of an argument.
@@ -114,9 +114,9 @@ pub(crate) struct ArgumentUse {
     pub(crate) name: String,
     pub(crate) optional: bool,
     pub(crate) kind: ArgumentKind,
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
     /// Target of the problem report, if the request is configured elsewhere.
-    pub(crate) context: Option<Context>,
+    pub(crate) context: Option<ProblemContext>,
 }
 
 /// Type of an argument that no schema describes.
@@ -130,7 +130,7 @@ pub(crate) enum ArgumentKind {
 
 impl UsedArguments {
     /// Records an argument; one required use makes it required.
-    pub(crate) fn add(&mut self, name: &str, optional: bool, span: Span) {
+    pub(crate) fn add(&mut self, name: &str, optional: bool, span: SourceSpan) {
         match self.arguments.iter_mut().find(|known| known.name == name) {
             Some(known) => known.optional &= optional,
             None => self.arguments.push(ArgumentUse {
@@ -144,7 +144,7 @@ impl UsedArguments {
     }
 
     /// Records the input responses that a template names.
-    pub(crate) fn add_input_responses(&mut self, report: &Report<'_>, template: &Template, span: Span) {
+    pub(crate) fn add_input_responses(&mut self, report: &Report<'_>, template: &Template, span: SourceSpan) {
         for path in template.paths() {
             if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
                 self.add_input_response(report, name, span);
@@ -153,20 +153,20 @@ impl UsedArguments {
     }
 
     /// Records the input responses that a filter names.
-    pub(crate) fn add_input_responses_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
+    pub(crate) fn add_input_responses_of_jq(&mut self, report: &Report<'_>, span: SourceSpan, filter: &str) {
         for rest in filter.split("$input_responses.").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
             self.add_input_response(report, &rest[..end], span);
         }
     }
 
-    fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: Span) {
+    fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: SourceSpan) {
         let span = span_of_name(report, span, name);
         self.answers.push(InputResponseUse { name: name.to_owned(), span, context: None });
     }
 
     /// Records the arguments and input responses that a template names.
-    pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: Span) {
+    pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: SourceSpan) {
         self.add_input_responses(report, template, span);
         match arguments_of(template) {
             None => self.all = true,
@@ -191,7 +191,7 @@ impl UsedArguments {
     }
 
     /// Records an argument that counts rows or pages; it is optional.
-    pub(crate) fn add_count(&mut self, name: &str, span: Span) {
+    pub(crate) fn add_count(&mut self, name: &str, span: SourceSpan) {
         self.add(name, true, span);
         self.set_count(name);
     }
@@ -202,7 +202,7 @@ impl UsedArguments {
     }
 
     /// Records an argument of a rule; the request may be configured elsewhere.
-    pub(crate) fn add_for(&mut self, argument: &ArgumentUse, context: Option<&Context>) {
+    pub(crate) fn add_for(&mut self, argument: &ArgumentUse, context: Option<&ProblemContext>) {
         let known = self.has(&argument.name);
         self.add(&argument.name, argument.optional, argument.span);
         if argument.kind == ArgumentKind::Count {

@@ -112,9 +112,6 @@ fn declaration(line: &str) -> Option<Declaration<'_>> {
     (end > 0).then(|| Declaration { kind, name: &word[..end], is_public })
 }
 
-/// Folders whose names are still to be changed.
-const NOT_YET: [&str; 2] = ["src/config/", "src/settings/"];
-
 /// Paths, and texts, of all source files below these folders.
 fn files(folders: &[&str]) -> Vec<(String, String)> {
     fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -137,8 +134,7 @@ fn files(folders: &[&str]) -> Vec<(String, String)> {
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
         (name, fs::read_to_string(&path).unwrap())
     };
-    let is_checked = |(path, _): &(String, String)| !NOT_YET.iter().any(|folder| path.starts_with(folder));
-    paths.into_iter().map(read).filter(is_checked).collect()
+    paths.into_iter().map(read).collect()
 }
 
 /// Words of a name, in lower case and separated by `_`.

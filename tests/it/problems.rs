@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use glossator::config::{self, Environment, Flag, Origin, Sources};
+use glossator::config::{self, ConfigSource, Environment, Flag, Sources};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/problems");
 
@@ -25,7 +25,7 @@ fn said(case: &Path) -> String {
     let flags = pairs(&read("flags")).into_iter().map(flag).collect();
     let folder = case.join("config");
     let path = if folder.exists() { folder } else { case.join("config.yaml") };
-    let origin = Origin::Path(path);
+    let origin = ConfigSource::Path(path);
     let problems = match config::load(&Sources { origin, environment, flags }) {
         Ok(loaded) => loaded.warnings,
         Err(problems) => problems.as_slice().to_vec(),

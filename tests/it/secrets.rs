@@ -12,7 +12,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use glossator::config::{self, Environment, Origin, Sources};
+use glossator::config::{self, ConfigSource, Environment, Sources};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -397,7 +397,7 @@ async fn no_command_prints_a_secret() {
         .collect();
     for mistake in mistakes {
         let environment: Environment = hunt.variables.iter().cloned().collect();
-        let origin = Origin::Text { name: "broken.yaml".into(), text: mistake.clone() };
+        let origin = ConfigSource::Text { name: "broken.yaml".into(), text: mistake.clone() };
         let sources = Sources { origin, environment, flags: Vec::new() };
         look_through("the sources", &format!("{sources:?}"));
         match config::load(&sources) {

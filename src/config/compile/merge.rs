@@ -6,18 +6,18 @@ use crate::config::{
     code::Code,
     node::{Entry, Kind, Node},
     report::Report,
-    source::Span,
+    source::SourceSpan,
     version,
 };
 
 /// Merges the trees of all files: sections are joined, and a name in two files is an error.
 pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
-    let mut merged: Option<(Span, Vec<Entry>)> = None;
+    let mut merged: Option<(SourceSpan, Vec<Entry>)> = None;
     for tree in trees {
         let Kind::Map(entries) = tree.kind else {
             let help = "the file begins with keys: `upstreams:`, `routes:`";
             report.error(
-                Code::WrongType.at(tree.span),
+                Code::WrongType.at_span(tree.span),
                 format!("expected a map with the keys of the file, found {}", tree.found()),
                 help,
             );
@@ -49,10 +49,10 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
                 let message = format!(
                     "`{}` is in two files; the other is {}",
                     entry.key.text,
-                    report.place(first.key.span)
+                    report.file_and_line(first.key.span)
                 );
                 report.error(
-                    Code::DuplicateKey.at(entry.key.span),
+                    Code::DuplicateKey.at_span(entry.key.span),
                     message,
                     "keep one of them, or give one another name",
                 );

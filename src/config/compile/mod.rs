@@ -29,7 +29,7 @@ use super::{
     secret::Environment,
     section::{context, open},
     server::ServerSettings,
-    source::Span,
+    source::SourceSpan,
     telemetry::TelemetrySettings,
     upstreams::{self, UpstreamFile},
     version,
@@ -101,7 +101,7 @@ pub(in crate::config) fn compile(
     let entries = entries_of("upstreams");
     let upstreams: Vec<UpstreamFile> =
         entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
-    let names: Vec<(UpstreamName, Span)> =
+    let names: Vec<(UpstreamName, SourceSpan)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
     let auth = server.as_ref().ok().map(|server| server.auth.clone());
     let clients = clients::read(context, &root, auth, &defaults.scopes);
@@ -140,7 +140,7 @@ pub(in crate::config) fn compile(
             .entry("routes")
             .map_or_else(|| report.files().beginning(root.span.file), |entry| entry.key.span);
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
-        report.error(Code::NoRoutes.at(place), "there are no routes", help);
+        report.error(Code::NoRoutes.at_span(place), "there are no routes", help);
     }
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     lint::upstreams::warn_of_unused(

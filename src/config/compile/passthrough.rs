@@ -9,12 +9,12 @@ use crate::{
         node::{Entry, Node},
         report::Report,
         request::find_upstream,
-        source::Span,
+        source::SourceSpan,
         upstreams::UpstreamFile,
     },
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
-    settings::section::{Context, Cursor, Setting},
+    settings::section::{Cursor, ReadContext, Setting},
 };
 
 /// Section `passthrough`.
@@ -32,9 +32,9 @@ pub(in crate::config) struct PassthroughSection {
 
 /// Parses `passthrough`. Returns `None` after reporting the problems.
 pub(super) fn read(
-    context: Context<'_>,
+    context: ReadContext<'_>,
     entry: &Entry,
-    names: &[(UpstreamName, Span)],
+    names: &[(UpstreamName, SourceSpan)],
     upstreams: &[UpstreamFile],
     clients: &clients::Clients,
 ) -> Option<(UpstreamName, PassthroughSettings, Scopes)> {
@@ -44,7 +44,7 @@ pub(super) fn read(
     if clients.are_told_apart && node.get("scopes").is_none() {
         let message = "`passthrough` does not say which clients may use it";
         let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
-        report.error(Code::PassthroughWithoutScopes.at(node.span), message, help);
+        report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
     }
     let written = node.get("upstream").unwrap_or(node);
     let upstream = written.as_text().and_then(|name| http_upstream(report, names, upstreams, written, name));
@@ -74,14 +74,14 @@ fn warn_of_limit(
             "`max_in_flight` has no effect: the upstream `{name}` gets {of_upstream} calls at once at most"
         );
         let help = "write less, or raise the `max_in_flight` of the upstream";
-        report.warning(Code::LimitNeverReached.at(entry.key.span), message, help);
+        report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
     }
 }
 
 /// Finds the HTTP upstream with that name.
 fn http_upstream(
     report: &Report<'_>,
-    names: &[(UpstreamName, Span)],
+    names: &[(UpstreamName, SourceSpan)],
     upstreams: &[UpstreamFile],
     node: &Node,
     name: &str,
@@ -91,7 +91,7 @@ fn http_upstream(
     if file.is_some_and(|file| file.settings.http().is_none()) {
         let message = format!("nothing can be passed through to `{name}`: it has no `url`");
         report.error(
-            Code::WrongUpstreamKind.at(node.span),
+            Code::WrongUpstreamKind.at_span(node.span),
             message,
             "name an upstream with a `url`, or write routes for it",
         );

@@ -41,7 +41,7 @@ fn value(
     let written: FieldSetting = read(report, entry, "`type`")?;
     if extractor.gives() == ValueCount::Block {
         let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
-        report.error(Code::FieldsDoNotFit.at(entry.key.span), message, "leave `type` out");
+        report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, "leave `type` out");
         return None;
     }
     let mut kind = written.kind;
@@ -49,7 +49,7 @@ fn value(
         let FieldKind::Object(inner @ None) = &mut kind.kind else {
             let message = "`fields` beside `type` are those of an object";
             report.error(
-                Code::ConflictingKeys.at(outer.key.span),
+                Code::ConflictingKeys.at_span(outer.key.span),
                 message,
                 "write `type: object[]`, or leave one of the two out",
             );
@@ -60,7 +60,7 @@ fn value(
     if written.missing != OnMissing::Error {
         let message = "the value as a whole can't be missing";
         report.error(
-            Code::FieldsDoNotFit.at(entry.key.span),
+            Code::FieldsDoNotFit.at_span(entry.key.span),
             message,
             "leave `optional`, `default` and `?` out",
         );
@@ -73,7 +73,7 @@ fn value(
         {
             let message = format!("`{}` finds no `{path}`", extractor.name());
             report.error(
-                Code::UnknownField.at(*span),
+                Code::UnknownField.at_span(*span),
                 message,
                 suggest::help(path.as_str(), "it finds", names.iter().copied()),
             );
@@ -85,7 +85,7 @@ fn value(
                 "say which: `type: {{ type: …, from: {} }}`; or write `fields`",
                 names.first().unwrap_or(&"name")
             );
-            report.error(Code::FieldsDoNotFit.at(entry.key.span), message, help);
+            report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
             return None;
         }
         (MemberNames::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
@@ -94,12 +94,12 @@ fn value(
                 extractor.name()
             );
             let help = "leave `from` out: `type` is that of a row; the first alone is `structured: .[0]`";
-            report.error(Code::FieldsDoNotFit.at(*span), message, help);
+            report.error(Code::FieldsDoNotFit.at_span(*span), message, help);
             return None;
         }
         (MemberNames::NoFields, Some((_, span))) => {
             report.error(
-                Code::FieldsDoNotFit.at(*span),
+                Code::FieldsDoNotFit.at_span(*span),
                 format!("`{}` finds one value, without names", extractor.name()),
                 "leave `from` out",
             );
@@ -108,7 +108,7 @@ fn value(
         (MemberNames::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
             let message = format!("`{}` finds no object", extractor.name());
             report.error(
-                Code::FieldsDoNotFit.at(entry.key.span),
+                Code::FieldsDoNotFit.at_span(entry.key.span),
                 message,
                 "take `pairs`, `regex` or `json` to find fields",
             );
@@ -142,7 +142,7 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
         MemberNames::NoFields => {
             let message = format!("`{}` finds no fields", kind.name());
             let help = "take `pairs`, `regex` or `json` to find fields, or say what it is: `type: number`";
-            report.error(Code::FieldsDoNotFit.at(entry.key.span), message, help);
+            report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
             return None;
         }
     };
@@ -155,7 +155,7 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
             .map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
         let message = format!("`{}` finds no `{}`", kind.name(), field.from);
         report.error(
-            Code::UnknownField.at(span),
+            Code::UnknownField.at_span(span),
             message,
             suggest::help(field.from.as_str(), "it finds", names.iter().copied()),
         );

@@ -12,7 +12,7 @@ use super::{
     node::{Entry, Key, Kind, Node},
     report::Report,
     section::ReadElsewhere,
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::{
@@ -220,23 +220,23 @@ impl ExtractSettings {
 pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
     let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
-    report.error(Code::UnknownExtractor.at(key.span), format!("unknown extractor `{}`", key.text), help);
+    report.error(Code::UnknownExtractor.at_span(key.span), format!("unknown extractor `{}`", key.text), help);
 }
 
 /// Compiled `extract`, and the span of its fields.
-pub(super) struct Compiled {
+pub(super) struct CompiledExtract {
     pub(super) extract: Extract,
-    pub(super) fields_span: Option<Span>,
+    pub(super) fields_span: Option<SourceSpan>,
 }
 
 /// One extractor, with the keys beside it.
 struct One {
     extractor: Extractor,
-    fields_span: Option<Span>,
+    fields_span: Option<SourceSpan>,
     optional: bool,
 }
 
-impl Setting for Compiled {
+impl Setting for CompiledExtract {
     const KIND: ValueKind = ValueKind::Either(&[
         ValueKind::Word(WITHOUT_OPTIONS),
         ExtractSettings::KIND,
@@ -257,7 +257,7 @@ impl Setting for Compiled {
 }
 
 /// Rejects several extractors in one `extract`. If there is an unknown key as well, only that is reported.
-fn refuse_several(value: &Cursor<'_>) -> Checked<()> {
+fn check_single_extractor(value: &Cursor<'_>) -> Checked<()> {
     let mut found = names().filter_map(|name| value.node.entry(name));
     let is_known = |entry: &Entry| ExtractSettings::keys().get(&entry.key.text).is_some();
     match found.nth(1) {
@@ -292,7 +292,7 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
             return value.reject(Invalid::new(message, help()).with_code(Code::WrongType));
         }
     };
-    refuse_several(&value)?;
+    check_single_extractor(&value)?;
     let mut settings = ExtractSettings::read(&value)?;
     let (source, optional) = (settings.source.take(), settings.optional);
     let Extractor { kind, .. } = value.checked(settings.extractor())?;

@@ -1,6 +1,6 @@
 //! `extract` as a map from names to extractors, each of which returns a part of the value.
 
-use super::{Compiled, ExtractSettings, ONE_EXTRACTOR, One, names, one};
+use super::{CompiledExtract, ExtractSettings, ONE_EXTRACTOR, One, names, one};
 use crate::{
     config::{
         node::{Entry, Kind, Node},
@@ -39,11 +39,11 @@ fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
     }
 }
 
-pub(super) fn read(value: &Cursor<'_>) -> Checked<Compiled> {
+pub(super) fn read(value: &Cursor<'_>) -> Checked<CompiledExtract> {
     let entries = value.node.as_map().unwrap_or_default();
     let parts: Vec<_> = entries.iter().map(|entry| part(value, entry)).collect();
     let extract = Extract::Parts(parts.into_iter().collect::<Checked<_>>()?);
-    Ok(Compiled { extract, fields_span: Some(value.place) })
+    Ok(CompiledExtract { extract, fields_span: Some(value.place) })
 }
 
 fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {

@@ -47,6 +47,6 @@ pub(super) fn may_read(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry)
         _ => return true,
     };
     let message = format!("`{}` reads {reads}, and stands beside `source`", kind.name());
-    report.error(Code::WrongExtractor.at(entry.key.span), message, "leave `source` out");
+    report.error(Code::WrongExtractor.at_span(entry.key.span), message, "leave `source` out");
     false
 }

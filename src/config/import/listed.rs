@@ -8,7 +8,7 @@ use crate::{
         ToolRules,
         node::{Entry, Kind, Node},
         routes::AnnotationSettings,
-        source::Span,
+        source::SourceSpan,
     },
     route::UpstreamName,
 };
@@ -84,7 +84,7 @@ impl Listed {
         upstream: &UpstreamName,
         rules: &ToolRules,
         name: &str,
-        written: &Written<'_>,
+        written: &ToolOverrides<'_>,
         takes: Takes,
     ) -> Entry {
         let mut parts = self.parts(written.span, takes);
@@ -96,7 +96,7 @@ impl Listed {
     }
 
     /// Keys of the route that come from the server's definition.
-    pub(super) fn parts(&self, span: Span, takes: Takes) -> Vec<Entry> {
+    pub(super) fn parts(&self, span: SourceSpan, takes: Takes) -> Vec<Entry> {
         let mut parts = Vec::new();
         for name in ["title", "description"] {
             if let Some(Value::String(found)) = self.members.get(name)
@@ -155,9 +155,9 @@ impl Listed {
 }
 
 /// Settings of a server's tools in the file that become part of their routes.
-pub(super) struct Written<'t> {
+pub(super) struct ToolOverrides<'t> {
     /// Span of the upstream.
-    pub(super) span: Span,
+    pub(super) span: SourceSpan,
     /// Rules for the results of all tools.
     pub(super) response: Option<&'t Entry>,
     /// Form of an error about arguments.
@@ -166,7 +166,7 @@ pub(super) struct Written<'t> {
     pub(super) overrides: &'t [Entry],
 }
 
-impl Written<'_> {
+impl ToolOverrides<'_> {
     /// The route that calls a tool: the server's definition, the overrides of the file, and the rules.
     pub(super) fn route(
         &self,

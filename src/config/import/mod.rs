@@ -11,7 +11,7 @@ use std::{cell::RefCell, fmt, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 
-use self::listed::{Listed, Takes, Written};
+use self::listed::{Listed, Takes, ToolOverrides};
 pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
@@ -21,7 +21,7 @@ use super::{
     routes::{self, Surroundings},
     rules::RuleSets,
     section::plain_context,
-    source::{Files, Span},
+    source::{Files, SourceSpan},
     suggest::nearest,
     trees,
 };
@@ -76,7 +76,7 @@ impl Importer {
     }
 
     /// Sets the files to which the spans refer.
-    pub(in crate::config) fn of(self, files: Files) -> Self {
+    pub(in crate::config) fn with_files(self, files: Files) -> Self {
         Self { files: Arc::new(files), ..self }
     }
 
@@ -189,7 +189,7 @@ impl Trees<'_> {
         imported: &mut Imported,
     ) {
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
-        for stranger in rules.strangers(&names) {
+        for stranger in rules.unknown_names(&names) {
             let what = "`tools` lists it, but the server has no such tool".to_owned();
             imported.notes.push(ImportNote { tool: stranger.to_owned(), what });
         }
@@ -270,7 +270,7 @@ impl Trees<'_> {
         let defaults = read_section(context, written, self.root.span, "`defaults`").unwrap_or_default();
         let presets = self.presets.as_ref().and_then(|root| root.get("rules")).and_then(Node::as_map);
         let rules = RuleSets::read(&report, entries("rules"), presets.unwrap_or_default());
-        let names: Vec<(UpstreamName, Span)> = entries("upstreams")
+        let names: Vec<(UpstreamName, SourceSpan)> = entries("upstreams")
             .iter()
             .filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span)))
             .collect();
@@ -298,14 +298,14 @@ fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
 }
 
 /// Settings of an upstream's tools in the file.
-fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> Written<'t> {
+fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> ToolOverrides<'t> {
     let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
-        return Written { span: root.span, response: None, argument_error: None, overrides: &[] };
+        return ToolOverrides { span: root.span, response: None, argument_error: None, overrides: &[] };
     };
     let tools = entry.value.get("tools").and_then(Node::as_map).unwrap_or_default();
     let named = |name: &str| tools.iter().find(|entry| entry.key.text == name);
-    Written {
+    ToolOverrides {
         span: entry.key.span,
         response: named("response"),
         argument_error: named("argument_error"),

@@ -158,7 +158,7 @@ fn taken(
     let names: Vec<&str> = listed.iter().map(|(known_by, _)| known_by.as_str()).collect();
     // `only` of resources may name a template as well as a resource.
     if key == "name" {
-        for stranger in rules.strangers(&names) {
+        for stranger in rules.unknown_names(&names) {
             notes.push(note(stranger, "`prompts` lists it, but the server has no such prompt".to_owned()));
         }
     }

@@ -51,7 +51,7 @@ impl FieldSettings {
         if multiple && section.get("choices").is_none() {
             let message = "`multiple` has no effect without `choices`";
             return Err(section.reject_at(
-                Code::RequiresKey.at(section.value.place),
+                Code::RequiresKey.at_span(section.value.place),
                 message,
                 "write `choices: [a, b]`",
             ));
@@ -122,7 +122,7 @@ pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
     let Some(entries) = entry.value.as_map() else {
         let message = format!("`fields` takes a map of names, found {}", entry.value.found());
         report.error(
-            Code::WrongType.at(entry.value.span),
+            Code::WrongType.at_span(entry.value.span),
             message,
             "write `fields: { name: string, age: integer? }`",
         );
@@ -210,7 +210,7 @@ pub(super) fn form_of(
     InputForm::compile(document)
         .map_err(|FormError { message, pointer, help }| {
             let pointer = if made { pointer.replacen("/properties", "", 1) } else { pointer };
-            report.error(Code::InvalidForm.at(node.at_pointer(&pointer).span), message, help);
+            report.error(Code::InvalidForm.at_span(node.at_pointer(&pointer).span), message, help);
         })
         .ok()
 }

@@ -16,7 +16,7 @@ use crate::{
         response::whole,
         schemas::UsedArguments,
         section::{ReadElsewhere, cursor, open, read_in_scope},
-        source::Span,
+        source::SourceSpan,
     },
     route::{InputForm, InputRequestKindTemplate, InputRequestTemplate},
     settings::{keys::ValueKind, section::Section as _, value::text_of},
@@ -26,7 +26,7 @@ use crate::{
 /// Section of an input request.
 #[derive(DeriveSection)]
 #[section(name = "a question", id = "question")]
-pub(super) struct QuestionSettings {
+pub(super) struct InputRequestSettings {
     /// jq condition on `$args` and earlier responses, `$input_responses`. Default: always.
     #[key(kind = ValueKind::Text)]
     when: ReadElsewhere,
@@ -60,14 +60,14 @@ pub(super) fn one(
     report: &Report<'_>,
     entry: &Entry,
     asked: &mut UsedArguments,
-) -> Option<(InputRequestTemplate, Vec<(String, Span)>)> {
+) -> Option<(InputRequestTemplate, Vec<(String, SourceSpan)>)> {
     let (name, place) = (entry.key.text.as_str(), entry.key.span);
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins_well || !name.chars().all(good) || name.len() > 64 {
         let message = format!("`{name}` is not a name for an answer");
         report.error(
-            Code::InvalidName.at(place),
+            Code::InvalidName.at_span(place),
             message,
             "write ASCII letters, digits and `_`: templates have it as `input_responses.NAME`",
         );
@@ -75,13 +75,13 @@ pub(super) fn one(
     if name == translate::SAMPLE {
         let help = "choose another, such as `summary`";
         report.error(
-            Code::ReservedName.at(place),
+            Code::ReservedName.at_span(place),
             "`sample` is the name of what a rule asks the client's model",
             help,
         );
     }
-    let section = open::<QuestionSettings>(report, place, &entry.value)?;
-    let settings = QuestionSettings::read_fields(&section, None);
+    let section = open::<InputRequestSettings>(report, place, &entry.value)?;
+    let settings = InputRequestSettings::read_fields(&section, None);
     let when = section.get("when").map(|node| condition(report, node, asked));
     let message = section.get("message").map(|node| template(report, node, "`message`", asked));
     let fields = section.entry("fields").map(|entry| fields(report, entry));
@@ -97,7 +97,7 @@ pub(super) fn one(
         let written = template(report, node, "`url`", asked)?;
         if !["https://", "http://"].iter().any(|scheme| written.source().starts_with(scheme)) {
             let help = "write `https://HOST/…`; only what comes after the host may be a template";
-            report.error(Code::InvalidValue.at(node.span), "`url` is the address of a web page", help);
+            report.error(Code::InvalidValue.at_span(node.span), "`url` is the address of a web page", help);
             return None;
         }
         Template::compile_for(OutputContext::Address, written.source()).ok()
@@ -106,7 +106,7 @@ pub(super) fn one(
     let roots = section.entry("roots");
     if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Flag(false))) {
         report.error(
-            Code::EmptyValue.at(entry.key.span),
+            Code::EmptyValue.at_span(entry.key.span),
             "`roots: false` asks nothing",
             "leave the question out",
         );
@@ -128,7 +128,7 @@ pub(super) fn one(
         );
         return None;
     }
-    let QuestionSettings { optional, .. } = settings.ok()?;
+    let InputRequestSettings { optional, .. } = settings.ok()?;
     let inquiry = match (whole(fields)?, whole(schema)?, &arguments, whole(url)?, whole(sample)?) {
         (Some(form), ..) | (_, Some(form), ..) => InputRequestKindTemplate::Form { message: message??, form },
         (_, _, Some(_), ..) => {
@@ -149,7 +149,7 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Opt
     let text = text_of(&cursor(report, node.span, node, "`when`", ValueKind::Text)).ok()?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not known yet: nothing has been sent");
-        report.error(Code::UnknownName.at(node.span), message, "`$args` and `$input_responses` are");
+        report.error(Code::UnknownName.at_span(node.span), message, "`$args` and `$input_responses` are");
         return None;
     }
     // The condition may use any argument, also as the filter's input `.`.

@@ -17,7 +17,7 @@ use super::{
     node::{Kind, Node},
     report::Report,
     schemas::{InputResponseUse, UsedArguments},
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::{
@@ -28,10 +28,10 @@ use crate::{
     translate::Template,
 };
 
-use input_request::{QuestionSettings, one};
+use input_request::{InputRequestSettings, one};
 
 /// Kinds of values that `input_requests` accepts: one round, or a list of rounds.
-pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&QuestionSettings::KIND));
+pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&InputRequestSettings::KIND));
 
 /// Names that the templates of an input request may use.
 const NAMES: [&str; 2] = ["args", "input_responses"];
@@ -40,7 +40,7 @@ const CONFIRM: &str = "confirm";
 
 /// Parsed input requests. Forms for arguments are compiled once the input schema is known.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct InputRequestsSection {
     rounds: Vec<InputRound>,
     of_arguments: Vec<OfArguments>,
     patience: Option<Duration>,
@@ -50,7 +50,7 @@ pub(super) struct Written {
 struct OfArguments {
     round: usize,
     index: usize,
-    names: Vec<(String, Span)>,
+    names: Vec<(String, SourceSpan)>,
 }
 
 /// Parses `input_requests` and `confirm` of a route or a prompt. Returns `None` after reporting the problems.
@@ -59,9 +59,9 @@ pub(super) fn read(
     section: &Node,
     patience: Option<Duration>,
     asked: &mut UsedArguments,
-) -> Option<Written> {
+) -> Option<InputRequestsSection> {
     let before = report.errors();
-    let mut written = Written { patience, ..Written::default() };
+    let mut written = InputRequestsSection { patience, ..InputRequestsSection::default() };
     if let Some(entry) = section.entry("input_requests") {
         let rounds = match &entry.value.kind {
             Kind::List(rounds) => rounds.as_slice(),
@@ -78,7 +78,7 @@ pub(super) fn read(
         match template(report, &entry.value, "`confirm`", asked) {
             Some(message) => {
                 let inquiry = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-                written.add(report, place, vec![question(CONFIRM, inquiry)]);
+                written.add(report, place, vec![input_request(CONFIRM, inquiry)]);
             }
             None => return None,
         }
@@ -86,18 +86,18 @@ pub(super) fn read(
     (report.errors() == before).then_some(written)
 }
 
-fn question(name: &str, inquiry: InputRequestKindTemplate) -> InputRequestTemplate {
+fn input_request(name: &str, inquiry: InputRequestKindTemplate) -> InputRequestTemplate {
     InputRequestTemplate { name: name.to_owned(), when: None, optional: false, inquiry }
 }
 
-impl Written {
+impl InputRequestsSection {
     /// Names of the responses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.rounds.iter().flatten().map(|question| question.name.as_str())
     }
 
     /// Arguments that are requested if they are omitted.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, Span)> {
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, SourceSpan)> {
         self.of_arguments.iter().flat_map(|question| &question.names)
     }
 
@@ -105,7 +105,7 @@ impl Written {
         let Some(entries) = node.as_map() else {
             let message = format!("a round of questions is a map of names, found {}", node.found());
             return report.error(
-                Code::WrongType.at(node.span),
+                Code::WrongType.at_span(node.span),
                 message,
                 "write `input_requests: { NAME: { message: \"…\" } }`",
             );
@@ -120,7 +120,7 @@ impl Written {
                 if self.names().any(|known| known == question.name) {
                     let message = format!("two questions are called `{}`", question.name);
                     report.error(
-                        Code::DuplicateValue.at(entry.key.span),
+                        Code::DuplicateValue.at_span(entry.key.span),
                         message,
                         "its name is where the answer is found; choose another",
                     );
@@ -132,18 +132,18 @@ impl Written {
         self.add(report, place, round);
     }
 
-    fn add(&mut self, report: &Report<'_>, place: Span, round: InputRound) {
+    fn add(&mut self, report: &Report<'_>, place: SourceSpan, round: InputRound) {
         if let Some(twice) = round.iter().find(|question| self.names().any(|known| known == question.name)) {
             let message = format!("two questions are called `{}`", twice.name);
             return report.error(
-                Code::DuplicateValue.at(place),
+                Code::DuplicateValue.at_span(place),
                 message,
                 "its name is where the answer is found; choose another",
             );
         }
         if self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT {
             let message = format!("more than {} questions", InputRequests::INPUT_REQUEST_LIMIT);
-            return report.error(Code::TooMany.at(place), message, "ask for several things in one form");
+            return report.error(Code::TooMany.at_span(place), message, "ask for several things in one form");
         }
         self.rounds.push(round);
     }
@@ -166,7 +166,7 @@ impl Written {
                     let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
                     let help = suggest::help(name, "the arguments", known);
                     report.error(
-                        Code::UnknownArgument.at(*span),
+                        Code::UnknownArgument.at_span(*span),
                         format!("there is no argument `{name}` to ask for"),
                         help,
                     );
@@ -175,14 +175,14 @@ impl Written {
                 if is_required(name) {
                     let message = format!("`{name}` is required by `input`, so no caller leaves it out");
                     report.error(
-                        Code::InputRequestNeverSent.at(*span),
+                        Code::InputRequestNeverSent.at_span(*span),
                         message,
                         "take it out of `required`: it is asked for where it is missing",
                     );
                 } else if property.get("default").is_some() {
                     let message = format!("`{name}` has a default, so it is never missing");
                     report.error(
-                        Code::InputRequestNeverSent.at(*span),
+                        Code::InputRequestNeverSent.at_span(*span),
                         message,
                         "take the default out of `input`",
                     );
@@ -206,7 +206,7 @@ impl Written {
                     if let Some((name, span)) = place {
                         let message = format!("a person can't be asked for `{name}`: {error}");
                         report.error(
-                            Code::InvalidForm.at(*span),
+                            Code::InvalidForm.at_span(*span),
                             message,
                             "ask for it in `fields`, and build the argument in the request",
                         );
@@ -223,7 +223,7 @@ impl Written {
 }
 
 /// Reports input responses in templates that no input request has.
-pub(super) fn refuse_unknown_answers<'a>(
+pub(super) fn report_unknown_input_responses<'a>(
     report: &Report<'_>,
     who: &str,
     named: impl Iterator<Item = &'a InputResponseUse>,
@@ -239,7 +239,7 @@ pub(super) fn refuse_unknown_answers<'a>(
         };
         report.within(answer.context.clone(), || {
             report.error(
-                Code::UndeclaredArgument.at(answer.span),
+                Code::UndeclaredArgument.at_span(answer.span),
                 format!("there is no answer `{name}`"),
                 help,
             );
@@ -254,7 +254,7 @@ fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArgume
 }
 
 /// Records the arguments and input responses that a template uses.
-fn note(report: &Report<'_>, template: &Template, span: Span, asked: &mut UsedArguments) {
+fn note(report: &Report<'_>, template: &Template, span: SourceSpan, asked: &mut UsedArguments) {
     asked.add_input_responses(report, template, span);
     match language::arguments_of(template) {
         None => asked.all = true,

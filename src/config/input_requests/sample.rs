@@ -68,7 +68,7 @@ impl Setting for Messages {
 }
 
 fn message(value: &Cursor<'_>, item: &Node) -> Checked<(SamplingRole, Template)> {
-    let item = value.part(item, "a message", MessageSettings::KIND).at(item.span);
+    let item = value.part(item, "a message", MessageSettings::KIND).with_span(item.span);
     let section = OpenSection::open(&item, MessageSettings::keys())?;
     let (speaker, name, entry) = match (section.entry("user"), section.entry("assistant")) {
         (Some(entry), None) => (SamplingRole::User, "`user`", entry),

@@ -10,7 +10,7 @@ use crate::{
         code::Code,
         node::{Kind, Node},
         report::Report,
-        source::Span,
+        source::SourceSpan,
     },
     route::Scopes,
 };
@@ -34,7 +34,7 @@ pub(in crate::config) fn check_subjects<'n>(
                 "give the client its scopes in its tokens",
             ),
         };
-        report.error(Code::AmbiguousSubject.at(node.span), message, help);
+        report.error(Code::AmbiguousSubject.at_span(node.span), message, help);
     }
 }
 
@@ -52,7 +52,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
         for node in places {
             let help = "say who may call, under `clients`, or leave it out: everybody may";
             report.error(
-                Code::ScopesWithoutClients.at(node.span),
+                Code::ScopesWithoutClients.at_span(node.span),
                 "`scopes` has no effect: clients are not authenticated",
                 help,
             );
@@ -70,7 +70,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
         if !is_held && reported.insert(name) {
             let help = "give it to a client, under `clients`, or leave it out";
             report.warning(
-                Code::UnusedScope.at(item.span),
+                Code::UnusedScope.at_span(item.span),
                 format!("no client has the scope `{name}`"),
                 help,
             );
@@ -82,7 +82,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
 pub(in crate::config) fn warn_of_open_port(
     clients: &Clients,
     report: &Report<'_>,
-    place: Span,
+    place: SourceSpan,
     listener: &ListenerSettings,
     is_behind: bool,
 ) {
@@ -90,6 +90,6 @@ pub(in crate::config) fn warn_of_open_port(
         let message = "keys and tokens come in the clear: other machines can connect, and there is no TLS";
         let help =
             "write `tls` under `server`; where a proxy of yours speaks TLS, name it under `trusted_proxies`";
-        report.warning(Code::CredentialsWithoutTls.at(place), message, help);
+        report.warning(Code::CredentialsWithoutTls.at_span(place), message, help);
     }
 }

@@ -19,13 +19,14 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
         let file = left.remove(index);
         if let Conflict::Resource { uri, with, .. } = &conflict {
             let other = left.iter().find(|other| other.route.definition.name == *with);
-            let place = other.map(|other| report.place(other.resource_span.unwrap_or(other.name_span)));
+            let place =
+                other.map(|other| report.file_and_line(other.resource_span.unwrap_or(other.name_span)));
             let message = format!(
                 "`{uri}` is what the resource of the route `{with}` is read by, too, at {}",
                 place.unwrap_or_default()
             );
             let span = file.resource_span.unwrap_or(file.name_span);
-            report.error(Code::ConflictingRoutes.at(span), message, "give one of them another URI");
+            report.error(Code::ConflictingRoutes.at_span(span), message, "give one of them another URI");
             continue;
         }
         let span = file.rest_span.unwrap_or(file.name_span);
@@ -37,7 +38,7 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
                 let whose = format!(
                     "the route `{}`, at {}",
                     other.route.definition.name,
-                    report.place(other.rest_span.unwrap_or(other.name_span))
+                    report.file_and_line(other.rest_span.unwrap_or(other.name_span))
                 );
                 if same {
                     (
@@ -53,7 +54,7 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
             }
             _ => (conflict.to_string(), "give one of them another name or path"),
         };
-        report.error(Code::ConflictingRoutes.at(span), message, help);
+        report.error(Code::ConflictingRoutes.at_span(span), message, help);
     }
 }
 

@@ -10,14 +10,14 @@ use crate::config::{
     code::Code,
     node::{Entry, Kind, Node},
     report::Report,
-    source::Span,
+    source::SourceSpan,
 };
 
 const KEY: &str = "x-mcp-header";
 
 /// Position of a schema in its document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SchemaPosition {
     /// The root.
     Root,
     /// A property, reached through `properties` only.
@@ -28,10 +28,15 @@ enum Place {
 
 /// Reports every `x-mcp-header` for which a client would reject the tool.
 pub(in crate::config) fn check(report: &Report<'_>, input: &Node) {
-    check_schema(report, input, Place::Root, &mut HashMap::new());
+    check_schema(report, input, SchemaPosition::Root, &mut HashMap::new());
 }
 
-fn check_schema(report: &Report<'_>, node: &Node, place: Place, seen: &mut HashMap<String, Span>) {
+fn check_schema(
+    report: &Report<'_>,
+    node: &Node,
+    place: SchemaPosition,
+    seen: &mut HashMap<String, SourceSpan>,
+) {
     match &node.kind {
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
@@ -41,23 +46,23 @@ fn check_schema(report: &Report<'_>, node: &Node, place: Place, seen: &mut HashM
                     "const" | "enum" | "default" | "examples" => {}
                     "properties" => {
                         let inside = match place {
-                            Place::Root | Place::Property => Place::Property,
-                            Place::Elsewhere => Place::Elsewhere,
+                            SchemaPosition::Root | SchemaPosition::Property => SchemaPosition::Property,
+                            SchemaPosition::Elsewhere => SchemaPosition::Elsewhere,
                         };
                         members().iter().for_each(|member| check_schema(report, &member.value, inside, seen));
                     }
                     // Maps with user-defined names.
                     "$defs" | "definitions" | "dependentSchemas" | "patternProperties" => {
-                        members()
-                            .iter()
-                            .for_each(|member| check_schema(report, &member.value, Place::Elsewhere, seen));
+                        members().iter().for_each(|member| {
+                            check_schema(report, &member.value, SchemaPosition::Elsewhere, seen)
+                        });
                     }
-                    _ => check_schema(report, value, Place::Elsewhere, seen),
+                    _ => check_schema(report, value, SchemaPosition::Elsewhere, seen),
                 }
             }
         }
         Kind::List(items) => {
-            items.iter().for_each(|item| check_schema(report, item, Place::Elsewhere, seen));
+            items.iter().for_each(|item| check_schema(report, item, SchemaPosition::Elsewhere, seen));
         }
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
@@ -67,31 +72,31 @@ fn check_mark(
     report: &Report<'_>,
     schema: &Node,
     value: &Node,
-    place: Place,
-    seen: &mut HashMap<String, Span>,
+    place: SchemaPosition,
+    seen: &mut HashMap<String, SourceSpan>,
 ) {
     let Some(name) = value.as_text().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
         let message = format!("`{KEY}` takes a part of a header's name, found {}", value.found());
         report.error(
-            Code::InvalidParamHeader.at(value.span),
+            Code::InvalidParamHeader.at_span(value.span),
             message,
             "write letters, digits and `-`: `Region` makes `Mcp-Param-Region`",
         );
         return;
     };
     if let Some(first) = seen.insert(name.to_ascii_lowercase(), value.span) {
-        let message = format!("`{KEY}: {name}` is here twice; the other is {}", report.place(first));
+        let message = format!("`{KEY}: {name}` is here twice; the other is {}", report.file_and_line(first));
         report.error(
-            Code::InvalidParamHeader.at(value.span),
+            Code::InvalidParamHeader.at_span(value.span),
             message,
             "give one another name; upper and lower case are the same",
         );
     }
     match place {
-        Place::Property => {}
-        Place::Root | Place::Elsewhere => {
+        SchemaPosition::Property => {}
+        SchemaPosition::Root | SchemaPosition::Elsewhere => {
             report.error(
-                Code::InvalidParamHeader.at(value.span),
+                Code::InvalidParamHeader.at_span(value.span),
                 format!("`{KEY}` stands where no client can find the argument"),
                 "move it to a property that only `properties` lead to",
             );
@@ -102,7 +107,7 @@ fn check_mark(
     if !matches!(kind.and_then(Node::as_text), Some("string" | "integer" | "boolean")) {
         let found = kind.map_or_else(|| "no type".to_owned(), Node::found);
         report.error(
-            Code::InvalidParamHeader.at(kind.unwrap_or(value).span),
+            Code::InvalidParamHeader.at_span(kind.unwrap_or(value).span),
             format!("an argument with `{KEY}` is a string, an integer or a boolean; found {found}"),
             "write `type: string`, or leave the header out",
         );

@@ -2,11 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{code::Code, node::Node, report::Report, response::Compiled};
+use crate::config::{code::Code, node::Node, report::Report, response::CompiledRule};
 use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
 
 /// Warns of such rules: every longer list would be a tool error.
-pub(in crate::config) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
+pub(in crate::config) fn warn(
+    report: &Report<'_>,
+    output: &OutputSchema,
+    node: &Node,
+    rules: &[CompiledRule],
+) {
     for compiled in rules {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let Some(limit) = &rule.limit else { continue };
@@ -17,9 +22,9 @@ pub(in crate::config) fn warn(report: &Report<'_>, output: &OutputSchema, node: 
             continue;
         }
         let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
-        let line = report.files().place(compiled.span).line;
+        let line = report.files().line_and_column(compiled.span).line;
         report.warning(
-            Code::LimitBelowMinItems.at(span),
+            Code::LimitBelowMinItems.at_span(span),
             format!("`minItems` is {least}, and the rule in line {line} shows {rows} of the rows at most"),
             format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`"),
         );
@@ -45,14 +50,14 @@ fn limited_list<'s>(
     }
 }
 
-type Place<'s> = (Vec<String>, String, &'s Map<String, Value>);
+type SchemaPosition<'s> = (Vec<String>, String, &'s Map<String, Value>);
 
 /// Collects the lists that are reached through objects only.
 fn lists_in<'s>(
     schema: &'s Map<String, Value>,
     place: String,
     names: &mut Vec<String>,
-    lists: &mut Vec<Place<'s>>,
+    lists: &mut Vec<SchemaPosition<'s>>,
 ) {
     if schema.get("type") == Some(&json!("array")) {
         lists.push((names.clone(), place, schema));

@@ -17,11 +17,11 @@ use crate::{
 };
 
 /// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
-pub(in crate::config) fn refuse_job(section: &OpenSection<'_>) -> Option<()> {
+pub(in crate::config) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let help = "leave it out: a call of a tool lasts as long as the work does";
     section.value.context.report.error(
-        Code::WrongUpstreamKind.at(entry.key.span),
+        Code::WrongUpstreamKind.at_span(entry.key.span),
         "`async_operation` has no effect on a call of a tool",
         help,
     );
@@ -32,7 +32,7 @@ pub(in crate::config) fn refuse_job(section: &OpenSection<'_>) -> Option<()> {
 pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
     if let Some(entry) = section.entry("on_no_match") {
         section.value.context.report.warning(
-            Code::RequiresKey.at(entry.key.span),
+            Code::RequiresKey.at_span(entry.key.span),
             "`on_no_match` has no effect without `response`",
             "leave it out: every reply is read by its media type",
         );
@@ -47,7 +47,7 @@ pub(in crate::config) fn warn_of_lost_arguments<'a>(
     for argument in lost {
         let name = &argument.name;
         report.warning(
-            Code::UnusedArgument.at(argument.span),
+            Code::UnusedArgument.at_span(argument.span),
             format!("the argument `{name}` goes nowhere: the request does not have it"),
             format!("put `{{{name}}}` into the request, or take it out here"),
         );
@@ -55,13 +55,13 @@ pub(in crate::config) fn warn_of_lost_arguments<'a>(
 }
 
 /// Rejects settings for headers in a route that runs a command.
-pub(in crate::config) fn refuse_headers(section: &OpenSection<'_>) {
+pub(in crate::config) fn report_headers(section: &OpenSection<'_>) {
     for entry in
         ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
     {
         let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
         section.value.context.report.error(
-            Code::WrongUpstreamKind.at(entry.key.span),
+            Code::WrongUpstreamKind.at_span(entry.key.span),
             message,
             "leave it out",
         );
@@ -82,7 +82,7 @@ pub(in crate::config) fn warn_of_credentials(
     if is_cgi && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: a CGI program is given no credentials";
         let help = "set a variable for it, under `env` of the upstream";
-        report.warning(Code::WrongUpstreamKind.at(entry.key.span), message, help);
+        report.warning(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
     }
 }
 
@@ -98,7 +98,7 @@ pub(in crate::config) fn warn_of_impossible_examples(
         let Some(args) = item.get("args") else { continue };
         if let Err(why) = input.check(test.args.clone().into()) {
             report.warning(
-                Code::ImpossibleTest.at(args.span),
+                Code::ImpossibleTest.at_span(args.span),
                 format!("no call has these arguments: {why}"),
                 "write what `input` asks for",
             );
@@ -121,7 +121,11 @@ fn warn_of_idle(
         && template.headers.iter().any(|(name, _)| is_authorization(name))
     {
         let message = "`Authorization` has no effect here: the `credentials` of the upstream writes it";
-        report.warning(Code::OverriddenAuthorization.at(entry.key.span), message, "remove one of the two");
+        report.warning(
+            Code::OverriddenAuthorization.at_span(entry.key.span),
+            message,
+            "remove one of the two",
+        );
     }
     for node in forwarded(section) {
         if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
@@ -130,7 +134,7 @@ fn warn_of_idle(
                     let message =
                         "`Authorization` has no effect here: the `credentials` of the upstream writes it";
                     report.warning(
-                        Code::OverriddenAuthorization.at(node.span),
+                        Code::OverriddenAuthorization.at_span(node.span),
                         message,
                         "remove one of the two",
                     );
@@ -153,5 +157,5 @@ pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
                    given for this server";
     let help = "give the upstream `credentials` of its own; keep this only where clients send what was given \
                 for the upstream";
-    report.warning(Code::ForwardedAuthorization.at(node.span), message, help);
+    report.warning(Code::ForwardedAuthorization.at_span(node.span), message, help);
 }

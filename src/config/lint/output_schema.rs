@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{code::Code, node::Node, report::Report, response::Compiled, source::Span, suggest};
+use crate::config::{
+    code::Code, node::Node, report::Report, response::CompiledRule, source::SourceSpan, suggest,
+};
 use crate::{
     model::own_types,
     settings::section::OpenSection,
@@ -17,7 +19,7 @@ type Schema = Map<String, Value>;
 ///
 /// The reason if there is none: a success may have an unknown or different shape.
 pub(in crate::config) fn derived(
-    rules: &[Compiled],
+    rules: &[CompiledRule],
     otherwise: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Result<OutputSchema, String> {
@@ -65,7 +67,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
 pub(in crate::config) fn warn_of_defaults(
     report: &Report<'_>,
     route: &OpenSection<'_>,
-    own: &[Compiled],
+    own: &[CompiledRule],
     otherwise: OnNoMatch,
     wrap: WrapNonObjects,
 ) {
@@ -73,7 +75,7 @@ pub(in crate::config) fn warn_of_defaults(
         let help = "write `output`, or `default_rules: false`";
         let message =
             "this route promises no output schema: a rule of `defaults.response` may give another shape";
-        report.warning(Code::NoOutputSchema.at(route.value.place), message, help);
+        report.warning(Code::NoOutputSchema.at_span(route.value.place), message, help);
     }
 }
 
@@ -136,7 +138,7 @@ pub(in crate::config) fn compare(
     report: &Report<'_>,
     output: &OutputSchema,
     node: &Node,
-    rules: &[Compiled],
+    rules: &[CompiledRule],
 ) {
     for compiled in rules {
         report.within(compiled.via.as_ref().map(|via| via.context.clone()), || {
@@ -145,7 +147,7 @@ pub(in crate::config) fn compare(
     }
 }
 
-fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &Compiled) {
+fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &CompiledRule) {
     let RuleAction::Success(rule) = &compiled.rule.action else { return };
     let span = compiled.fields_span.unwrap_or(compiled.span);
     if rule.structured.is_none()
@@ -153,7 +155,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         && extract.gives() == ValueCount::Block
     {
         let message = "`binary` gives no value, and `output` promises one";
-        report.error(Code::OutputShape.at(compiled.span), message, "leave `output` out");
+        report.error(Code::OutputShape.at_span(compiled.span), message, "leave `output` out");
         return;
     }
     let Some(promised) = schema_of(rule) else { return };
@@ -168,12 +170,12 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     match document.get("properties").and_then(|properties| properties.get("result")?.as_object()) {
         Some(result) => comparison.value(&promised, result, node.at_pointer("/properties/result"), ""),
         None if value_kinds == ["array"] => report.error(
-            Code::OutputShape.at(span),
+            Code::OutputShape.at_span(span),
             "this rule gives a list, and `output` promises none",
             "write `output: { type: array, items: { … } }`",
         ),
         None => report.error(
-            Code::OutputShape.at(span),
+            Code::OutputShape.at_span(span),
             format!(
                 "this rule gives one value, `{}`, and `output` promises an object",
                 value_kinds.join("` or `")
@@ -191,7 +193,7 @@ fn kinds_of(schema: &Schema) -> Vec<&str> {
 struct Comparison<'r, 'f> {
     report: &'r Report<'f>,
     /// Span of the rule's fields.
-    span: Span,
+    span: SourceSpan,
 }
 
 impl Comparison<'_, '_> {
@@ -207,7 +209,7 @@ impl Comparison<'_, '_> {
             && found != expected
         {
             self.report.error(
-                Code::OutputFieldType.at(node.get("format").map_or(self.span, |node| node.span)),
+                Code::OutputFieldType.at_span(node.get("format").map_or(self.span, |node| node.span)),
                 format!("{} is a `{found}`, and `output` says `{expected}`", name_of(place)),
                 "write the same format in both places, or leave `output` out",
             );
@@ -239,7 +241,7 @@ impl Comparison<'_, '_> {
             )
         };
         self.report.error(
-            Code::OutputFieldType.at(node.get("type").map_or(self.span, |node| node.span)),
+            Code::OutputFieldType.at_span(node.get("type").map_or(self.span, |node| node.span)),
             message,
             "write the same type in both places, or leave `output` out",
         );
@@ -258,7 +260,7 @@ impl Comparison<'_, '_> {
             let help = suggest::help(&value.to_string(), "it lists", listed.iter().map(String::as_str));
             let message = format!("{} may be `{value}`, which `output` does not list", name_of(place));
             self.report.error(
-                Code::OutputFieldType.at(node.get(key).map_or(self.span, |node| node.span)),
+                Code::OutputFieldType.at_span(node.get(key).map_or(self.span, |node| node.span)),
                 message,
                 help,
             );
@@ -281,14 +283,14 @@ impl Comparison<'_, '_> {
                 let message = format!("`output` requires `{full}`, which these fields don't give");
                 let names: Vec<&str> = fields.keys().map(String::as_str).collect();
                 self.report.error(
-                    Code::OutputMissingField.at(self.span),
+                    Code::OutputMissingField.at_span(self.span),
                     message,
                     suggest::help(&name, "they give", names),
                 );
             } else if !always.contains(&name) {
                 let message = format!("`output` requires `{full}`, which is optional here");
                 let help = format!("take `{full}` out of `required`, or the `?` off the field");
-                self.report.error(Code::OutputMissingField.at(self.span), message, help);
+                self.report.error(Code::OutputMissingField.at_span(self.span), message, help);
             }
         }
         for (name, field) in fields {
@@ -303,7 +305,7 @@ impl Comparison<'_, '_> {
                         properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
                     let message = format!("`output` has no place for the field `{full}`");
                     self.report.error(
-                        Code::OutputUnknownField.at(self.span),
+                        Code::OutputUnknownField.at_span(self.span),
                         message,
                         suggest::help(name, "its properties", names),
                     );
@@ -312,9 +314,9 @@ impl Comparison<'_, '_> {
             }
         }
         if closed && open {
-            let message = format!("`output` has no place for fields of other names{}", of(place));
+            let message = format!("`output` has no place for fields of other names{}", in_field(place));
             self.report.error(
-                Code::OutputUnknownField.at(self.span),
+                Code::OutputUnknownField.at_span(self.span),
                 message,
                 "take `additionalProperties: false` out, or `\"*\"`",
             );
@@ -330,7 +332,7 @@ fn name_of(place: &str) -> String {
     if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
 }
 
-fn of(place: &str) -> String {
+fn in_field(place: &str) -> String {
     if place.is_empty() { String::new() } else { format!(" in `{place}`") }
 }
 

@@ -108,25 +108,29 @@ pub(in crate::config) fn check(report: &Report<'_>, schema: &Node) {
         } else if SCHEMAS.contains(&name) {
             check(report, &entry.value);
         } else if !KEYWORDS.contains(&name) && !name.starts_with("x-") {
-            tell(report, entry);
+            report_keyword(report, entry);
         }
     }
 }
 
-fn tell(report: &Report<'_>, entry: &Entry) {
+fn report_keyword(report: &Report<'_>, entry: &Entry) {
     let name = entry.key.text.as_str();
     let message = format!("JSON Schema has no keyword `{name}`");
     if let Some(meant) = suggest::nearest(name, KEYWORDS) {
-        report.error(Code::UnknownKeyword.at(entry.key.span), message, format!("did you mean `{meant}`?"));
+        report.error(
+            Code::UnknownKeyword.at_span(entry.key.span),
+            message,
+            format!("did you mean `{meant}`?"),
+        );
     } else if entry.value.as_map().is_some() {
         report.error(
-            Code::UnknownKeyword.at(entry.key.span),
+            Code::UnknownKeyword.at_span(entry.key.span),
             message,
             format!("a property stands under `properties`: `properties: {{ {name}: … }}`"),
         );
     } else {
         report.warning(
-            Code::UnknownKeyword.at(entry.key.span),
+            Code::UnknownKeyword.at_span(entry.key.span),
             message,
             "it has no effect; keywords of your own begin with `x-`",
         );

@@ -7,7 +7,7 @@ use std::{iter::Peekable, str::Chars};
 /// If `new RegExp(pattern, "u")` rejects one pattern, clients of the TypeScript SDK lose the whole tool list.
 /// So this function rejects the same patterns. The Rust engine has already compiled the pattern, so its
 /// brackets are balanced.
-pub(in crate::config) fn refused_by_clients(pattern: &str) -> Option<String> {
+pub(in crate::config) fn rejected_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;
     let mut after_quantifier = false;
@@ -114,7 +114,7 @@ mod tests {
             r"\{a\}",
         ] {
             regex::Regex::new(pattern).unwrap();
-            assert_eq!(refused_by_clients(pattern), None, "{pattern}");
+            assert_eq!(rejected_by_clients(pattern), None, "{pattern}");
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
             // Any character and `a]` to clients, one that is neither `]` nor `a` to us.
             "[^]a]",
         ] {
-            assert!(refused_by_clients(pattern).is_some(), "{pattern}");
+            assert!(rejected_by_clients(pattern).is_some(), "{pattern}");
         }
     }
 }

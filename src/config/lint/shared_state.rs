@@ -11,7 +11,7 @@ pub(in crate::config) fn report_missing_secret_key(report: &Report<'_>, shared_s
     let message = "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
     let help =
         "write `server: { secret_key: … }`, the same on every replica: `openssl rand -base64 32` makes one";
-    report.error(Code::SharedStateWithoutSecretKey.at(shared_state.key.span), message, help);
+    report.error(Code::SharedStateWithoutSecretKey.at_span(shared_state.key.span), message, help);
 }
 
 /// Warns of `on_store_failure` without a store.
@@ -25,7 +25,7 @@ pub(in crate::config) fn warn_of_on_store_failure(report: &Report<'_>, root: &No
             let message =
                 "`on_store_failure` has no effect without `shared_state`: every process counts for itself";
             report.warning(
-                Code::OnStoreFailureWithoutStore.at(direction.key.span),
+                Code::OnStoreFailureWithoutStore.at_span(direction.key.span),
                 message,
                 "write `shared_state: redis://…`, or leave it out",
             );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{code::Code, node::Entry, report::Report, routes::RouteFile, source::Span, units};
+use crate::config::{code::Code, node::Entry, report::Report, routes::RouteFile, source::SourceSpan, units};
 
 /// Warns of calls that may take longer than the process waits for them at shutdown.
 pub(in crate::config) fn warn_of_long_timeouts(
@@ -10,13 +10,13 @@ pub(in crate::config) fn warn_of_long_timeouts(
     shutdown_timeout: Duration,
     routes: &[RouteFile],
     (written, upstreams): (&[Entry], &[Entry]),
-    elsewhere: Span,
+    elsewhere: SourceSpan,
 ) {
     let deadline_of = |entries: &[Entry], name: &str| {
         let entry = entries.iter().find(|entry| entry.key.text == name);
         entry.and_then(|entry| entry.value.get("timeout")).map(|node| node.span)
     };
-    let mut reported: Vec<Span> = Vec::new();
+    let mut reported: Vec<SourceSpan> = Vec::new();
     for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
         let place = deadline_of(written, route.definition.name.as_str())
             .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
@@ -31,6 +31,6 @@ pub(in crate::config) fn warn_of_long_timeouts(
             "a call may take {timeout}, and `server.shutdown_timeout` waits {waits}: a restart cuts it off with an error"
         );
         let help = format!("write `shutdown_timeout: {timeout}` under `server`, or a shorter `timeout`");
-        report.warning(Code::TimeoutBeyondShutdown.at(place), message, help);
+        report.warning(Code::TimeoutBeyondShutdown.at_span(place), message, help);
     }
 }

@@ -62,14 +62,14 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
         ),
     };
     let message = format!("{words} is put into {into} as it is: what a caller writes can add to it");
-    report.warning(Code::UnescapedArgument.at(place), message, help);
+    report.warning(Code::UnescapedArgument.at_span(place), message, help);
 }
 
 fn warn_of_json(report: &Report<'_>, node: &Node) {
     if node.as_text().and_then(syntax_of) == Some(Syntax::Json) {
         let message = "this text is sent as one JSON string, not as the JSON that it looks like";
         report.warning(
-            Code::JsonAsText.at(node.span),
+            Code::JsonAsText.at_span(node.span),
             message,
             "write it as a map: `json: { id: \"{{ args.id }}\" }`",
         );
@@ -83,7 +83,7 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     if sections.any(|section| section.split("]]>").next().is_some_and(|inside| inside.contains("{{"))) {
         let message = "what is put into CDATA is escaped, and a server reads it with its escapes";
         report.warning(
-            Code::EscapedCdata.at(node.span),
+            Code::EscapedCdata.at_span(node.span),
             message,
             "leave `<![CDATA[` and `]]>` out: it is text without them",
         );

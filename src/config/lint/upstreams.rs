@@ -2,7 +2,7 @@
 
 use crate::{
     config::{
-        code::Code, problem::Problem, report::Report, routes::RouteFile, source::Span, suggest,
+        code::Code, problem::Problem, report::Report, routes::RouteFile, source::SourceSpan, suggest,
         upstreams::UpstreamFile,
     },
     route::UpstreamName,
@@ -12,9 +12,9 @@ use crate::{
 /// or a flag.
 pub(in crate::config) fn check_readiness(
     report: &Report<'_>,
-    known: &[(UpstreamName, Span)],
+    known: &[(UpstreamName, SourceSpan)],
     needs: &[String],
-    place: Option<Span>,
+    place: Option<SourceSpan>,
 ) {
     for name in needs.iter().filter(|name| *name != "*") {
         if known.iter().any(|(known, _)| known.as_str() == name) {
@@ -23,7 +23,7 @@ pub(in crate::config) fn check_readiness(
         let message = format!("unknown upstream `{name}`");
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
         match place {
-            Some(span) => report.error(Code::UnknownUpstream.at(span), message, help),
+            Some(span) => report.error(Code::UnknownUpstream.at_span(span), message, help),
             None => report.add(Problem::of_whole(
                 Code::UnknownUpstream,
                 "admin.readiness_upstreams",
@@ -37,7 +37,7 @@ pub(in crate::config) fn check_readiness(
 /// Warns of upstreams that nothing uses.
 pub(in crate::config) fn warn_of_unused(
     report: &Report<'_>,
-    names: &[(UpstreamName, Span)],
+    names: &[(UpstreamName, SourceSpan)],
     upstreams: &[UpstreamFile],
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
@@ -53,7 +53,7 @@ pub(in crate::config) fn warn_of_unused(
             && !routes.iter().any(|file| &file.route.upstream == name)
         {
             report.warning(
-                Code::UnusedUpstream.at(*span),
+                Code::UnusedUpstream.at_span(*span),
                 format!("the upstream `{name}` is used by no route"),
                 "remove it, or write a route for it",
             );

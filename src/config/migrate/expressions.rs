@@ -3,7 +3,7 @@
 use crate::config::renamed::Renames;
 
 /// Renamed names to search for, and the kind of text that contains them.
-pub(super) struct Words {
+pub(super) struct RenamedNames {
     names: Vec<(String, String)>,
     /// Whether to match `$name` of jq and names in `{{ }}` and `{% %}` only; otherwise whole words anywhere.
     in_expressions: bool,
@@ -11,33 +11,33 @@ pub(super) struct Words {
 
 /// Occurrence of a name in a text.
 #[derive(Debug, PartialEq)]
-pub(super) struct Word {
+pub(super) struct RenamedName {
     pub(super) at: usize,
     pub(super) was: String,
     pub(super) now: String,
 }
 
 /// All names that are searched for.
-pub(super) struct Names {
+pub(super) struct RenamedNameSets {
     /// Variables of jq and templates.
-    pub(super) expressions: Words,
+    pub(super) expressions: RenamedNames,
     /// Environment variables.
-    pub(super) environment: Words,
+    pub(super) environment: RenamedNames,
 }
 
-impl Names {
+impl RenamedNameSets {
     pub(super) fn new(renames: &Renames) -> Self {
         let expressions = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
         let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
         Self {
-            expressions: Words { names: expressions.collect(), in_expressions: true },
-            environment: Words { names: environment.collect(), in_expressions: false },
+            expressions: RenamedNames { names: expressions.collect(), in_expressions: true },
+            environment: RenamedNames { names: environment.collect(), in_expressions: false },
         }
     }
 }
 
 /// Finds the names in a text that can be replaced, and those that may refer to something else.
-pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
+pub(super) fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
     for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
         let is_name = |character: char| character.is_alphanumeric() || character == '_';
@@ -47,7 +47,7 @@ pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
             .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name));
         let places: Vec<_> = places.collect();
         if !words.in_expressions {
-            found.extend(places.iter().map(|at| Word { at: *at, was: was.clone(), now: now.clone() }));
+            found.extend(places.iter().map(|at| RenamedName { at: *at, was: was.clone(), now: now.clone() }));
             continue;
         }
         let uses: Vec<_> = places.into_iter().filter(|at| is_variable(text, *at)).collect();
@@ -57,7 +57,7 @@ pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
             unsure.push(was.clone());
             continue;
         }
-        found.extend(uses.into_iter().map(|at| Word { at, was: was.clone(), now: now.clone() }));
+        found.extend(uses.into_iter().map(|at| RenamedName { at, was: was.clone(), now: now.clone() }));
     }
     found.sort_by_key(|word| word.at);
     (found, unsure)

@@ -15,7 +15,7 @@ mod walk;
 use std::collections::{BTreeMap, HashSet};
 
 use self::{
-    expressions::Names,
+    expressions::RenamedNameSets,
     pieces::Piece,
     walk::{Found, Step, Walk},
 };
@@ -27,7 +27,7 @@ use super::{
     node::{self, Entry, Kind, Node},
     renamed::{RENAMES, Renames, sections},
     report::Report,
-    source::{Files, Span},
+    source::{Files, SourceSpan},
 };
 use crate::settings::section::{Section as _, Setting};
 
@@ -89,7 +89,7 @@ pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Pro
         Err(_) => {
             let mut problems = Vec::new();
             folder::add(&mut Files::default(), &mut problems, name, bytes.to_vec());
-            Err(Problems::of(problems))
+            Err(Problems::from_list(problems))
         }
     }
 }
@@ -99,7 +99,7 @@ fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Resu
         Some(body) => ("\u{feff}", body),
         None => ("", text),
     };
-    let migration = Migration { renames, names: Names::new(renames), name };
+    let migration = Migration { renames, names: RenamedNameSets::new(renames), name };
     let mut migrated = match format {
         Format::Yaml => migration.yaml(body)?,
         Format::Markdown => migration.markdown(body),
@@ -114,7 +114,7 @@ fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Resu
 
 struct Migration<'m> {
     renames: &'m Renames,
-    names: Names,
+    names: RenamedNameSets,
     name: &'m str,
 }
 
@@ -238,7 +238,7 @@ impl Migration<'_> {
             Some(trees) if report.errors() == 0 => Ok((files, trees)),
             _ => {
                 let problems = report.into_problems();
-                Err(Problems::of(problems))
+                Err(Problems::from_list(problems))
             }
         }
     }
@@ -295,7 +295,12 @@ impl Migration<'_> {
             let place = walked.found.first().map_or_else(|| files.beginning(index), |found| found.span);
             let message = "with the new names the file would differ in more than names; it is unchanged";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
-            Problems::of(vec![Problem::at(&files, Code::RenamedKey.at(place), message, Some(help))])
+            Problems::from_list(vec![Problem::with_span(
+                &files,
+                Code::RenamedKey.at_span(place),
+                message,
+                Some(help),
+            )])
         })
     }
 
@@ -303,7 +308,7 @@ impl Migration<'_> {
     fn apply(&self, text: &str, forms: &[Option<Takes>], walked: &Walked) -> Option<Migrated> {
         let mut files = Files::default();
         files.add(self.name, text.to_owned());
-        let place = |span: Span| files.place(span);
+        let place = |span: SourceSpan| files.line_and_column(span);
         let mut edits = BTreeMap::new();
         let (mut changes, mut remarks, mut moves) = (Vec::new(), Vec::new(), 0);
         for Found { section, span, was, step } in &walked.found {

@@ -3,19 +3,19 @@
 use std::ops::Range;
 
 use super::walk::Move;
-use crate::config::source::Span;
+use crate::config::source::SourceSpan;
 
 /// Indentation of the keys in a new section, in spaces.
 const STEP: usize = 2;
 
 /// Moves a key. `None` if its lines, or its part between two commas, contain anything else.
-pub(super) fn apply(text: &str, key: Span, step: &Move) -> Option<String> {
+pub(super) fn apply(text: &str, key: SourceSpan, step: &Move) -> Option<String> {
     let is_flow = text[step.section.start..].starts_with('{');
     if is_flow { in_braces(text, key, step) } else { in_lines(text, key, step) }
 }
 
 /// Moves a key in flow style: `{ name: x, title: y }`.
-fn in_braces(text: &str, key: Span, step: &Move) -> Option<String> {
+fn in_braces(text: &str, key: SourceSpan, step: &Move) -> Option<String> {
     let mut keys = step.keys.clone();
     keys.sort_by_key(|key| key.start);
     let index = keys.iter().position(|own| own.start == key.start)?;
@@ -39,7 +39,12 @@ fn in_braces(text: &str, key: Span, step: &Move) -> Option<String> {
 }
 
 /// Adds a member to a flow map.
-fn into_braces(text: &str, target: Span, inside: &[Span], member: &str) -> Option<(Range<usize>, String)> {
+fn into_braces(
+    text: &str,
+    target: SourceSpan,
+    inside: &[SourceSpan],
+    member: &str,
+) -> Option<(Range<usize>, String)> {
     let close = target.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
     let at = text[..close].trim_end().len();
     let before = if inside.is_empty() { " " } else { ", " };
@@ -48,7 +53,7 @@ fn into_braces(text: &str, target: Span, inside: &[Span], member: &str) -> Optio
 }
 
 /// Moves a key in block style.
-fn in_lines(text: &str, key: Span, step: &Move) -> Option<String> {
+fn in_lines(text: &str, key: SourceSpan, step: &Move) -> Option<String> {
     let column = column(text, key)?;
     let own = lines_of(text, key, column);
     let written = &text[own.clone()];
@@ -76,7 +81,7 @@ fn in_lines(text: &str, key: Span, step: &Move) -> Option<String> {
 }
 
 /// Column of a key that is the first of its line.
-fn column(text: &str, key: Span) -> Option<usize> {
+fn column(text: &str, key: SourceSpan) -> Option<usize> {
     let before = &text[line_start(text, key.start)..key.start];
     before.bytes().all(|byte| byte == b' ').then_some(before.len())
 }
@@ -86,7 +91,7 @@ fn line_start(text: &str, at: usize) -> usize {
 }
 
 /// Lines of a key and its value, with the comments directly above it.
-fn lines_of(text: &str, key: Span, column: usize) -> Range<usize> {
+fn lines_of(text: &str, key: SourceSpan, column: usize) -> Range<usize> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let mut start = line_start(text, key.start);
     while start > 0 {

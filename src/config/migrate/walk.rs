@@ -2,18 +2,18 @@
 
 use std::collections::HashSet;
 
-use super::expressions::{self, Names, Words};
+use super::expressions::{self, RenamedNameSets, RenamedNames};
 use crate::config::{
     keys::{Keys, Takes},
     node::{Entry, Key, Kind, Node},
     renamed::{Now, Renames, key_at},
-    source::Span,
+    source::SourceSpan,
 };
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
     renames: &'t Renames,
-    names: &'t Names,
+    names: &'t RenamedNameSets,
     /// Text from which the tree was parsed.
     text: &'t str,
     /// Offsets of names that are not renamed, because an alias also uses them for something else.
@@ -35,7 +35,7 @@ pub(super) struct Walk<'t> {
 pub(super) struct Found {
     /// Name of the section in messages.
     pub(super) section: &'static str,
-    pub(super) span: Span,
+    pub(super) span: SourceSpan,
     pub(super) was: String,
     pub(super) step: Step,
 }
@@ -57,11 +57,11 @@ pub(super) struct Move {
     pub(super) parent: &'static str,
     pub(super) leaf: &'static str,
     /// Span of the section.
-    pub(super) section: Span,
+    pub(super) section: SourceSpan,
     /// Keys that are in the section itself, not merged from an alias.
-    pub(super) keys: Vec<Span>,
+    pub(super) keys: Vec<SourceSpan>,
     /// Span and keys of the section `parent`, if it exists.
-    pub(super) target: Option<(Span, Vec<Span>)>,
+    pub(super) target: Option<(SourceSpan, Vec<SourceSpan>)>,
 }
 
 /// Match quality of a value and a kind; greater is better.
@@ -83,7 +83,7 @@ enum Fit {
 impl<'t> Walk<'t> {
     pub(super) fn new(
         renames: &'t Renames,
-        names: &'t Names,
+        names: &'t RenamedNameSets,
         text: &'t str,
         refused: &'t HashSet<usize>,
         moves: bool,
@@ -188,7 +188,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn expression(&mut self, text: &mut String, span: Span, section: &'static str) {
+    fn expression(&mut self, text: &mut String, span: SourceSpan, section: &'static str) {
         let names = self.names;
         if self.expressions {
             self.words(text, span, &names.expressions, section);
@@ -197,7 +197,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Replaces names in a string, if they occur in the file in the same form.
-    fn words(&mut self, text: &mut String, span: Span, words: &Words, section: &'static str) {
+    fn words(&mut self, text: &mut String, span: SourceSpan, words: &RenamedNames, section: &'static str) {
         let Some(written) = self.text.get(span.start..span.end) else { return };
         let (found, unsure) = expressions::find(text, words);
         for word in unsure {
@@ -216,7 +216,7 @@ impl<'t> Walk<'t> {
         }
         for word in in_file {
             let start = span.start + word.at;
-            let span = Span { start, end: start + word.was.len(), ..span };
+            let span = SourceSpan { start, end: start + word.was.len(), ..span };
             self.found.push(Found { section, span, was: word.was, step: Step::Replace(word.now) });
         }
         for word in found.iter().rev() {
@@ -265,7 +265,7 @@ impl<'t> Walk<'t> {
 
     /// Removes entries that `<<` merges under an old name if the section itself has the new name, because its
     /// own key takes precedence.
-    fn remove_hidden(&self, entries: &mut Vec<Entry>, section: Span, keys: &Keys) {
+    fn remove_hidden(&self, entries: &mut Vec<Entry>, section: SourceSpan, keys: &Keys) {
         let names: Vec<_> = entries.iter().map(|entry| entry.key.text.clone()).collect();
         entries.retain(|entry| {
             let is_own = (section.start..section.end).contains(&entry.key.span.start);
@@ -279,7 +279,7 @@ impl<'t> Walk<'t> {
         &mut self,
         entries: &mut [Entry],
         index: usize,
-        section: Span,
+        section: SourceSpan,
         keys: &'static Keys,
         path: &'static str,
     ) -> bool {
@@ -307,7 +307,7 @@ impl<'t> Walk<'t> {
             self.remark(span, &name, keys.section, format!("`{name}` is now `{path}`: move it by hand"));
             return false;
         }
-        let own = |section: Span, entries: &[Entry]| -> Vec<Span> {
+        let own = |section: SourceSpan, entries: &[Entry]| -> Vec<SourceSpan> {
             let spans = entries.iter().map(|entry| entry.key.span);
             spans.filter(|key| (section.start..section.end).contains(&key.start)).collect()
         };
@@ -319,7 +319,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Records a replacement. Returns `false` if the text is unchanged.
-    fn replace(&mut self, span: Span, was: &str, now: &str, section: &'static str) -> bool {
+    fn replace(&mut self, span: SourceSpan, was: &str, now: &str, section: &'static str) -> bool {
         let written = self.text.get(span.start..span.end).unwrap_or_default();
         let quoted =
             |quote: char| written.starts_with(quote) && written.ends_with(quote) && written.len() > 1;
@@ -341,7 +341,7 @@ impl<'t> Walk<'t> {
         true
     }
 
-    fn remark(&mut self, span: Span, was: &str, section: &'static str, message: String) {
+    fn remark(&mut self, span: SourceSpan, was: &str, section: &'static str, message: String) {
         self.found.push(Found { section, span, was: was.to_owned(), step: Step::Remark(message) });
     }
 

@@ -1,7 +1,7 @@
 //! Requests to commands: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
 
 use super::{
-    Compiled, Reader,
+    CompiledRequest, Reader,
     values::{is_name, single_argument},
 };
 use crate::settings::code::Code;
@@ -9,7 +9,7 @@ use crate::{
     config::{
         language,
         node::{Kind, Node},
-        source::Span,
+        source::SourceSpan,
         suggest,
     },
     route::{CommandTemplate, RequestBodyTemplate, RequestTemplate, UpstreamName, WordTemplate},
@@ -26,49 +26,49 @@ const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {pat
 
 impl Reader<'_, '_> {
     /// Parses the rest of a line after `RUN`.
-    pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<Compiled> {
+    pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<CompiledRequest> {
         let mut words = rest.split_whitespace();
         let Some(name) = words.next() else {
-            self.report.error(Code::InvalidRequest.at(node.span), "`RUN` names no command", HELP);
+            self.report.error(Code::InvalidRequest.at_span(node.span), "`RUN` names no command", HELP);
             return None;
         };
         let place = language::span_of_name(self.report, node.span, name);
         let upstream = self.upstream(place, name)?;
-        self.refuse_http(place, &upstream)?;
+        self.reject_http(place, &upstream)?;
         let words: Vec<_> = words.map(|word| self.word_of_line(node, word)).collect();
         let words = words.into_iter().collect::<Option<Vec<_>>>()?;
         let template =
             CommandTemplate { words, is_past_options: self.is_past_options(&upstream), ..Default::default() };
-        Some(Compiled { upstream, template: RequestTemplate::Command(template) })
+        Some(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
     }
 
     /// Parses a word in which `{name}` is an argument.
     fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
         let place = language::span_of_name(self.report, node.span, word);
-        let refuse = |message: String, help: &str| {
-            self.report.error(Code::InvalidRequest.at(place), message, help);
+        let reject = |message: String, help: &str| {
+            self.report.error(Code::InvalidRequest.at_span(place), message, help);
             None
         };
         let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
         if word.contains("{{") || word.contains("{%") {
-            return refuse("a request in a line takes no templates".into(), in_the_map);
+            return reject("a request in a line takes no templates".into(), in_the_map);
         }
         if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
             let message = format!("`{quote}` is not a quote here: words are what stands between blanks");
-            return refuse(message, in_the_map);
+            return reject(message, in_the_map);
         }
         let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
         while let Some((before, behind)) = rest.split_once('{') {
             let found = behind.split_once('}').filter(|(name, _)| is_argument(name));
             let Some((name, after)) = found.filter(|_| !before.contains('}')) else {
-                return refuse(format!("`{word}` has braces that hold no name"), HELP);
+                return reject(format!("`{word}` has braces that hold no name"), HELP);
             };
             parts.push(before);
             names.push(name);
             rest = after;
         }
         if rest.contains('}') {
-            return refuse(format!("`{word}` has braces that hold no name"), HELP);
+            return reject(format!("`{word}` has braces that hold no name"), HELP);
         }
         for name in &names {
             self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
@@ -88,7 +88,7 @@ impl Reader<'_, '_> {
                     .collect();
                 let template = Template::compile(&(source + rest)).map_err(|error| {
                     self.report.error(
-                        Code::InvalidRequest.at(place),
+                        Code::InvalidRequest.at_span(place),
                         format!("the word can't be read: {error}"),
                         in_the_map,
                     );
@@ -104,18 +104,18 @@ impl Reader<'_, '_> {
         &mut self,
         section: &OpenSection<'_>,
         upstream: Option<UpstreamName>,
-    ) -> Option<Compiled> {
+    ) -> Option<CompiledRequest> {
         let report = self.report;
         let before = report.errors();
-        self.refuse(section, &super::HTTP_KEYS, upstream.as_ref(), "is a command");
-        self.refuse(section, &[super::tool::KEY], upstream.as_ref(), "is a command");
+        self.reject(section, &super::HTTP_KEYS, upstream.as_ref(), "is a command");
+        self.reject(section, &[super::tool::KEY], upstream.as_ref(), "is a command");
         let items = match section.get("arguments").map(|node| (&node.kind, node)) {
             None => &[],
             Some((Kind::List(items), _)) => items.as_slice(),
             Some((_, node)) => {
                 let message = format!("the `arguments` of a command are a list, found {}", node.found());
                 report.error(
-                    Code::WrongType.at(node.span),
+                    Code::WrongType.at_span(node.span),
                     message,
                     "write each word as an item: `[--count, \"{{ args.count }}\"]`",
                 );
@@ -140,7 +140,7 @@ impl Reader<'_, '_> {
                 let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());
                 let help = suggest::help(name, "its arguments", names);
                 report.error(
-                    Code::UnknownArgument.at(node.span),
+                    Code::UnknownArgument.at_span(node.span),
                     format!("the command has no argument `{name}`"),
                     help,
                 );
@@ -156,7 +156,7 @@ impl Reader<'_, '_> {
             leading_dash_arguments.into_iter().map(|(_, name)| name.to_owned()).collect();
         let is_past_options = self.is_past_options(&upstream);
         let template = CommandTemplate { words, leading_dash_arguments, is_past_options, stdin };
-        Some(Compiled { upstream, template: RequestTemplate::Command(template) })
+        Some(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
     }
 
     /// Parses a word in a list: a template.
@@ -179,22 +179,26 @@ impl Reader<'_, '_> {
     }
 
     /// Rejects an HTTP request to a command.
-    pub(super) fn refuse_command(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+    pub(super) fn reject_command(&self, place: SourceSpan, upstream: &UpstreamName) -> Option<()> {
         if self.is_command(upstream) != Some(true) {
             return Some(());
         }
         let message = format!("the upstream `{upstream}` is a command, which has no methods and paths");
         let help = format!("write `RUN {upstream} word {{argument}}`");
-        self.report.error(Code::WrongUpstreamKind.at(place), message, help);
+        self.report.error(Code::WrongUpstreamKind.at_span(place), message, help);
         None
     }
 
-    fn refuse_http(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+    fn reject_http(&self, place: SourceSpan, upstream: &UpstreamName) -> Option<()> {
         if self.is_command(upstream) != Some(false) {
             return Some(());
         }
         let message = format!("the upstream `{upstream}` is not a command, and can't be run");
-        self.report.error(Code::WrongUpstreamKind.at(place), message, format!("write `GET {upstream}/path`"));
+        self.report.error(
+            Code::WrongUpstreamKind.at_span(place),
+            message,
+            format!("write `GET {upstream}/path`"),
+        );
         None
     }
 

@@ -18,7 +18,7 @@ use super::{
     report::Report,
     schemas::UsedArguments,
     section::{ReadElsewhere, open},
-    source::Span,
+    source::SourceSpan,
     suggest,
     upstreams::UpstreamFile,
 };
@@ -93,7 +93,7 @@ const HTTP_KEYS: [&str; 5] = ["method", "path", "query", "headers", "body"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// Compiled request.
-pub(super) struct Compiled {
+pub(super) struct CompiledRequest {
     pub(super) upstream: UpstreamName,
     pub(super) template: RequestTemplate,
 }
@@ -102,7 +102,7 @@ pub(super) struct Compiled {
 #[derive(Clone, Copy)]
 pub(super) struct Upstreams<'a> {
     /// Names of all upstreams in the file, including those with errors.
-    pub(super) names: &'a [(UpstreamName, Span)],
+    pub(super) names: &'a [(UpstreamName, SourceSpan)],
     /// Upstreams without errors.
     pub(super) files: &'a [UpstreamFile],
 }
@@ -119,9 +119,9 @@ pub(super) fn read(
     report: &Report<'_>,
     upstreams: Upstreams<'_>,
     node: &Node,
-    place: Span,
+    place: SourceSpan,
     asked: &mut UsedArguments,
-) -> Option<Compiled> {
+) -> Option<CompiledRequest> {
     let mut reader = Reader { report, upstreams, asked };
     match &node.kind {
         Kind::Text(text) => reader.line(node, &text.text),
@@ -129,7 +129,7 @@ pub(super) fn read(
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("`request` is a line or a map, found {}", node.found());
             report.error(
-                Code::WrongType.at(node.span),
+                Code::WrongType.at_span(node.span),
                 message,
                 "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`",
             );
@@ -150,7 +150,7 @@ pub(super) fn value(
 }
 
 impl Reader<'_, '_> {
-    fn line(&mut self, node: &Node, text: &str) -> Option<Compiled> {
+    fn line(&mut self, node: &Node, text: &str) -> Option<CompiledRequest> {
         let span = node.span;
         let help = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
         let Some((method, target)) = text.trim().split_once(char::is_whitespace) else {
@@ -158,7 +158,7 @@ impl Reader<'_, '_> {
                 return self.run_line(node, "");
             }
             self.report.error(
-                Code::InvalidRequest.at(span),
+                Code::InvalidRequest.at_span(span),
                 format!("a request has a method and a path, found {}", node.found()),
                 help,
             );
@@ -174,7 +174,7 @@ impl Reader<'_, '_> {
         let method = method_of(self.report, language::span_of_name(self.report, span, method), method);
         if target.contains("://") {
             self.report.error(
-                Code::InvalidRequest.at(span),
+                Code::InvalidRequest.at_span(span),
                 "a request names an upstream, not an address",
                 help,
             );
@@ -187,16 +187,16 @@ impl Reader<'_, '_> {
             name => self.upstream(language::span_of_name(self.report, span, name), name),
         };
         if let Some(upstream) = &upstream {
-            self.refuse_command(span, upstream)?;
-            self.refuse_server(span, upstream)?;
+            self.reject_command(span, upstream)?;
+            self.reject_server(span, upstream)?;
         }
         let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
         let mut template = HttpTemplate::new(method?, path);
         template.path_query = query;
-        Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
+        Some(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
-    fn map(&mut self, node: &Node, place: Span) -> Option<Compiled> {
+    fn map(&mut self, node: &Node, place: SourceSpan) -> Option<CompiledRequest> {
         let report = self.report;
         let section = open::<RequestSettings>(report, place, node)?;
         RequestSettings::read_fields(&section, None).ok()?;
@@ -217,8 +217,8 @@ impl Reader<'_, '_> {
         if is_command {
             return self.command(&section, upstream);
         }
-        self.refuse(&section, &command::KEYS, upstream.as_ref(), "is not a command");
-        self.refuse(&section, &[tool::KEY], upstream.as_ref(), "is not an MCP server");
+        self.reject(&section, &command::KEYS, upstream.as_ref(), "is not a command");
+        self.reject(&section, &[tool::KEY], upstream.as_ref(), "is not an MCP server");
         let target = match section.get("path") {
             Some(node) => self.target(node, node.as_text()?),
             None => {
@@ -237,7 +237,7 @@ impl Reader<'_, '_> {
         if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
             let message = format!("a `{method}` request has no body");
             report.error(
-                Code::UnexpectedBody.at(place),
+                Code::UnexpectedBody.at_span(place),
                 message,
                 "write `method: POST`, or send the values in `query`",
             );
@@ -250,11 +250,11 @@ impl Reader<'_, '_> {
             Some(body) => Some(body?),
             None => None,
         };
-        Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
+        Some(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
     /// Rejects keys that do not apply to an upstream of this kind.
-    fn refuse(
+    fn reject(
         &self,
         section: &OpenSection<'_>,
         keys: &[&'static str],
@@ -265,15 +265,15 @@ impl Reader<'_, '_> {
             let whose =
                 upstream.map_or_else(String::new, |upstream| format!(": the upstream `{upstream}` {is}"));
             let message = format!("`{}` has no effect{whose}", entry.key.text);
-            self.report.error(Code::WrongUpstreamKind.at(entry.key.span), message, "leave it out");
+            self.report.error(Code::WrongUpstreamKind.at_span(entry.key.span), message, "leave it out");
         }
     }
 
-    fn only_upstream(&self, span: Span) -> Option<UpstreamName> {
+    fn only_upstream(&self, span: SourceSpan) -> Option<UpstreamName> {
         match self.upstreams.names {
             [(only, _)] => return Some(only.clone()),
             [] => self.report.error(
-                Code::UnknownUpstream.at(span),
+                Code::UnknownUpstream.at_span(span),
                 "there is no upstream to ask",
                 "name one: `upstreams: { NAME: http://HOST:PORT }`",
             ),
@@ -281,7 +281,7 @@ impl Reader<'_, '_> {
                 let names = suggest::listed(several.iter().map(|(name, _)| name.as_str()));
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
                 self.report.error(
-                    Code::AmbiguousUpstream.at(span),
+                    Code::AmbiguousUpstream.at_span(span),
                     format!("there are several upstreams, {names}: name the one to ask"),
                     help,
                 );
@@ -290,7 +290,7 @@ impl Reader<'_, '_> {
         None
     }
 
-    fn upstream(&self, span: Span, name: &str) -> Option<UpstreamName> {
+    fn upstream(&self, span: SourceSpan, name: &str) -> Option<UpstreamName> {
         find_upstream(self.report, self.upstreams.names, span, name)
     }
 
@@ -303,19 +303,19 @@ impl Reader<'_, '_> {
 /// Finds the upstream with a name, or reports an unknown one with a suggestion.
 pub(super) fn find_upstream(
     report: &Report<'_>,
-    upstreams: &[(UpstreamName, Span)],
-    span: Span,
+    upstreams: &[(UpstreamName, SourceSpan)],
+    span: SourceSpan,
     name: &str,
 ) -> Option<UpstreamName> {
     let found = upstreams.iter().find(|(known, _)| known.as_str() == name);
     if found.is_none() {
         let help = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
-        report.error(Code::UnknownUpstream.at(span), format!("unknown upstream `{name}`"), help);
+        report.error(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help);
     }
     found.map(|(name, _)| name.clone())
 }
 
-fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
+fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method> {
     if METHODS.contains(&text) {
         return text.parse().ok();
     }
@@ -324,7 +324,7 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
         // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
         // 9.1).
         report.error(
-            Code::InvalidMethod.at(span),
+            Code::InvalidMethod.at_span(span),
             format!("methods are written in capitals, found `{text}`"),
             format!("write `{usual}`"),
         );
@@ -332,12 +332,12 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
     }
     let Ok(method) = text.parse::<Method>() else {
         let help = "write `GET`, `POST`, or another word of letters, digits and `-`, such as `PROPFIND`";
-        report.error(Code::InvalidMethod.at(span), format!("`{text}` is no HTTP method"), help);
+        report.error(Code::InvalidMethod.at_span(span), format!("`{text}` is no HTTP method"), help);
         return None;
     };
     if method == Method::CONNECT {
         report.error(
-            Code::InvalidMethod.at(span),
+            Code::InvalidMethod.at_span(span),
             "`CONNECT` asks for a tunnel, which no tool can use",
             "write another method",
         );
@@ -345,7 +345,11 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
     }
     if let Some(usual) = usual {
         let message = format!("`{text}` is sent as it is, and looks like `{usual}`");
-        report.warning(Code::UnusualMethod.at(span), message, format!("write `{usual}` if that was meant"));
+        report.warning(
+            Code::UnusualMethod.at_span(span),
+            message,
+            format!("write `{usual}` if that was meant"),
+        );
     }
     Some(method)
 }

@@ -21,7 +21,7 @@ pub(in crate::config) fn rest(
     let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
     let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
         report.error(
-            Code::InvalidEndpoint.at(node.span),
+            Code::InvalidEndpoint.at_span(node.span),
             format!("`rest` has a method and a path, found {}", node.found()),
             help,
         );
@@ -31,7 +31,7 @@ pub(in crate::config) fn rest(
     let method = method_of(report, language::span_of_name(report, node.span, method), method)?;
     if matches!(method, Method::HEAD | Method::OPTIONS) {
         report.error(
-            Code::InvalidMethod.at(node.span),
+            Code::InvalidMethod.at_span(node.span),
             format!("a tool can't be called by `{method}`"),
             "take `GET` or `POST`",
         );
@@ -40,7 +40,7 @@ pub(in crate::config) fn rest(
     let template = match PathTemplate::parse(path) {
         Ok(template) => template,
         Err(error) => {
-            report.error(Code::InvalidEndpoint.at(node.span), error.to_string(), help);
+            report.error(Code::InvalidEndpoint.at_span(node.span), error.to_string(), help);
             return None;
         }
     };
@@ -48,7 +48,7 @@ pub(in crate::config) fn rest(
     if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
         let message = format!("the path `{path}` is not free: `{reserved}` is one of the program's own");
         report.error(
-            Code::InvalidEndpoint.at(node.span),
+            Code::InvalidEndpoint.at_span(node.span),
             message,
             "choose another, such as `/weather`; `POST /tools/NAME` is there anyway",
         );
@@ -60,7 +60,7 @@ pub(in crate::config) fn rest(
     if let Some(segment) = path.split('/').find(|segment| !whole(segment)) {
         let message = format!("in a REST path an argument takes a whole segment, found `{segment}`");
         report.error(
-            Code::InvalidEndpoint.at(node.span),
+            Code::InvalidEndpoint.at_span(node.span),
             message,
             "write `/reports/{id}`; the upstream's own path may have more beside it",
         );
@@ -71,7 +71,11 @@ pub(in crate::config) fn rest(
         names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
     {
         let message = format!("the path has the argument `{twice}` twice");
-        report.error(Code::InvalidEndpoint.at(node.span), message, "an argument has one place in the path");
+        report.error(
+            Code::InvalidEndpoint.at_span(node.span),
+            message,
+            "an argument has one place in the path",
+        );
         return None;
     }
     for name in names {

@@ -1,12 +1,12 @@
 //! Requests to MCP servers: `CALL UPSTREAM/TOOL`, or a map with `tool`.
 
-use super::{Compiled, Reader, values::expression};
+use super::{CompiledRequest, Reader, values::expression};
 use crate::settings::code::Code;
 use crate::{
     config::{
         language,
         node::{Kind, Node},
-        source::Span,
+        source::SourceSpan,
     },
     route::{RequestTemplate, ToolTemplate, UpstreamName},
     settings::section::OpenSection,
@@ -23,7 +23,7 @@ const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the name that the server ha
 
 impl Reader<'_, '_> {
     /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
-    pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<Compiled> {
+    pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<CompiledRequest> {
         let span = node.span;
         let (upstream, tool) = match target.split_once('/') {
             None => (self.only_upstream(span), target),
@@ -34,7 +34,7 @@ impl Reader<'_, '_> {
         };
         if tool.is_empty() || tool.contains(char::is_whitespace) {
             self.report.error(
-                Code::InvalidRequest.at(span),
+                Code::InvalidRequest.at_span(span),
                 format!("the request names no tool, found {}", node.found()),
                 HELP,
             );
@@ -42,8 +42,8 @@ impl Reader<'_, '_> {
         }
         self.asked.all = true;
         let upstream = upstream?;
-        self.refuse_others(span, &upstream)?;
-        Some(Compiled { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
+        self.reject_others(span, &upstream)?;
+        Some(CompiledRequest { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
     }
 
     /// Whether the map form of a request calls a tool. If the upstream is invalid, the key decides.
@@ -59,22 +59,22 @@ impl Reader<'_, '_> {
         &mut self,
         section: &OpenSection<'_>,
         upstream: Option<UpstreamName>,
-    ) -> Option<Compiled> {
+    ) -> Option<CompiledRequest> {
         let report = self.report;
         let before = report.errors();
-        self.refuse(
+        self.reject(
             section,
             &super::HTTP_KEYS,
             upstream.as_ref(),
             "is an MCP server, of which tools are called",
         );
-        self.refuse(section, &OTHER_KEYS, upstream.as_ref(), "is an MCP server");
+        self.reject(section, &OTHER_KEYS, upstream.as_ref(), "is an MCP server");
         let tool = match section.get(KEY) {
             Some(node) => {
                 let text = node.as_text().unwrap_or_default().trim();
                 if text.is_empty() {
                     let help = "write the name that the server has for the tool";
-                    report.error(Code::EmptyValue.at(node.span), "`tool` is empty", help);
+                    report.error(Code::EmptyValue.at_span(node.span), "`tool` is empty", help);
                 }
                 text
             }
@@ -96,37 +96,37 @@ impl Reader<'_, '_> {
             Some(node) => {
                 let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or leave it out to pass all on";
                 report.error(
-                    Code::WrongType.at(node.span),
+                    Code::WrongType.at_span(node.span),
                     format!("the `arguments` of a tool are a map, found {}", node.found()),
                     help,
                 );
             }
         }
         let upstream = upstream.filter(|_| report.errors() == before)?;
-        Some(Compiled { upstream, template: RequestTemplate::Tool(template) })
+        Some(CompiledRequest { upstream, template: RequestTemplate::Tool(template) })
     }
 
     /// Rejects an HTTP request to an MCP server.
-    pub(super) fn refuse_server(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+    pub(super) fn reject_server(&self, place: SourceSpan, upstream: &UpstreamName) -> Option<()> {
         if self.is_server(upstream) != Some(true) {
             return Some(());
         }
         let message = format!("the upstream `{upstream}` is an MCP server, of which tools are called");
         self.report.error(
-            Code::WrongUpstreamKind.at(place),
+            Code::WrongUpstreamKind.at_span(place),
             message,
             format!("write `CALL {upstream}/TOOL`"),
         );
         None
     }
 
-    fn refuse_others(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+    fn reject_others(&self, place: SourceSpan, upstream: &UpstreamName) -> Option<()> {
         if self.is_server(upstream) != Some(false) {
             return Some(());
         }
         let message = format!("the upstream `{upstream}` is not an MCP server, and has no tools");
         let help = format!("write `GET {upstream}/path`; or `mcp` in the place of `url` at the upstream");
-        self.report.error(Code::WrongUpstreamKind.at(place), message, help);
+        self.report.error(Code::WrongUpstreamKind.at_span(place), message, help);
         None
     }
 

@@ -28,7 +28,7 @@ impl Reader<'_, '_> {
             let help =
                 "in a line an argument is written `{name}`; templates go into the map form, under `query`";
             self.report.error(
-                Code::NotEvaluated.at(node.span),
+                Code::NotEvaluated.at_span(node.span),
                 "a request in a line takes no templates",
                 help,
             );
@@ -45,7 +45,9 @@ impl Reader<'_, '_> {
     /// Unwraps a parsed template, or reports the error.
     fn parsed<T>(&self, node: &Node, parsed: Result<T, PathTemplateError>, help: &str) -> Option<T> {
         parsed
-            .map_err(|error| self.report.error(Code::InvalidTemplate.at(node.span), error.to_string(), help))
+            .map_err(|error| {
+                self.report.error(Code::InvalidTemplate.at_span(node.span), error.to_string(), help)
+            })
             .ok()
     }
 
@@ -94,7 +96,7 @@ impl Reader<'_, '_> {
             if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
                 let help = "put it under `headers` of the upstream; the headers of a request are templates";
                 self.report.error(
-                    Code::NotEvaluated.at(value.span),
+                    Code::NotEvaluated.at_span(value.span),
                     "variables and files are not read here",
                     help,
                 );
@@ -129,7 +131,7 @@ impl Reader<'_, '_> {
             _ => {
                 let message = "`body` has one of `json`, `form`, `xml` and `text`";
                 self.report.error(
-                    Code::ConflictingKeys.at(entry.key.span),
+                    Code::ConflictingKeys.at_span(entry.key.span),
                     message,
                     "write `body: { json: \"{{ args }}\" }`",
                 );
@@ -185,7 +187,7 @@ impl Reader<'_, '_> {
                 "write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line"
             );
             self.report.error(
-                Code::WrongType.at(node.span),
+                Code::WrongType.at_span(node.span),
                 format!("{what} takes a template, found `{text}`"),
                 help,
             );

@@ -30,7 +30,7 @@ use super::{
     rules::RuleSets,
     schemas::{self, UsedArguments},
     section::{ReadElsewhere, cursor},
-    source::Span,
+    source::SourceSpan,
     suggest,
     upstreams::{UpstreamFile, route_policies},
 };
@@ -65,9 +65,9 @@ pub struct RouteFile {
     pub rule_origins: Vec<Option<String>>,
     /// Reason if its tool has no output schema.
     pub no_output_schema: Option<String>,
-    pub(super) name_span: Span,
-    pub(super) rest_span: Option<Span>,
-    pub(super) resource_span: Option<Span>,
+    pub(super) name_span: SourceSpan,
+    pub(super) rest_span: Option<SourceSpan>,
+    pub(super) resource_span: Option<SourceSpan>,
 }
 
 impl RouteFile {
@@ -86,7 +86,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) default_response: Option<&'a Entry>,
     /// Names of all upstreams in the file, including those with errors, so that such an upstream is not also
     /// reported as unknown.
-    pub(super) names: &'a [(UpstreamName, Span)],
+    pub(super) names: &'a [(UpstreamName, SourceSpan)],
     pub(super) upstreams: &'a [UpstreamFile],
     /// Calls of other routes, which are checked against all routes once they are parsed.
     pub(super) calls: &'a RefCell<Vec<WrittenCall>>,
@@ -183,7 +183,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(text) = entry.value.as_text() {
         let message = format!("a route is a map, found {}", entry.value.found());
         report.error(
-            Code::WrongType.at(entry.value.span),
+            Code::WrongType.at_span(entry.value.span),
             message,
             format!("write `{}: {{ request: {text} }}`", entry.key.text),
         );
@@ -215,17 +215,21 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let settings = RouteSettings::read_fields(&section, Some(inherited())).unwrap_or_else(|_| inherited());
     let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
     if calls_a_tool {
-        no_effect::refuse_job(&section)?;
+        no_effect::reject_async_operation(&section)?;
     }
     let mut in_job = UsedArguments::default();
     let job = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
-        let context = async_operation::Context { names: around.names, upstreams: around.upstreams, upstream };
+        let context = async_operation::OperationContextSettings {
+            names: around.names,
+            upstreams: around.upstreams,
+            upstream,
+        };
         async_operation::read(report, entry, &context, &mut asked, &mut in_job)
     });
     let mut in_questions = UsedArguments::default();
     let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut in_questions);
-    for (name, _) in questions.iter().flat_map(input_requests::Written::arguments) {
+    for (name, _) in questions.iter().flat_map(input_requests::InputRequestsSection::arguments) {
         asked.make_optional(name);
     }
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
@@ -257,7 +261,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().chain(samples.map(|_| SAMPLE)).collect();
         let named = [&asked, &in_questions, &in_job, &in_rules].into_iter().flat_map(|asked| &asked.answers);
-        input_requests::refuse_unknown_answers(report, "the route", named, &names);
+        input_requests::report_unknown_input_responses(report, "the route", named, &names);
     }
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
@@ -305,7 +309,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             false => "people and models read it to learn what it is",
         };
         report.warning(
-            Code::MissingDescription.at(entry.key.span),
+            Code::MissingDescription.at_span(entry.key.span),
             format!("the route `{}` has no `description`", entry.key.text),
             help,
         );
@@ -313,7 +317,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(entry) = section.entry("annotations").filter(|_| !is_tool) {
         let help = "hints for a resource stand inside: `resource: { uri: …, annotations: … }`";
         report.warning(
-            Code::AnnotationsWithoutTool.at(entry.key.span),
+            Code::AnnotationsWithoutTool.at_span(entry.key.span),
             "`annotations` has no effect: this route is not a tool",
             help,
         );
@@ -326,7 +330,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let mut asking = questions?.finish(report, &input)?;
     asking.sampled = samples;
     if let (Some(Some(job)), Some(entry)) = (&job, section.entry("async_operation")) {
-        questions_of_task(report, entry, job, &asking)?;
+        input_requests_of_task(report, entry, job, &asking)?;
     }
     if let Some(entry) = section.entry("request") {
         unescaped::warn(report, &entry.value, input.document());
@@ -337,7 +341,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     forward.retain(|name| known.insert(name.clone()));
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
-        RequestTemplate::Command(_) => no_effect::refuse_headers(&section),
+        RequestTemplate::Command(_) => no_effect::report_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
             template.effect = annotations.as_ref().map(ToolEffect::of_annotations).unwrap_or_default();
@@ -346,7 +350,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
         report.error(
-            Code::InputRequestNotPossible.at(entry.key.span),
+            Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
             "write `idempotent: true` if the request may be sent twice; else ask first, with `input_requests`",
         );
@@ -354,7 +358,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
         let message = "a route that asks can't be a resource: nobody is asked where something is read";
         report.error(
-            Code::InputRequestNotPossible.at(entry.key.span),
+            Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
             "write two routes, or leave the questions out",
         );
@@ -379,7 +383,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let mut rules = rules?;
     for compiled in &mut rules {
         if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
-            limit::write_as_input_asks(own, &input);
+            limit::write_as_input_requires(own, &input);
         }
     }
     let rule_origins = rules.iter().map(|rule| rule.via.as_ref().map(|via| via.names.clone())).collect();
@@ -445,7 +449,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         route: Arc::new(route),
         policy,
         tests,
-        position: Position::of(report, entry.key.span),
+        position: Position::new(report, entry.key.span),
         rule_origins,
         no_output_schema: promised.why_none.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
@@ -457,14 +461,14 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
 fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
     let refuse = |error: ToolNameError| {
         let help = "the name of a route is the name of its tool: `get_forecast`";
-        report.error(Code::InvalidName.at(entry.key.span), error.to_string(), help);
+        report.error(Code::InvalidName.at_span(entry.key.span), error.to_string(), help);
     };
     entry.key.text.parse().map_err(refuse).ok()
 }
 
 /// Checks the input requests of a route that creates tasks: a client that polls the result of a task cannot
 /// respond to them.
-fn questions_of_task(
+fn input_requests_of_task(
     report: &Report<'_>,
     entry: &Entry,
     job: &AsyncOperationRule,
@@ -474,7 +478,7 @@ fn questions_of_task(
         let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
                        whoever asks for its result can't be asked";
         report.error(
-            Code::InputRequestNotPossible.at(entry.key.span),
+            Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
             "write `task: forbidden`: the job is followed within the `timeout`",
         );
@@ -482,7 +486,11 @@ fn questions_of_task(
     }
     if asking.rounds.is_empty() && job.task.asks {
         let help = "say what to ask, with `input_requests` or `confirm`, or leave it out";
-        report.error(Code::RequiresKey.at(entry.key.span), "`task_requests_input` has nothing to ask", help);
+        report.error(
+            Code::RequiresKey.at_span(entry.key.span),
+            "`task_requests_input` has nothing to ask",
+            help,
+        );
         return None;
     }
     Some(())
@@ -502,7 +510,7 @@ fn completions(
     if section.entry("resource").is_none() {
         let help = "leave it out: clients complete the arguments of prompts and of resources, not of tools";
         report.warning(
-            Code::RequiresKey.at(written.key.span),
+            Code::RequiresKey.at_span(written.key.span),
             "`completions` has no effect without `resource`",
             help,
         );
@@ -512,7 +520,7 @@ fn completions(
         if !names.contains(name) {
             let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));
             report.error(
-                Code::UnknownArgument.at(entry.key.span),
+                Code::UnknownArgument.at_span(entry.key.span),
                 format!("the route has no argument `{name}`"),
                 help,
             );

@@ -7,7 +7,7 @@ use crate::{
         lint::{min_items, output_schema},
         node::{Entry, Kind, Node},
         report::Report,
-        response::{self, Compiled},
+        response::{self, CompiledRule},
         schemas::{self, UsedArguments},
     },
     route::SamplingNeed,
@@ -18,7 +18,7 @@ use crate::{
 /// Rules of a route.
 pub(super) struct RouteRules {
     /// The route's own rules, followed by those of `defaults.response`.
-    pub(super) all: Vec<Compiled>,
+    pub(super) all: Vec<CompiledRule>,
     pub(super) own_count: usize,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn rules(
     if let (Some(entry), None) = (section.entry("default_rules"), around.default_response) {
         let help = "leave it out, or write `response` under `defaults`";
         report.warning(
-            Code::RequiresKey.at(entry.key.span),
+            Code::RequiresKey.at_span(entry.key.span),
             "`default_rules` has no effect: `defaults` has no `response`",
             help,
         );
@@ -75,7 +75,7 @@ pub(super) fn argument_error(
 }
 
 /// Whether rules send sampling requests, and whether these are required.
-pub(super) fn sampled(rules: &[Compiled]) -> Option<SamplingNeed> {
+pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
     let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
         RuleAction::Success(rule) => rule.sample.as_deref(),
         RuleAction::Error(_) => None,
@@ -111,7 +111,7 @@ pub(super) struct Output {
 /// The output schema of a route: its `output`, or one derived from the rules.
 pub(super) fn output(
     section: &OpenSection<'_>,
-    rules: Option<&[Compiled]>,
+    rules: Option<&[CompiledRule]>,
     own_count: usize,
     otherwise: OnNoMatch,
     wrap: WrapNonObjects,

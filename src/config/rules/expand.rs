@@ -6,9 +6,9 @@ use super::{RuleSet, RuleSets, UseSettings, Via, WrittenRule, first_key};
 use crate::config::{
     code::Code,
     node::{Kind, Node},
-    report::{Context, Report},
+    report::{ProblemContext, Report},
     section::cursor,
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::settings::section::Setting;
@@ -35,12 +35,12 @@ impl<'e, 'r> Expansion<'e, 'r> {
     }
 
     /// Expands the `response` at `place`. Returns `None` after reporting the problems.
-    pub(super) fn of(mut self, place: Span, reply: Cow<'r, Node>) -> Option<Vec<WrittenRule<'r>>> {
+    pub(super) fn expand(mut self, place: SourceSpan, reply: Cow<'r, Node>) -> Option<Vec<WrittenRule<'r>>> {
         self.put_in(place, reply).then_some(self.rules)
     }
 
     /// Adds the rules of one `response`. Returns `false` after reporting the problems.
-    fn put_in(&mut self, place: Span, reply: Cow<'r, Node>) -> bool {
+    fn put_in(&mut self, place: SourceSpan, reply: Cow<'r, Node>) -> bool {
         let items: Vec<Cow<'r, Node>> = match reply {
             Cow::Borrowed(Node { kind: Kind::List(items), .. }) => items.iter().map(Cow::Borrowed).collect(),
             Cow::Owned(Node { kind: Kind::List(items), .. }) => items.into_iter().map(Cow::Owned).collect(),
@@ -57,7 +57,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         good
     }
 
-    fn put_one_in(&mut self, span: Span, item: Cow<'r, Node>) -> bool {
+    fn put_one_in(&mut self, span: SourceSpan, item: Cow<'r, Node>) -> bool {
         if item.get("use").is_some() {
             return self.put_use_in(&item).is_some();
         }
@@ -65,7 +65,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
             && self.sets.sets.iter().any(|set| set.name.text == name)
         {
             self.report.error(
-                Code::WrongType.at(item.span),
+                Code::WrongType.at_span(item.span),
                 format!("expected a rule, found the name `{name}`"),
                 format!("write `{{ use: {name} }}`"),
             );
@@ -85,7 +85,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
             let names = sets.iter().map(|set| set.name.text.as_str());
             report.error(
-                Code::UnknownRules.at(node.span),
+                Code::UnknownRules.at_span(node.span),
                 format!("there are no rules `{name}`"),
                 suggest::help(name, "there are", names),
             );
@@ -96,13 +96,17 @@ impl<'e, 'r> Expansion<'e, 'r> {
             let circle = self.chain.iter().chain([&index]);
             let names: Vec<_> = circle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
             let message = format!("the rules {} use themselves", names.join(" > "));
-            report.error(Code::RecursiveRules.at(node.span), message, "take one `use` of the circle out");
+            report.error(
+                Code::RecursiveRules.at_span(node.span),
+                message,
+                "take one `use` of the circle out",
+            );
             return None;
         }
         if self.chain.len() == DEPTH_LIMIT {
             let message = format!("named rules use others more than {DEPTH_LIMIT} deep");
             report.error(
-                Code::RulesTooDeep.at(node.span),
+                Code::RulesTooDeep.at_span(node.span),
                 message,
                 "write the innermost rules where they are used",
             );
@@ -124,7 +128,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
     }
 
     /// Origin of the rules of `set`, inserted by a `use` at `span`.
-    fn via_to(&self, set: &RuleSet<'_>, span: Span) -> Via {
+    fn via_to(&self, set: &RuleSet<'_>, span: SourceSpan) -> Via {
         let name = &set.name.text;
         let names = self.via.as_ref().map_or_else(|| name.clone(), |via| format!("{} > {name}", via.names));
         match &self.via {
@@ -132,7 +136,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
             Some(_) | None => {
                 let kind = if set.preset { "preset" } else { "rules" };
                 let words = format!("in the {kind} `{name}`, used by {}", self.user);
-                Via { names, span, context: Context { words, at: span } }
+                Via { names, span, context: ProblemContext { words, at: span } }
             }
         }
     }

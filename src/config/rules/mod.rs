@@ -24,9 +24,9 @@ use super::{
     keys::RESPONSE,
     language,
     node::{Entry, Key, Node},
-    report::{Context, Report},
+    report::{ProblemContext, Report},
     section::{ReadElsewhere, cursor},
-    source::Span,
+    source::SourceSpan,
     suggest,
 };
 use crate::settings::{
@@ -92,7 +92,7 @@ impl RuleSetSettings {
 pub(super) struct WrittenRule<'n> {
     pub(super) node: Cow<'n, Node>,
     /// Span of its first key.
-    pub(super) span: Span,
+    pub(super) span: SourceSpan,
     /// The `use` that inserted it.
     pub(super) via: Option<Via>,
 }
@@ -103,9 +103,9 @@ pub(super) struct Via {
     /// Names of the nested rules, the innermost last.
     pub(super) names: String,
     /// Span of the outermost `use`.
-    pub(super) span: Span,
+    pub(super) span: SourceSpan,
     /// Context for problems in the rule.
-    pub(super) context: Context,
+    pub(super) context: ProblemContext,
 }
 
 impl<'n> RuleSets<'n> {
@@ -126,7 +126,7 @@ impl<'n> RuleSets<'n> {
         user: &str,
         reply: &'r Entry,
     ) -> Option<Vec<WrittenRule<'r>>> {
-        Expansion::new(self, report, user).of(reply.key.span, Cow::Borrowed(&reply.value))
+        Expansion::new(self, report, user).expand(reply.key.span, Cow::Borrowed(&reply.value))
     }
 
     /// Expands the rules of `defaults.response` for a route.
@@ -138,11 +138,11 @@ impl<'n> RuleSets<'n> {
     ) -> Option<Vec<WrittenRule<'r>>> {
         let span = reply.key.span;
         let words = format!("in `defaults.response`, tried for {route}");
-        let via = Via { names: "defaults".to_owned(), span, context: Context { words, at: span } };
+        let via = Via { names: "defaults".to_owned(), span, context: ProblemContext { words, at: span } };
         let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
         expansion.via = Some(via);
-        expansion.of(span, Cow::Borrowed(&reply.value))
+        expansion.expand(span, Cow::Borrowed(&reply.value))
     }
 
     /// Warns of rules that no route uses, and parses those without required parameters so that their problems
@@ -151,7 +151,7 @@ impl<'n> RuleSets<'n> {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
             let Some(reply) = set.response else { continue };
             report.warning(
-                Code::UnusedRules.at(set.name.span),
+                Code::UnusedRules.at_span(set.name.span),
                 format!("the rules `{}` are used by no route", set.name.text),
                 "remove them, or write `use` in a route's `response`",
             );
@@ -162,7 +162,7 @@ impl<'n> RuleSets<'n> {
             let mut expansion = Expansion::new(self, report, &user);
             expansion.chain.push(index);
             if let Some(filled) = self.filler.fill(report, reply, &set.arguments(&[]))
-                && let Some(rules) = expansion.of(set.name.span, Cow::Owned(filled))
+                && let Some(rules) = expansion.expand(set.name.span, Cow::Owned(filled))
             {
                 read(report, rules);
             }
@@ -184,7 +184,7 @@ impl<'n> RuleSet<'n> {
     fn given<'a>(
         &'a self,
         report: &Report<'_>,
-        place: Span,
+        place: SourceSpan,
         given: &'a [Entry],
     ) -> Option<Vec<(&'a str, &'a Node)>> {
         let before = report.errors();
@@ -194,7 +194,7 @@ impl<'n> RuleSet<'n> {
             let help = suggest::help(&entry.key.text, "its parameters", names());
             let message = format!("the rules `{name}` have no parameter `{}`", entry.key.text);
             report.error(
-                Code::UnknownParameter.at(entry.key.span),
+                Code::UnknownParameter.at_span(entry.key.span),
                 message,
                 help.unwrap_or_else(|| "leave it out".to_owned()),
             );
@@ -205,7 +205,7 @@ impl<'n> RuleSet<'n> {
             if report.errors() == before {
                 let message = format!("the rules `{name}` need the parameter `{missing}`");
                 report.error(
-                    Code::MissingParameter.at(place),
+                    Code::MissingParameter.at_span(place),
                     message,
                     format!("write `with: {{ {missing}: … }}` beside it"),
                 );
@@ -241,7 +241,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         });
         let place = language::span_of_name(report, *span, name);
         report.error(
-            Code::UnknownParameter.at(place),
+            Code::UnknownParameter.at_span(place),
             format!("the rules `{}` have no parameter `{name}`", entry.key.text),
             help,
         );
@@ -250,7 +250,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
     {
         let message = format!("the parameter `{}` stands nowhere in the rules", idle.key.text);
         report.warning(
-            Code::UnusedParameter.at(idle.key.span),
+            Code::UnusedParameter.at_span(idle.key.span),
             message,
             format!("write `$({})` where its value goes", idle.key.text),
         );
@@ -259,6 +259,6 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
 }
 
 /// Span of the first key of a rule, at which problems of the whole rule are reported.
-pub(super) fn first_key(node: &Node) -> Span {
+pub(super) fn first_key(node: &Node) -> SourceSpan {
     node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span)
 }

@@ -6,9 +6,9 @@ use regex::{Captures, Regex};
 
 use crate::config::{
     code::Code,
-    node::{Budget, Cost, Entry, Key, Kind, Node, Text},
+    node::{Budget, Cost, Entry, Key, Kind, Node, TextNode},
     report::Report,
-    source::Span,
+    source::SourceSpan,
 };
 
 /// Maximum number of nodes that all `use` insert together.
@@ -28,7 +28,7 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
     for entry in entries.iter().filter(|entry| !NAME.is_match(&entry.key.text)) {
         let message = format!("`{}` is not a parameter name", entry.key.text);
         report.error(
-            Code::InvalidName.at(entry.key.span),
+            Code::InvalidName.at_span(entry.key.span),
             message,
             "write letters, digits and `_`, a letter first",
         );
@@ -38,8 +38,8 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
 }
 
 /// Collects the parameters that a value uses, with their spans.
-pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, Span)>) {
-    let of_text = |text: &'n str, span: Span, found: &mut Vec<(&'n str, Span)>| {
+pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, SourceSpan)>) {
+    let of_text = |text: &'n str, span: SourceSpan, found: &mut Vec<(&'n str, SourceSpan)>| {
         let named = MARK.captures_iter(text).filter(|mark| mark.name("escape").is_none());
         found.extend(named.filter_map(|mark: Captures<'n>| Some((mark.name("name")?.as_str(), span))));
     };
@@ -73,12 +73,12 @@ impl Filler {
         let kind = match &node.kind {
             Kind::Text(text) => {
                 if let Some(argument) = whole(&text.text, arguments) {
-                    let cost = Cost::of(argument);
+                    let cost = Cost::from_node(argument);
                     self.spend(report, cost.nodes, cost.text_bytes, node.span)?;
                     return Some(argument.clone());
                 }
                 let filled = self.fill_text(report, node.span, &text.text, arguments)?;
-                Kind::Text(Text { text: filled, style: text.style })
+                Kind::Text(TextNode { text: filled, style: text.style })
             }
             Kind::List(items) => Kind::List(
                 items.iter().map(|item| self.fill(report, item, arguments)).collect::<Option<_>>()?,
@@ -101,7 +101,7 @@ impl Filler {
             let text = self.fill_text(report, key.span, &key.text, arguments)?;
             if text != key.text && filled.iter().any(|known| known.key.text == text) {
                 report.error(
-                    Code::DuplicateKey.at(key.span),
+                    Code::DuplicateKey.at_span(key.span),
                     format!("the key `{text}` is here twice"),
                     "give the parameter another value",
                 );
@@ -116,7 +116,7 @@ impl Filler {
     fn fill_text(
         &self,
         report: &Report<'_>,
-        span: Span,
+        span: SourceSpan,
         text: &str,
         arguments: &[(&str, &Node)],
     ) -> Option<String> {
@@ -141,7 +141,7 @@ impl Filler {
                 );
                 let help =
                     "give a text or a number; a list or a map can only take the place of a whole value";
-                report.error(Code::WrongType.at(argument.span), message, help);
+                report.error(Code::WrongType.at_span(argument.span), message, help);
                 return None;
             };
             self.spend(report, 0, scalar.len(), span)?;
@@ -153,13 +153,13 @@ impl Filler {
     }
 
     /// Counts inserted nodes and text. Returns `None` over the limit, which is reported once.
-    fn spend(&self, report: &Report<'_>, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
+    fn spend(&self, report: &Report<'_>, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
         if self.budget.exceeded().is_some() {
             return None;
         }
         let spent = self.budget.spend(nodes, text_bytes).map_err(|limit| {
             let message = format!("with its named rules put in, the configuration holds more than {limit}");
-            report.error(Code::TooLarge.at(span), message, "let named rules use fewer others");
+            report.error(Code::TooLarge.at_span(span), message, "let named rules use fewer others");
         });
         spent.ok()
     }

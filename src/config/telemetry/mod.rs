@@ -135,7 +135,7 @@ impl TelemetrySettings {
         if let Some(entry) = section.entry("sampling_ratio").filter(|_| !self.sampler.takes_ratio()) {
             let message = "`sampling_ratio` means nothing with these `traces`";
             let help = "write `traces: parentbased_traceidratio` beside it";
-            return Err(section.reject_at(Code::RequiresKey.at(entry.key.span), message, help));
+            return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
         let context = section.value.context;
         let variables = Variables { report: context.report, environment: context.environment };
@@ -152,7 +152,7 @@ impl TelemetrySettings {
         if let Some(entry) = wanted.filter(|_| !is_named && !variables.is_off()) {
             let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
             return Err(section.reject_at(
-                Code::RequiresKey.at(entry.key.span),
+                Code::RequiresKey.at_span(entry.key.span),
                 "nothing is sent: there is no `endpoint`",
                 help,
             ));

@@ -35,7 +35,7 @@ fn loaded(text: &str) -> Loaded {
     // A recording is found relative to the file.
     if text.contains("responses.har") {
         sources.origin =
-            Origin::Path(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tests/full.yaml").into());
+            ConfigSource::Path(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tests/full.yaml").into());
     }
     let (certificate, key) = identity();
     let variables = [
@@ -281,7 +281,7 @@ fn a_number_in_a_schema_keeps_its_digits() {
 }
 
 #[track_caller]
-fn holds_for(text: &str) {
+fn check_example(text: &str) {
     let sources = Sources::of_text("a.yaml", text);
     let Err(problems) = load(&sources) else { return };
     let problems = problems.as_slice();
@@ -302,13 +302,13 @@ fn holds_for(text: &str) {
 proptest! {
     #[test]
     fn any_text_loads_or_has_a_problem_in_it(text in "\\PC{0,80}|[ \\n\\t:{}\\[\\],\"'|>&*!%@a-c0-9-]{0,120}") {
-        holds_for(&text);
+        check_example(&text);
     }
 
     #[test]
     fn any_bytes_are_reported(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let folder = tempfile(&bytes);
-        let sources = Sources { origin: Origin::Path(folder.clone()), environment: Environment::default(), flags: Vec::new() };
+        let sources = Sources { origin: ConfigSource::Path(folder.clone()), environment: Environment::default(), flags: Vec::new() };
         let result = load(&sources);
         std::fs::remove_file(folder).unwrap();
         if let Err(problems) = result {
@@ -327,7 +327,7 @@ proptest! {
     ) {
         let floor = |mut at: usize| { while !FULL.is_char_boundary(at) { at -= 1 } at };
         let (start, end) = (floor(at), floor((at + length).min(FULL.len())));
-        holds_for(&format!("{}{instead}{}", &FULL[..start], &FULL[end..]));
+        check_example(&format!("{}{instead}{}", &FULL[..start], &FULL[end..]));
     }
 }
 

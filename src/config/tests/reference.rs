@@ -134,7 +134,7 @@ fn the_example_files_load() {
 }
 
 /// Documentation of each section: its name, and the link from the index of keys.
-fn places_of_sections() -> BTreeMap<String, (String, String)> {
+fn positions_of_sections() -> BTreeMap<String, (String, String)> {
     let mut places = BTreeMap::new();
     for page in reference() {
         let written = std::fs::read_to_string(&page).unwrap();
@@ -165,7 +165,7 @@ fn places_of_sections() -> BTreeMap<String, (String, String)> {
 
 /// Alphabetical index of keys, each with the sections that have it.
 fn index_of_keys() -> String {
-    let places = places_of_sections();
+    let places = positions_of_sections();
     let mut keys = BTreeMap::<_, BTreeSet<(String, String)>>::new();
     for section in all_sections() {
         for key in section.keys() {

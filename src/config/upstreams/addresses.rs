@@ -5,7 +5,7 @@ use crate::{
     config::{node::Kind, secret},
     settings::{
         keys::ValueKind,
-        section::{Checked, Context, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, ReadContext, Setting},
         value::text_of,
     },
     upstream::http::{ADDRESS_LIMIT, Address, AddressError},
@@ -26,7 +26,7 @@ impl Addresses {
         let warn = |name: &str, why: &str, help: &str| {
             if let Some(entry) = value.sibling_entry(name) {
                 let message = format!("`{name}` has no effect: {why}");
-                value.context.report.warning(Code::SingleAddress.at(entry.key.span), message, help);
+                value.context.report.warning(Code::SingleAddress.at_span(entry.key.span), message, help);
             }
         };
         warn("dns_refresh_interval", "no address has a name that is looked up", "leave it out");
@@ -85,7 +85,7 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
 }
 
 fn address(value: &Cursor<'_>) -> Checked<Address> {
-    let Context { report, environment, .. } = value.context;
+    let ReadContext { report, environment, .. } = value.context;
     let text = text_of(value)?;
     let expanded = value.checked(secret::expand(report, environment, value.node.span, text))?;
     let text = expanded.text.trim();

@@ -13,7 +13,7 @@ use crate::{
     route::UpstreamName,
     settings::{
         keys::ValueKind,
-        section::{Checked, Context, Cursor, Setting},
+        section::{Checked, Cursor, ReadContext, Setting},
         value::OrOff,
     },
     tls::ClientTls,
@@ -39,7 +39,7 @@ pub(super) fn settings(
             let help = "write an `https://` address, or leave `tls` out";
             let place = node.entry("tls").map_or(node.span, |entry| entry.key.span);
             report.error(
-                Code::TlsWithoutHttps.at(place),
+                Code::TlsWithoutHttps.at_span(place),
                 "`tls` has no effect: the address is not `https://`",
                 help,
             );
@@ -82,7 +82,7 @@ impl Setting for HeaderMap {
             let Some((name, content)) = header(value.context, entry) else { continue };
             if headers.insert(name, content).is_some() {
                 let message = format!("the header `{}` is here twice", entry.key.text);
-                report.error(Code::DuplicateKey.at(entry.key.span), message, "keep one of them");
+                report.error(Code::DuplicateKey.at_span(entry.key.span), message, "keep one of them");
             }
         }
         value.checked((report.errors() == before).then_some(headers))
@@ -93,7 +93,7 @@ impl Setting for HeaderMap {
     }
 }
 
-fn header(context: Context<'_>, Entry { key, value }: &Entry) -> Option<(http::HeaderName, HeaderValue)> {
+fn header(context: ReadContext<'_>, Entry { key, value }: &Entry) -> Option<(http::HeaderName, HeaderValue)> {
     let report = context.report;
     let name = header_name(report, &key.text, key.span);
     let text = scalar(report, value, &format!("the header `{}`", key.text));
@@ -102,7 +102,11 @@ fn header(context: Context<'_>, Entry { key, value }: &Entry) -> Option<(http::H
     let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
         let message =
             format!("the value of the header `{name}` has line breaks or characters that are not ASCII");
-        report.error(Code::InvalidValue.at(value.span), message, "look for a line break at the end of the secret");
+        report.error(
+            Code::InvalidValue.at_span(value.span),
+            message,
+            "look for a line break at the end of the secret",
+        );
         return None;
     };
     let is_secret = secret::is_secret_name(&key.text);

@@ -11,7 +11,7 @@ use crate::{
     config::node::Kind,
     settings::{
         keys::ValueKind,
-        section::{Checked, Context, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, ReadContext, Setting},
     },
     upstream::program::Program,
 };
@@ -55,7 +55,7 @@ impl Setting for McpServer {
 impl McpChild {
     /// Creates the program, with `HOME` in its environment: servers that download themselves (such as by
     /// `npx`) use it as their cache.
-    pub(super) fn program(self, context: Context<'_>) -> Option<Program> {
+    pub(super) fn program(self, context: ReadContext<'_>) -> Option<Program> {
         const HOME: &str = "HOME";
         let mut program = program::command(context, self.command, self.cwd, self.env)?;
         if let Some(home) = context.environment.get(HOME)

@@ -27,7 +27,7 @@ use super::{
     report::Report,
     routes::{DefaultSettings, LimitSettings},
     secret::Environment,
-    source::Span,
+    source::SourceSpan,
 };
 use crate::{
     crypto::fingerprint,
@@ -36,7 +36,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Context, Cursor, OpenSection, Setting},
+        section::{Checked, Cursor, OpenSection, ReadContext, Setting},
         value::{OrOff, text_of},
     },
     tls::ClientTls,
@@ -153,18 +153,22 @@ pub(super) const OWN_HEADERS: [&str; 9] = [
 ];
 
 /// Parses one upstream. Returns `None` after reporting the problems.
-pub(super) fn read(context: Context<'_>, defaults: &DefaultSettings, entry: &Entry) -> Option<UpstreamFile> {
+pub(super) fn read(
+    context: ReadContext<'_>,
+    defaults: &DefaultSettings,
+    entry: &Entry,
+) -> Option<UpstreamFile> {
     let (report, Entry { key, value: node }) = (context.report, entry);
     let name = key.text.parse::<UpstreamName>().map_err(|error| {
         report.error(
-            Code::InvalidName.at(key.span),
+            Code::InvalidName.at_span(key.span),
             error.to_string(),
             "the name is yours to choose: `weather`, `billing-v1`",
         );
     });
     if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
         let message = format!("an upstream is a URL or a map, found {}", node.found());
-        report.error(Code::WrongType.at(node.span), message, "write `NAME: http://127.0.0.1:9000`");
+        report.error(Code::WrongType.at_span(node.span), message, "write `NAME: http://127.0.0.1:9000`");
         return None;
     }
     let base = UpstreamSection {
@@ -228,7 +232,7 @@ pub(super) fn warn_of_client_limit(
             "`max_in_flight_per_client` has no effect: all clients together have {all} calls in flight at most"
         );
         report.warning(
-            Code::LimitNeverReached.at(entry.key.span),
+            Code::LimitNeverReached.at_span(entry.key.span),
             message,
             "write less than `max_in_flight`",
         );
@@ -239,7 +243,7 @@ impl UpstreamSection {
     /// Creates the connection settings of the upstream's kind.
     fn settings(
         &mut self,
-        context: Context<'_>,
+        context: ReadContext<'_>,
         node: &Node,
         name: UpstreamName,
         policy: &PolicySettings,
@@ -295,7 +299,7 @@ impl UpstreamSection {
         if let (Some(entry), Some(_)) = (authorization, section.entry("credentials")) {
             let message = "`Authorization` has no effect beside `credentials`, which writes it";
             checked = Err(section.reject_at(
-                Code::ConflictingKeys.at(entry.key.span),
+                Code::ConflictingKeys.at_span(entry.key.span),
                 message,
                 "remove one of the two",
             ));
@@ -311,7 +315,7 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
     if pattern.is_none() {
         report.error(
-            Code::SecretTooLong.at(entry.key.span),
+            Code::SecretTooLong.at_span(entry.key.span),
             "a secret of this upstream is too long to be kept out of errors",
             "look at the files and variables that it comes from: it is text of some hundred characters",
         );
@@ -366,10 +370,10 @@ impl Setting for HeaderName {
 }
 
 /// Parses the name of a header that a file may set or forward.
-pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option<HeaderName> {
+pub(super) fn header_name(report: &Report<'_>, text: &str, span: SourceSpan) -> Option<HeaderName> {
     let Ok(name) = text.parse::<HeaderName>() else {
         report.error(
-            Code::InvalidName.at(span),
+            Code::InvalidName.at_span(span),
             format!("`{text}` is not a header name"),
             "write letters, digits and `-`: `X-Request-Id`",
         );
@@ -378,7 +382,7 @@ pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option
     if OWN_HEADERS.contains(&name.as_str()) {
         let message =
             format!("the header `{name}` belongs to the connection and is written by the proxy itself");
-        report.error(Code::ReservedHeader.at(span), message, "leave it out");
+        report.error(Code::ReservedHeader.at_span(span), message, "leave it out");
         return None;
     }
     Some(name)
@@ -389,7 +393,7 @@ pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<Str
     let text = node.scalar();
     if text.is_none() {
         report.error(
-            Code::WrongType.at(node.span),
+            Code::WrongType.at_span(node.span),
             format!("{what} takes a text, found {}", node.found()),
             None,
         );

@@ -10,13 +10,13 @@ use crate::{
         node::{Entry, Kind, Node},
         report::Report,
         secret::{self, Environment, Expanded},
-        source::{self, Span},
+        source::{self, SourceSpan},
         suggest,
     },
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Context, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, ReadContext, Setting},
         value::{FromText, text_of, text_settings},
     },
     upstream::program::Program,
@@ -28,14 +28,14 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Program and its fixed arguments.
 pub(super) struct CommandLine {
     program: String,
-    place: Span,
+    place: SourceSpan,
     arguments: Vec<Expanded>,
 }
 
 /// Path of a CGI program.
 pub(super) struct CgiPath {
     path: String,
-    place: Span,
+    place: SourceSpan,
 }
 
 /// Working directory; a warning is reported if it does not exist.
@@ -78,22 +78,26 @@ impl Setting for CommandLine {
 }
 
 /// Parses a fixed word of a command line.
-fn word(context: Context<'_>, node: &Node) -> Option<Expanded> {
+fn word(context: ReadContext<'_>, node: &Node) -> Option<Expanded> {
     let (report, environment) = (context.report, context.environment);
     let text = scalar(report, node, "a word of `command`")?;
     if text.contains("{{") {
         let help = "write what changes from call to call under `arguments` of the route's `request`";
-        report.error(Code::NotEvaluated.at(node.span), "the words of an upstream take no templates", help);
+        report.error(
+            Code::NotEvaluated.at_span(node.span),
+            "the words of an upstream take no templates",
+            help,
+        );
         return None;
     }
     let Expanded { text, foreign } = secret::expand(report, environment, node.span, &text)?;
     Some(Expanded { text: without_nul(report, node.span, text)?, foreign })
 }
 
-fn without_nul(report: &Report<'_>, span: Span, text: String) -> Option<String> {
+fn without_nul(report: &Report<'_>, span: SourceSpan, text: String) -> Option<String> {
     if text.contains('\0') {
         report.error(
-            Code::InvalidValue.at(span),
+            Code::InvalidValue.at_span(span),
             "a program can't be given the character NUL",
             "leave it out",
         );
@@ -135,14 +139,14 @@ impl Setting for Directory {
 
 /// Expands the variables in a string.
 fn expanded(value: &Cursor<'_>) -> Checked<String> {
-    let Context { report, environment, .. } = value.context;
+    let ReadContext { report, environment, .. } = value.context;
     let expanded = secret::expand(report, environment, value.node.span, text_of(value)?);
     value.checked(expanded).map(|expanded| expanded.text)
 }
 
 /// Creates the program of a command upstream.
 pub(super) fn command(
-    context: Context<'_>,
+    context: ReadContext<'_>,
     line: CommandLine,
     cwd: Option<Directory>,
     env: EnvSettings,
@@ -158,7 +162,7 @@ pub(super) fn command(
 
 /// Creates the program of a CGI upstream.
 pub(super) fn cgi(
-    context: Context<'_>,
+    context: ReadContext<'_>,
     CgiPath { path, place }: CgiPath,
     cwd: Option<Directory>,
     env: EnvSettings,
@@ -173,7 +177,12 @@ pub(super) fn cgi(
 }
 
 /// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
-fn find(report: &Report<'_>, span: Span, name: &str, environment: &[(String, String)]) -> Option<PathBuf> {
+fn find(
+    report: &Report<'_>,
+    span: SourceSpan,
+    name: &str,
+    environment: &[(String, String)],
+) -> Option<PathBuf> {
     if name.contains('/') {
         let path = absolute(report, span, name)?;
         let message = match std::fs::metadata(&path) {
@@ -184,7 +193,7 @@ fn find(report: &Report<'_>, span: Span, name: &str, environment: &[(String, Str
             Ok(_) => return Some(path),
         };
         report.warning(
-            Code::ProgramNotFound.at(span),
+            Code::ProgramNotFound.at_span(span),
             message,
             "correct the path, or `chmod +x` it; no call works before",
         );
@@ -199,7 +208,7 @@ fn find(report: &Report<'_>, span: Span, name: &str, environment: &[(String, Str
     if found.is_none() {
         let message = format!("there is no program `{name}` in {folders}");
         let help = "install it, or write its path from the root on; no call works before";
-        report.warning(Code::ProgramNotFound.at(span), message, help);
+        report.warning(Code::ProgramNotFound.at_span(span), message, help);
     }
     Some(found.unwrap_or_else(|| name.into()))
 }
@@ -216,7 +225,7 @@ fn is_program(metadata: &std::fs::Metadata) -> bool {
 }
 
 /// Makes a path absolute, relative to the folder of the file that contains it.
-fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
+fn absolute(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<PathBuf> {
     let path = Path::new(text);
     if path.is_absolute() {
         return Some(path.to_owned());
@@ -225,7 +234,7 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
     if folder.is_none() {
         let message = format!("`{text}` is not an absolute path, and there is no file it could lie beside");
         report.error(
-            Code::InvalidValue.at(span),
+            Code::InvalidValue.at_span(span),
             message,
             "write it from the root on: `/usr/local/bin/report`",
         );
@@ -265,7 +274,7 @@ impl Setting for Variables {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let Context { report, environment, .. } = value.context;
+        let ReadContext { report, environment, .. } = value.context;
         let read = |Entry { key, value: node }: &Entry| {
             let name =
                 VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));

@@ -30,7 +30,7 @@ pub(in crate::config) fn check(section: &OpenSection<'_>, policy: &RoutePolicySe
             let message =
                 format!("`{name}` can't stand beside `async_operation`: each call begins work of its own");
             report.error(
-                Code::ConflictsWithAsyncOperation.at(entry.key.span),
+                Code::ConflictsWithAsyncOperation.at_span(entry.key.span),
                 message,
                 format!("leave `{name}` out"),
             );
@@ -39,7 +39,7 @@ pub(in crate::config) fn check(section: &OpenSection<'_>, policy: &RoutePolicySe
             let message = format!("`{name}` is for requests that only read, and this is a {what}");
             let help =
                 "write `annotations: { readOnlyHint: true }` if the tool changes nothing, else leave it out";
-            report.error(Code::PolicyNeedsSafeRequest.at(entry.key.span), message, help);
+            report.error(Code::PolicyNeedsSafeRequest.at_span(entry.key.span), message, help);
         }
     }
     if let (Some(entry), None, Some(false)) =
@@ -47,7 +47,7 @@ pub(in crate::config) fn check(section: &OpenSection<'_>, policy: &RoutePolicySe
     {
         let help = "leave it out: without `cache` each call asks for itself";
         report.warning(
-            Code::RequiresKey.at(entry.key.span),
+            Code::RequiresKey.at_span(entry.key.span),
             "`coalesce: false` has no effect without `cache`",
             help,
         );
@@ -55,17 +55,17 @@ pub(in crate::config) fn check(section: &OpenSection<'_>, policy: &RoutePolicySe
     let Some(entry) = section.entry("hedge") else { return };
     if section.entry("async_operation").is_some() {
         let message = "`hedge` can't stand beside `async_operation`: the work would be begun twice";
-        report.error(Code::ConflictsWithAsyncOperation.at(entry.key.span), message, "leave `hedge` out");
+        report.error(Code::ConflictsWithAsyncOperation.at_span(entry.key.span), message, "leave `hedge` out");
     } else if !about.idempotent {
         let message =
             format!("`hedge` sends a request twice, and this {} may not be", about.request.describe());
         let help = "write `idempotent: true` if that does no harm, else leave `hedge` out";
-        report.error(Code::PolicyNeedsSafeRequest.at(entry.key.span), message, help);
+        report.error(Code::PolicyNeedsSafeRequest.at_span(entry.key.span), message, help);
     }
     if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= about.timeout) {
         let help = "write a shorter time: about what a reply takes that is slower than most";
         report.warning(
-            Code::HedgeAfterTimeout.at(entry.key.span),
+            Code::HedgeAfterTimeout.at_span(entry.key.span),
             "`hedge` has no effect: `timeout` comes first",
             help,
         );

@@ -151,7 +151,7 @@ fn check_prefix(section: &OpenSection<'_>, called: &str) -> Checked<()> {
     }
     let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
     let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";
-    Err(section.reject_at(Code::InvalidName.at(node.span), &message, help))
+    Err(section.reject_at(Code::InvalidName.at_span(node.span), &message, help))
 }
 
 impl PromptRules {
@@ -168,12 +168,13 @@ impl ToolRules {
             let Some(text) = value.as_text() else { continue };
             if let Err(error) = text.parse::<ToolName>() {
                 let help = "the name is what clients call the tool by";
-                checked = Err(section.reject_at(Code::InvalidName.at(value.span), &error.to_string(), help));
+                checked =
+                    Err(section.reject_at(Code::InvalidName.at_span(value.span), &error.to_string(), help));
             }
             if renamed.iter().filter(|other| other.value.as_text() == Some(text)).count() > 1 {
                 let message = format!("two tools are renamed to `{text}`");
                 checked = Err(section.reject_at(
-                    Code::DuplicateValue.at(value.span),
+                    Code::DuplicateValue.at_span(value.span),
                     &message,
                     "give one another name",
                 ));
@@ -207,8 +208,8 @@ impl NameRules {
     }
 
     /// Exact names that the server does not have.
-    pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
-        strangers(self.exact(), names)
+    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
+        unknown_names(self.exact(), names)
     }
 }
 
@@ -217,11 +218,12 @@ fn allowed(name: &str) -> String {
     name.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
 }
 
-fn strangers<'a>(written: impl Iterator<Item = &'a String>, names: &[&str]) -> Vec<&'a str> {
-    let mut strangers: Vec<&str> = written.map(String::as_str).filter(|name| !names.contains(name)).collect();
-    strangers.sort_unstable();
-    strangers.dedup();
-    strangers
+fn unknown_names<'a>(written: impl Iterator<Item = &'a String>, names: &[&str]) -> Vec<&'a str> {
+    let mut unknown_names: Vec<&str> =
+        written.map(String::as_str).filter(|name| !names.contains(name)).collect();
+    unknown_names.sort_unstable();
+    unknown_names.dedup();
+    unknown_names
 }
 
 impl ToolRules {
@@ -248,10 +250,10 @@ impl ToolRules {
     }
 
     /// Configured names that the server does not have.
-    pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
+    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name);
         let overridden = self.overrides.0.iter().map(|(name, _)| name);
-        strangers(self.names.exact().chain(keys).chain(overridden), names)
+        unknown_names(self.names.exact().chain(keys).chain(overridden), names)
     }
 }
 
@@ -274,7 +276,7 @@ mod tests {
         assert!(rules.takes("get_file") && rules.takes("list"));
         assert!(!rules.takes("get_secret") && !rules.takes("delete"));
         assert_eq!((rules.name_of("list"), rules.name_of("a/b é")), ("all".into(), "git_a_b__".into()));
-        assert_eq!(rules.strangers(&["get_file"]), ["list"]);
+        assert_eq!(rules.unknown_names(&["get_file"]), ["list"]);
         assert!(ToolRules::default().takes("anything"));
     }
 }

@@ -392,7 +392,7 @@ impl McpApiSettings {
         if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {
             let help = "write `secret_key`, the same on every replica: `openssl rand -base64 32` makes one";
             return Err(section.reject_at(
-                Code::RequiresKey.at(url.value.span),
+                Code::RequiresKey.at_span(url.value.span),
                 "`advertise_url` means nothing without `secret_key`",
                 help,
             ));

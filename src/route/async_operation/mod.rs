@@ -103,7 +103,11 @@ impl TaskRule {
         let entries = names.into_iter().filter_map(|name| section.entry(name));
         for Entry { key, .. } in entries.filter(|_| self.offer == TaskSupport::Forbidden) {
             let message = format!("`{}` has no effect beside `task: forbidden`", key.text);
-            section.value.context.report.warning(Code::ConflictingKeys.at(key.span), message, "leave it out");
+            section.value.context.report.warning(
+                Code::ConflictingKeys.at_span(key.span),
+                message,
+                "leave it out",
+            );
         }
         Ok(self)
     }

@@ -44,7 +44,7 @@ impl OpenMap {
                 let entry = Entry { value: at_key(node, &key), key };
                 match &self.merge {
                     None => self.merge = Some(entry),
-                    Some(first) => refuse_second(report, first, &entry),
+                    Some(first) => report_duplicate(report, first, &entry),
                 }
             }
         }
@@ -52,7 +52,7 @@ impl OpenMap {
 
     fn add(&mut self, report: &Report<'_>, entry: Entry) {
         if let Some(&first) = self.seen.get(&entry.key.text) {
-            refuse_second(report, &self.entries[first], &entry);
+            report_duplicate(report, &self.entries[first], &entry);
             return;
         }
         self.seen.insert(entry.key.text.clone(), self.entries.len());
@@ -74,7 +74,7 @@ impl OpenMap {
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
                 let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
                 report.error(
-                    Code::InvalidMergeKey.at(key.span),
+                    Code::InvalidMergeKey.at_span(key.span),
                     message,
                     "name an anchor that stands on a map: `<<: *common`",
                 );
@@ -107,7 +107,7 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     };
     if text.is_none() {
         report.error(
-            Code::InvalidKey.at(span),
+            Code::InvalidKey.at_span(span),
             format!("a key is a text; found {}", node.found()),
             "put a text that begins with `{` or `[` in quotes",
         );
@@ -115,8 +115,8 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     Key { text: text.unwrap_or_default(), span }
 }
 
-fn refuse_second(report: &Report<'_>, first: &Entry, second: &Entry) {
-    let line = report.files().place(first.key.span).line;
+fn report_duplicate(report: &Report<'_>, first: &Entry, second: &Entry) {
+    let line = report.files().line_and_column(first.key.span).line;
     let message = format!("the key `{}` is here twice, first in line {line}", second.key.text);
-    report.error(Code::DuplicateKey.at(second.key.span), message, "keep one of them");
+    report.error(Code::DuplicateKey.at_span(second.key.span), message, "keep one of them");
 }

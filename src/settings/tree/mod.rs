@@ -13,12 +13,12 @@ pub(crate) use self::{
     cost::{Budget, Cost},
     yaml::{read, read_documents},
 };
-use super::source::Span;
+use super::source::SourceSpan;
 
 /// Value of the file, with its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
     pub(crate) kind: Kind,
     /// Whether the name of its key marks it as a secret.
     pub(crate) secret: bool,
@@ -32,14 +32,14 @@ pub(crate) enum Kind {
     Flag(bool),
     /// Number in JSON notation, so that no digit is lost.
     Number(String),
-    Text(Text),
+    Text(TextNode),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
 /// String and its YAML style.
 #[derive(Debug, Clone)]
-pub(crate) struct Text {
+pub(crate) struct TextNode {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
@@ -66,29 +66,29 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     pub(crate) text: String,
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
 }
 
 impl Entry {
     /// Creates an entry whose key has this span.
-    pub(crate) fn new(name: &str, value: Node, span: Span) -> Self {
+    pub(crate) fn new(name: &str, value: Node, span: SourceSpan) -> Self {
         Self { key: Key { text: name.to_owned(), span }, value }
     }
 }
 
 impl Node {
     /// Creates a value that is not marked as a secret.
-    pub(crate) fn new(kind: Kind, span: Span) -> Self {
+    pub(crate) fn new(kind: Kind, span: SourceSpan) -> Self {
         Self { span, kind, secret: false }
     }
 
     /// Creates a plain string.
-    pub(crate) fn of_text(text: &str, span: Span) -> Self {
-        Self::new(Kind::Text(Text { text: text.to_owned(), style: Style::Inline }), span)
+    pub(crate) fn of_text(text: &str, span: SourceSpan) -> Self {
+        Self::new(Kind::Text(TextNode { text: text.to_owned(), style: Style::Inline }), span)
     }
 
     /// Converts JSON to a tree whose nodes all have the same span.
-    pub(crate) fn of_json(value: &Value, span: Span) -> Self {
+    pub(crate) fn of_json(value: &Value, span: SourceSpan) -> Self {
         let kind = match value {
             Value::Null => Kind::Nothing,
             Value::Bool(flag) => Kind::Flag(*flag),
@@ -227,7 +227,7 @@ pub(crate) fn resolve_plain(text: &str) -> Kind {
         "false" | "False" | "FALSE" => Kind::Flag(false),
         _ => match json_number(text) {
             Some(number) => Kind::Number(number),
-            None => Kind::Text(Text { text: text.to_owned(), style: Style::Inline }),
+            None => Kind::Text(TextNode { text: text.to_owned(), style: Style::Inline }),
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use granit_parser::{ErrorKind, ScanError};
 
-use crate::settings::{code::Code, report::Report, source::Span};
+use crate::settings::{code::Code, report::Report, source::SourceSpan};
 
 /// Message and help for lists and maps that are nested too deep.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
@@ -31,8 +31,9 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     if let ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator = error.kind()
         && let Some(bracket) = open_bracket(text, start)
     {
-        let opened = report.files().place(Span { file, start: bracket, end: bracket + 1 }).line;
-        if opened < report.files().place(Span { file, start, end }).line {
+        let opened =
+            report.files().line_and_column(SourceSpan { file, start: bracket, end: bracket + 1 }).line;
+        if opened < report.files().line_and_column(SourceSpan { file, start, end }).line {
             let bracket = &text[bracket..=bracket];
             message = format!("{message}, to end the `{bracket}` of line {opened}");
         }
@@ -44,7 +45,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
         ErrorKind::RecursionLimitExceeded => Code::NestedTooDeep,
         _ => Code::InvalidYaml,
     };
-    report.error(code.at(Span { file, start, end }), message, help);
+    report.error(code.at_span(SourceSpan { file, start, end }), message, help);
 }
 
 /// Position of the unclosed quote before `at`; the parser reports the position at which it gave up.

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::{
-    Key, Kind, Node, Style, Text,
+    Key, Kind, Node, Style, TextNode,
     cost::{Budget, Cost},
     map::OpenMap,
     resolve_plain,
     syntax::{self, TOO_DEEP},
 };
-use crate::settings::{code::Code, report::Report, source::Span};
+use crate::settings::{code::Code, report::Report, source::SourceSpan};
 
 /// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
@@ -31,7 +31,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     match read_documents(report, file, 1)?.pop() {
         None | Some(Node { kind: Kind::Nothing, .. }) => {
             report.error(
-                Code::EmptyFile.at(beginning),
+                Code::EmptyFile.at_span(beginning),
                 "the file is empty",
                 "three lines are enough: an upstream, a route and its request; see `glossator schema`",
             );
@@ -109,20 +109,20 @@ impl<'r, 'f> Tree<'r, 'f> {
         }
     }
 
-    fn span(&self, span: &granit_parser::Span) -> Span {
+    fn span(&self, span: &granit_parser::Span) -> SourceSpan {
         let start = span.start.byte_offset().unwrap_or_default();
         let end = span.end.byte_offset().unwrap_or(start).max(start);
-        Span { file: self.file, start, end }
+        SourceSpan { file: self.file, start, end }
     }
 
     /// Handles one event. Returns `None` after reporting an error that stops parsing.
-    fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
+    fn take(&mut self, event: Event<'_>, span: SourceSpan) -> Option<()> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > self.most_documents {
                     self.report.error(
-                        Code::SecondDocument.at(span),
+                        Code::SecondDocument.at_span(span),
                         "a second document begins here; a file holds one",
                         "put it into a file of its own beside this one, and name the folder",
                     );
@@ -146,11 +146,11 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.refuse_tag(tag.as_deref(), span)?;
+                self.check_tag(tag.as_deref(), span)?;
                 self.open(span, anchor, Inside::List(Vec::new()))?;
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.refuse_tag(tag.as_deref(), span)?;
+                self.check_tag(tag.as_deref(), span)?;
                 self.open(span, anchor, Inside::Map(Box::default()))?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -159,14 +159,14 @@ impl<'r, 'f> Tree<'r, 'f> {
                         Inside::List(items) => Kind::List(items),
                         Inside::Map(map) => Kind::Map(map.into_entries(self.report)),
                     };
-                    let span = Span { file: self.file, start, end: span.end.max(start) };
+                    let span = SourceSpan { file: self.file, start, end: span.end.max(start) };
                     self.put(Node::new(kind, span), anchor)?;
                 }
             }
             Event::Alias(id) => {
                 let Some(cost) = self.anchors.get(&id).map(|anchored| anchored.cost) else {
                     self.report.error(
-                        Code::RecursiveAlias.at(span),
+                        Code::RecursiveAlias.at_span(span),
                         "the alias stands inside the value that it names, which would have no end",
                         "write out what is meant here",
                     );
@@ -174,7 +174,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 };
                 // The parser's own depth limit does not count values that aliases insert.
                 if self.open.len() + cost.depth > 2 * DEPTH_LIMIT {
-                    self.report.error(Code::NestedTooDeep.at(span), TOO_DEEP.0, TOO_DEEP.1);
+                    self.report.error(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
                     return None;
                 }
                 self.spend(cost.nodes, cost.text_bytes, span)?;
@@ -187,17 +187,17 @@ impl<'r, 'f> Tree<'r, 'f> {
         Some(())
     }
 
-    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Option<Kind> {
+    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: SourceSpan) -> Option<Kind> {
         let is_text = match tag.map(Tag::core_suffix) {
             None => false,
             Some(Some("str")) => true,
             Some(Some("int" | "float" | "bool" | "null")) => false,
             Some(_) => {
-                self.refuse_tag(tag, span)?;
+                self.check_tag(tag, span)?;
                 false
             }
         };
-        let text_of = |style| Kind::Text(Text { text: text.to_owned(), style });
+        let text_of = |style| Kind::Text(TextNode { text: text.to_owned(), style });
         Some(match style {
             ScalarStyle::Plain if !is_text => resolve_plain(text),
             ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
@@ -208,7 +208,7 @@ impl<'r, 'f> Tree<'r, 'f> {
         })
     }
 
-    fn refuse_tag(&self, tag: Option<&Tag>, span: Span) -> Option<()> {
+    fn check_tag(&self, tag: Option<&Tag>, span: SourceSpan) -> Option<()> {
         match tag {
             None => Some(()),
             Some(tag)
@@ -222,7 +222,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             Some(tag) => {
                 let message = format!("the tag `{}` means nothing here", tag.original());
                 self.report.error(
-                    Code::UnknownTag.at(span),
+                    Code::UnknownTag.at_span(span),
                     message,
                     "leave the tag out; a text that begins with `!` is put in quotes",
                 );
@@ -231,18 +231,18 @@ impl<'r, 'f> Tree<'r, 'f> {
         }
     }
 
-    fn open(&mut self, span: Span, anchor: usize, inside: Inside) -> Option<()> {
+    fn open(&mut self, span: SourceSpan, anchor: usize, inside: Inside) -> Option<()> {
         self.spend(1, 0, span)?;
         self.open.push(Open { start: span.start, anchor, inside });
         Some(())
     }
 
-    fn spend(&self, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
+    fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
         let spent = self.budget.spend(nodes, text_bytes);
         let checked = spent.map_err(|limit| {
             let message = format!("with its aliases put in, the file holds more than {limit}");
             self.report.error(
-                Code::TooLarge.at(span),
+                Code::TooLarge.at_span(span),
                 message,
                 "divide it among several files, or use fewer aliases",
             );
@@ -253,7 +253,7 @@ impl<'r, 'f> Tree<'r, 'f> {
     /// Adds a complete value to the open list or map, or to the documents.
     fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
         if anchor > 0 {
-            let cost = Cost::of(&node);
+            let cost = Cost::from_node(&node);
             // The copy that is kept for aliases uses memory as well.
             self.spend(cost.nodes, cost.text_bytes, node.span)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), cost });

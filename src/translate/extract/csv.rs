@@ -155,7 +155,7 @@ impl Csv {
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
             let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
             let help = "`quote: none` where nothing is put in quotes";
-            return Err(section.reject_at(Code::ConflictingKeys.at(section.value.place), message, help));
+            return Err(section.reject_at(Code::ConflictingKeys.at_span(section.value.place), message, help));
         }
         Ok(self)
     }

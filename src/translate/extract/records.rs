@@ -80,7 +80,7 @@ impl Records {
         let mut reject = |name: &str, message: &str| {
             if let Some(entry) = section.entry(name) {
                 let help = "write `each: block` beside it, or leave it out";
-                checked = Err(section.reject_at(Code::RequiresKey.at(entry.key.span), message, help));
+                checked = Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
             }
         };
         for name in ["block_delimiter", "block_separator", "block_start"] {

@@ -13,7 +13,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        source::Span,
+        source::SourceSpan,
         suggest,
         tree::{Kind, Node},
         value::{FromText, Word as _, text_of, text_settings},
@@ -29,7 +29,7 @@ const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
 pub(crate) struct FieldSetting {
     pub(crate) kind: FieldType,
     /// Path to the value, and the position of its setting.
-    pub(crate) from: Option<(FieldPath, Span)>,
+    pub(crate) from: Option<(FieldPath, SourceSpan)>,
     pub(crate) missing: OnMissing,
 }
 
@@ -221,7 +221,7 @@ impl FieldSettings {
             (Some(Some(TypeWord { name, .. })), Some(entry)) if name != TypeName::String => {
                 let message = format!("`values` says what the values are, and `type` says `{}`", name.word());
                 return Err(section.reject_at(
-                    Code::ConflictingKeys.at(entry.key.span),
+                    Code::ConflictingKeys.at_span(entry.key.span),
                     &message,
                     "leave `type` out",
                 ));
@@ -240,8 +240,11 @@ impl FieldSettings {
                     format!("`{name}` is for the type {}, not for `{word}`", kinds.join(" or "))
                 }
             };
-            checked =
-                Err(section.reject_at(Code::ConflictingKeys.at(entry.key.span), &message, "leave it out"));
+            checked = Err(section.reject_at(
+                Code::ConflictingKeys.at_span(entry.key.span),
+                &message,
+                "leave it out",
+            ));
         }
         checked
     }

@@ -14,7 +14,7 @@ mod weather_rest;
 
 use std::path::{Path, PathBuf};
 
-use glossator::config::{self, Loaded, Origin, Sources};
+use glossator::config::{self, ConfigSource, Loaded, Sources};
 use serde_json::{Value, json};
 
 use crate::support::{Client, Loaded as Serving, ReceivedRequest, Response, Scripted};
@@ -35,7 +35,7 @@ struct Seed {
 impl Seed {
     async fn start(name: &str, upstream: Scripted) -> Self {
         let sources = Sources {
-            origin: Origin::Path(folder(name).join("glossator.yaml")),
+            origin: ConfigSource::Path(folder(name).join("glossator.yaml")),
             environment: [("LEGACY_URL".to_owned(), format!("http://{}", upstream.address))]
                 .into_iter()
                 .collect(),

@@ -126,7 +126,7 @@ impl Columns {
             Some(_) => {
                 let help = "write what the column is called: `first_column: kind`";
                 Err(section.reject_at(
-                    Code::EmptyValue.at(section.value.place),
+                    Code::EmptyValue.at_span(section.value.place),
                     "`first_column` is empty",
                     help,
                 ))
@@ -146,7 +146,11 @@ impl Columns {
         {
             let message = format!("{} columns and {} widths do not go together", names.len(), widths.len());
             let help = "write a width for every column; the last may be left out";
-            return Err(section.reject_at(Code::ConflictingKeys.at(section.value.place), &message, help));
+            return Err(section.reject_at(
+                Code::ConflictingKeys.at_span(section.value.place),
+                &message,
+                help,
+            ));
         }
         Ok(self)
     }

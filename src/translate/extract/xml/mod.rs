@@ -100,7 +100,7 @@ impl XmlSettings {
         let Some(entry) = section.entry("namespaces") else { return Ok(()) };
         let message = "`namespaces` has no effect without `path` or `items`";
         Err(section.reject_at(
-            Code::RequiresKey.at(entry.key.span),
+            Code::RequiresKey.at_span(entry.key.span),
             message,
             "remove it, or write `path: s:Envelope/s:Body`",
         ))
@@ -115,7 +115,7 @@ impl XmlSettings {
                 let place = section.value.context.report.character_in(node, text, error.at);
                 let help =
                     "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
-                section.reject_at(Code::InvalidPath.at(place), &format!("`{name}` is not a path: {error}"), help)
+                section.reject_at(Code::InvalidPath.at_span(place), &format!("`{name}` is not a path: {error}"), help)
             })
         };
         let (one, each) = (path("path"), path("items"));

@@ -25,7 +25,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         secret,
-        section::{Checked, Context, Cursor, Invalid, OpenSection, Section as _, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section as _, Setting},
         suggest::listed,
         tree::Entry,
         value::{Scalar, text_of},
@@ -86,7 +86,7 @@ impl CredentialsSection {
             [_, Entry { key, .. }, ..] => {
                 let message =
                     format!("`{}` stands beside another way, and there is one `Authorization`", key.text);
-                Err(section.reject_at(Code::ConflictingKeys.at(key.span), &message, "keep one of them"))
+                Err(section.reject_at(Code::ConflictingKeys.at_span(key.span), &message, "keep one of them"))
             }
         }
     }
@@ -111,7 +111,7 @@ fn read_user(value: &Cursor<'_>) -> Checked<String> {
 }
 
 fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
-    let (Context { report, environment, .. }, span) = (value.context, value.node.span);
+    let (ReadContext { report, environment, .. }, span) = (value.context, value.node.span);
     let text = text_of(value)?;
     let (file, token) = if text.starts_with("file:") {
         // It is read once to check it; from then on the client reads it.

@@ -118,7 +118,7 @@ impl OAuthSettings {
             let message =
                 format!("the parameter `{}` is written by what stands beside `parameters`", key.text);
             Err(section.reject_at(
-                Code::ReservedName.at(key.span),
+                Code::ReservedName.at_span(key.span),
                 &message,
                 "use the key for it, or leave it out",
             ))
@@ -131,7 +131,7 @@ impl OAuthSettings {
             Some(entry) if !address.is_tls() => {
                 let message = "`tls` has no effect: `token_url` is not `https://`";
                 let help = "write an `https://` address, or leave `tls` out";
-                return Err(section.reject_at(Code::TlsWithoutHttps.at(entry.key.span), message, help));
+                return Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
             }
             None if address.is_tls() => {
                 let tls = ClientTls::by_default(report, section.value.place);
@@ -145,7 +145,7 @@ impl OAuthSettings {
         {
             let message = "the client's secret goes to `token_url` without TLS, and the token comes back so";
             report.warning(
-                Code::CredentialsWithoutTls.at(entry.value.span),
+                Code::CredentialsWithoutTls.at_span(entry.value.span),
                 message,
                 "write an `https://` address (RFC 6749, section 3.2)",
             );

@@ -231,7 +231,7 @@ impl OutlierDetectionSettings {
                     "`max_ejection_time` is shorter than `base_ejection_time`",
                     "write at least as much as `base_ejection_time`",
                 );
-                return Err(section.reject_at(Code::OutOfRange.at(entry.value.span), message, help));
+                return Err(section.reject_at(Code::OutOfRange.at_span(entry.value.span), message, help));
             }
             self.max_ejection_time = self.base_ejection_time;
         }

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use glossator::config::{self, Origin, Sources};
+use glossator::config::{self, ConfigSource, Sources};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ impl Played {
         played("initialize", result);
         played("tools", json!({ "tools": tools }));
         let sources = Sources {
-            origin: Origin::Path(folder(name).join("glossator.yaml")),
+            origin: ConfigSource::Path(folder(name).join("glossator.yaml")),
             environment: [
                 (program.to_owned(), here.join("server.sh").to_string_lossy().into_owned()),
                 (place.to_owned(), works_in.to_string_lossy().into_owned()),
