@@ -299,7 +299,7 @@ impl UpstreamSection {
         if let (Some(entry), Some(_)) = (authorization, section.entry("credentials")) {
             let message = "`Authorization` has no effect beside `credentials`, which writes it";
             checked = Err(section.reject_at(
-                Code::ConflictingKeys.at_span(entry.key.span),
+                Code::OverriddenAuthorization.at_span(entry.key.span),
                 message,
                 "remove one of the two",
             ));
