@@ -144,7 +144,7 @@ impl Api {
         if let Some(shared) = self.gateway.shared() {
             let state = shared.state();
             // It does not affect readiness: each policy defines its behaviour without the store.
-            value["shared"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
+            value["shared_state"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
         }
         value
     }

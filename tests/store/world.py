@@ -271,7 +271,7 @@ sentinel failover-timeout mymaster 3000
 
     def until_store(self, there):
         for number in range(3):
-            until("the store to be seen", lambda: self.ready(number)["shared"]["reachable"] == there)
+            until("the store to be seen", lambda: self.ready(number)["shared_state"]["reachable"] == there)
 
 
 class Client:

@@ -101,7 +101,7 @@ volumeMounts:
   {{- range .Values.secretMounts }}
   - { name: {{ printf "secret-%s" .name | quote }}, mountPath: {{ printf "/etc/glossator-secrets/%s" .name | quote }}, readOnly: true }
   {{- end }}
-  {{- if .Values.shared.existingSecret }}
+  {{- if .Values.sharedState.existingSecret }}
   - { name: store, mountPath: /etc/glossator-store, readOnly: true }
   {{- end }}
   {{- with .Values.extraVolumeMounts }}
@@ -117,12 +117,12 @@ volumeMounts:
 - name: {{ printf "secret-%s" .name | quote }}
   secret: { secretName: {{ .secretName | quote }}, defaultMode: 0440 }
 {{- end }}
-{{- if .Values.shared.existingSecret }}
+{{- if .Values.sharedState.existingSecret }}
 - name: store
   secret:
-    secretName: {{ .Values.shared.existingSecret | quote }}
+    secretName: {{ .Values.sharedState.existingSecret | quote }}
     defaultMode: 0440
-    items: [{ key: {{ .Values.shared.key | quote }}, path: password }]
+    items: [{ key: {{ .Values.sharedState.key | quote }}, path: password }]
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
