@@ -1,11 +1,12 @@
 //! `passthrough`: the upstream that requests outside all routes are proxied to unmodified.
 
-use crate::settings::code::Code;
 use settings_derive::Section as DeriveSection;
 
 use crate::{
     config::{
         clients,
+        code::Code,
+        lint,
         node::{Entry, Node},
         report::Report,
         request::find_upstream,
@@ -41,41 +42,13 @@ pub(super) fn read(
     let (report, node) = (context.report, &entry.value);
     let value = Cursor::new(context, entry.key.span, node, "`passthrough`", PassthroughSection::KIND);
     let read = PassthroughSection::read(&value);
-    if clients.are_told_apart && node.get("scopes").is_none() {
-        let message = "`passthrough` does not say which clients may use it";
-        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
-        report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
-    }
+    lint::passthrough::check_scopes(report, node, clients);
     let written = node.get("upstream").unwrap_or(node);
     let upstream = written.as_text().and_then(|name| http_upstream(report, names, upstreams, written, name));
     let PassthroughSection { settings, scopes, .. } = read.ok()?;
     let upstream = upstream?;
-    if let Some(max) = settings.max_in_flight {
-        warn_of_limit(report, node, upstreams, &upstream, max);
-    }
+    lint::passthrough::warn_of_limit(report, node, upstreams, &upstream, &settings);
     Some((upstream, settings, scopes))
-}
-
-/// Warns of a limit that is never reached, because passthrough requests also count against the limit of the
-/// upstream.
-fn warn_of_limit(
-    report: &Report<'_>,
-    node: &Node,
-    upstreams: &[UpstreamFile],
-    name: &UpstreamName,
-    max: usize,
-) {
-    let file = upstreams.iter().find(|file| file.settings.name() == name);
-    let of_upstream = file.map_or(usize::MAX, |file| file.policy.max_in_flight);
-    if max > of_upstream
-        && let Some(entry) = node.entry("max_in_flight")
-    {
-        let message = format!(
-            "`max_in_flight` has no effect: the upstream `{name}` gets {of_upstream} calls at once at most"
-        );
-        let help = "write less, or raise the `max_in_flight` of the upstream";
-        report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
-    }
 }
 
 /// Finds the HTTP upstream with that name.

@@ -1,6 +1,7 @@
 //! Lints: checks that involve several sections, one file for each subject.
 //!
-//! `conflicts` and `no_effect` check routes, `upstreams` the use of upstreams, `clients` scopes and access,
+//! `conflicts` and `no_effect` check routes, `route_policies` the policies of a route against its request,
+//! `upstreams` the use of upstreams, `passthrough` its limits and scopes, `clients` scopes and access,
 //! `shared_state` and `shutdown` process settings. `output_schema` and `min_items` compare rules with a
 //! tool's output schema. `schema_keywords`, `schema_patterns` and `mcp_param_headers` find parts of JSON
 //! Schemas that clients reject. `unescaped` finds unescaped arguments in request bodies.
@@ -13,6 +14,8 @@ pub(super) mod mcp_param_headers;
 pub(super) mod min_items;
 pub(super) mod no_effect;
 pub(super) mod output_schema;
+pub(super) mod passthrough;
+pub(super) mod route_policies;
 pub(super) mod schema_keywords;
 pub(super) mod schema_patterns;
 pub(super) mod shared_state;

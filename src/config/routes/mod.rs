@@ -18,7 +18,7 @@ use super::{
     completions, input_requests,
     keys::RESPONSE,
     limit,
-    lint::{no_effect, unescaped},
+    lint::{no_effect, route_policies, unescaped},
     node::Entry,
     notifications,
     report::Report,
@@ -32,7 +32,7 @@ use super::{
     section::{ReadElsewhere, cursor},
     source::SourceSpan,
     suggest,
-    upstreams::{UpstreamFile, route_policies},
+    upstreams::UpstreamFile,
 };
 use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
@@ -366,7 +366,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(Some(resource)) = &resource {
         resource.check(&section, &input, &request.template, idempotent);
     }
-    let about = route_policies::About {
+    let about = route_policies::RoutePolicyContext {
         request: &request.template,
         annotations: annotations.as_ref(),
         idempotent: idempotent.unwrap_or_else(|| request.template.is_idempotent()),

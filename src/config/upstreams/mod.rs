@@ -8,7 +8,6 @@ mod addresses;
 pub(super) mod http;
 mod mcp;
 mod program;
-pub(super) mod route_policies;
 pub(super) mod tools;
 
 use std::{sync::Arc, time::Duration};

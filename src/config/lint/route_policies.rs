@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Properties of a route that its policies are checked against.
-pub(in crate::config) struct About<'a> {
+pub(in crate::config) struct RoutePolicyContext<'a> {
     pub(in crate::config) request: &'a RequestTemplate,
     pub(in crate::config) annotations: Option<&'a Map<String, Value>>,
     pub(in crate::config) idempotent: bool,
@@ -19,7 +19,11 @@ pub(in crate::config) struct About<'a> {
 }
 
 /// Rejects harmful policies, and warns of those without effect.
-pub(in crate::config) fn check(section: &OpenSection<'_>, policy: &RoutePolicySettings, about: &About<'_>) {
+pub(in crate::config) fn check(
+    section: &OpenSection<'_>,
+    policy: &RoutePolicySettings,
+    about: &RoutePolicyContext<'_>,
+) {
     let report = section.value.context.report;
     let hint = about.annotations.and_then(|annotations| annotations.get("readOnlyHint"));
     let only_reads = about.request.is_safe() || hint == Some(&Value::Bool(true));
