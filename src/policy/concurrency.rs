@@ -1,4 +1,4 @@
-//! Concurrency limit of an upstream, and of each of its clients.
+//! Concurrency limit of an upstream, and of each of its clients: concurrency slots, and a queue for them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! Path templates whose arguments can't escape their segment, whichever way the upstream decodes the path.
+//! Path templates whose arguments can't escape their segment, whichever way the upstream decodes the path:
+//! neither path traversal nor another server (SSRF) can be requested.
+//!
 //! Also resolves a `Location` against the request's URI.
 
 use std::fmt::Write as _;

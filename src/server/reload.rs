@@ -1,4 +1,4 @@
-//! Reloading of the configuration: on SIGHUP, on a request to the admin API, and when its files change.
+//! Hot reload of the configuration: on SIGHUP, on a request to the admin API, and when its files change.
 
 use std::{
     path::PathBuf,

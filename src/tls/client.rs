@@ -1,4 +1,4 @@
-//! TLS to an upstream: trusted CAs, and our client certificate.
+//! TLS to an upstream: trusted CAs, and our client certificate (mTLS).
 
 use std::{fmt, io, sync::Arc};
 

@@ -3,7 +3,7 @@
 //!
 //! - [`CertificateAndKey`] is a certificate with its private key.
 //! - [`ClientTls`] connects to an upstream.
-//! - [`ServerTls`] accepts a client, which may present a [`ClientCertificate`].
+//! - [`ServerTls`] accepts a client, which may present a [`ClientCertificate`] (mTLS).
 //!
 //! Both are built when the configuration is loaded, so that errors in a file are reported then. Two that are
 //! built from the same files are equal (`==`), so that a reload leaves connections unchanged.

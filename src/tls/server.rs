@@ -1,4 +1,4 @@
-//! TLS with clients: our certificate, and the trusted CAs of client certificates.
+//! TLS with clients: our certificate, and the trusted CAs of client certificates (mTLS).
 
 use std::{fmt, io, sync::Arc};
 
@@ -37,7 +37,7 @@ pub struct ServerTls {
     identity: Option<CertificateAndKey>,
 }
 
-/// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates.
+/// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates (mTLS).
 #[derive(Debug, Section)]
 #[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {

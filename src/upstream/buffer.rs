@@ -5,8 +5,8 @@
 //! lasts from before the body is read until its last byte is dropped.
 //!
 //! A call that finds no free memory queues, first in, first out, for a short time. Results that clients have
-//! not read yet are charged as well ([`UpstreamBuffer::charge`]), so slow clients delay new responses instead
-//! of filling the memory.
+//! not read yet are charged as well ([`UpstreamBuffer::charge`]), so slow clients delay new responses
+//! (back pressure) instead of filling the memory.
 
 use std::{
     collections::VecDeque,

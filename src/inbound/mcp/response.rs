@@ -1,4 +1,4 @@
-//! JSON-RPC responses, as JSON or as server-sent events.
+//! JSON-RPC responses, as JSON or as server-sent events (SSE).
 //!
 //! - [`RpcResponse`]: a JSON-RPC response.
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.

@@ -1,4 +1,5 @@
-//! Actor that owns one child process: its pending calls, its output, and its process group.
+//! Actor that owns one child process: its pending calls, its output, its process group, and the watchdog that
+//! stops a child that hangs.
 
 use std::{collections::HashMap, future::Future, io, pin::pin, process::ExitStatus, time::Duration};
 
@@ -325,7 +326,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Cancels a call, and pings the child to detect whether it hangs. A child whose queue is full gets
+    /// Cancels a call, and starts the watchdog: a ping detects whether the child hangs. A child whose queue is full gets
     /// neither.
     fn abandon(&mut self, id: u64) {
         if self.pending.remove(&id).is_some() {

@@ -1,8 +1,8 @@
-//! Incremental parser of server-sent events.
+//! Incremental parser of server-sent events (SSE).
 
 use bytes::{Buf, BytesMut};
 
-/// Parser of an event stream (HTML, section 9.2.6), chunk by chunk.
+/// Parser of an SSE stream (HTML, section 9.2.6), chunk by chunk.
 pub(super) struct EventParser {
     limit_bytes: usize,
     buffer: BytesMut,
@@ -11,12 +11,12 @@ pub(super) struct EventParser {
     is_there: bool,
 }
 
-/// The data of an event is over the limit.
+/// The data of an SSE event is over the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EventTooLong;
 
 impl EventParser {
-    /// Creates a parser for events of at most this much data.
+    /// Creates a parser for SSE events of at most this much data.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), is_there: false }
     }

@@ -1,4 +1,4 @@
-//! Periodic DNS lookups: connections stay open for long, and records change.
+//! Periodic DNS lookups: connections stay open for long, and DNS records change.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::{telemetry::ErrorChain, upstream::UpstreamError};
 
-/// Time that a failed lookup is cached while no address is known. Requests meanwhile fail with the same
+/// Time that a failed DNS lookup is cached while no address is known. Requests meanwhile fail with the same
 /// error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
@@ -38,11 +38,11 @@ impl Lookup {
     }
 }
 
-/// State of the lookups.
+/// State of the DNS lookups.
 #[derive(Debug)]
 pub(super) struct DnsCache {
     lookup: Lookup,
-    /// Permits one lookup at a time.
+    /// Permits one DNS lookup at a time.
     turn: tokio::sync::Mutex<()>,
     last: Mutex<LastLookup>,
 }
@@ -50,7 +50,7 @@ pub(super) struct DnsCache {
 #[derive(Debug, Clone, Default)]
 struct LastLookup {
     at: Option<Instant>,
-    /// Error of the last lookup.
+    /// Error of the last DNS lookup.
     error: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl DnsCache {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records that a lookup ended now.
+    /// Records that a DNS lookup ended now.
     fn remember(&self, error: Option<String>) {
         let last = LastLookup { at: Some(Instant::now()), error };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
@@ -149,7 +149,7 @@ impl Endpoints {
                         .map_or_else(|| NO_ADDRESS.to_owned(), |error| ErrorChain(&error).to_string());
                     warn!(upstream = %self.settings.name, name = host, error = why, "DNS lookup failed");
                     failed = Some(why);
-                    // After a failed lookup, the last known addresses are used.
+                    // After a failed DNS lookup, the last known addresses are used.
                     entries.extend(here.cloned());
                 }
             }
@@ -169,7 +169,7 @@ impl Endpoints {
     }
 }
 
-/// State of the lookups. Only called if there are names.
+/// State of the DNS lookups. Only called if there are names.
 fn names_of(endpoints: &Endpoints) -> &DnsCache {
     endpoints.names.as_ref().expect("names are looked up where there are some")
 }
