@@ -277,10 +277,10 @@ impl PartTemplate {
     ) -> Result<Vec<PromptMessage>, TemplateError> {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
-            let moment = template.render_until(names, stop)?;
+            let timestamp = template.render_until(names, stop)?;
             // Strict clients would reject the whole prompt for an invalid timestamp.
-            if is_timestamp(moment.trim()) {
-                annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
+            if is_timestamp(timestamp.trim()) {
+                annotations.get_or_insert_default().last_modified = Some(timestamp.trim().to_owned());
             }
         }
         let message = |content: Content| PromptMessage {

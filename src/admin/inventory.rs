@@ -47,7 +47,7 @@ pub(super) async fn upstreams(State(api): State<Arc<Api>>) -> Json<Value> {
 
 fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &UpstreamPolicies) -> Value {
     let view = policies.view();
-    let mut breaker = json!({ "state": view.breaker.as_word() });
+    let mut breaker = json!({ "state": view.breaker.as_str() });
     match view.breaker {
         CircuitBreakerView::Off | CircuitBreakerView::HalfOpen => {}
         CircuitBreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
@@ -79,7 +79,7 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
 fn describe_address(view: &AddressView) -> Value {
     let mut value = json!({
         "address": view.address,
-        "state": view.state.as_word(),
+        "state": view.state.as_str(),
         "in_flight": view.in_flight,
     });
     if let AddressState::Ejected { rest } = view.state {

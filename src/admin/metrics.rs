@@ -23,8 +23,9 @@ pub(super) async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> i
 
 /// OpenMetrics for clients that accept it by name.
 fn accepted_format(headers: &HeaderMap) -> TextFormat {
-    let asks = |range: MediaRange<'_>| range.weight > 0.0 && range.is_exactly("application/openmetrics-text");
-    if media_ranges(headers).any(asks) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
+    let is_requested =
+        |range: MediaRange<'_>| range.weight > 0.0 && range.is_exactly("application/openmetrics-text");
+    if media_ranges(headers).any(is_requested) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
 /// Metrics without counters: they are read from the active configuration and the state of its parts.

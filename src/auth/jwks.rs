@@ -102,8 +102,8 @@ pub(super) struct KeySet(Arc<Shared>);
 struct Shared {
     /// Requests the JWKS; `None` if the keys come from a document.
     server: Option<Box<JwksFetcher>>,
-    held: ArcSwapOption<CachedJwks>,
-    asking: Mutex<RefreshState>,
+    cached: ArcSwapOption<CachedJwks>,
+    refresh: Mutex<RefreshState>,
 }
 
 /// Function that requests a JWKS, with the context of the call that causes it.
@@ -118,23 +118,23 @@ pub(super) struct CachedJwks {
     pub(super) keys: Jwks,
     /// The version: a different JWKS has another number.
     pub(super) number: u64,
-    since: Instant,
+    received_at: Instant,
 }
 
 #[derive(Default)]
 struct RefreshState {
     /// The last refresh.
-    coming: Option<SharedTask<()>>,
-    asked: Option<Instant>,
+    in_flight: Option<SharedTask<()>>,
+    last_attempt: Option<Instant>,
 }
 
 impl KeySet {
     pub(super) fn new(source: &KeySource) -> Self {
         match source {
             KeySource::Document(keys) => {
-                let held = CachedJwks { keys: keys.clone(), number: 0, since: Instant::now() };
-                let held = ArcSwapOption::from_pointee(held);
-                Self(Arc::new(Shared { server: None, held, asking: Mutex::default() }))
+                let cached = CachedJwks { keys: keys.clone(), number: 0, received_at: Instant::now() };
+                let cached = ArcSwapOption::from_pointee(cached);
+                Self(Arc::new(Shared { server: None, cached, refresh: Mutex::default() }))
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
@@ -146,22 +146,22 @@ impl KeySet {
     fn with_fetcher(server: impl Fn(CallContext) -> JwksFuture + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             server: Some(Box::new(server)),
-            held: ArcSwapOption::empty(),
-            asking: Mutex::default(),
+            cached: ArcSwapOption::empty(),
+            refresh: Mutex::default(),
         }))
     }
 
     /// The active JWKS, if there is one. If it is due for a refresh, that starts in the background.
-    pub(super) fn current(&self, asked_for: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
-        let held = self.0.held.load_full()?;
+    pub(super) fn current(&self, request_id_of: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
+        let cached = self.0.cached.load_full()?;
         if self.0.server.is_none() {
-            return Some(held);
+            return Some(cached);
         }
-        let age = held.since.elapsed();
+        let age = cached.received_at.elapsed();
         if age >= REFRESHED_AFTER {
-            let _ = self.0.fetch(asked_for);
+            let _ = self.0.fetch(request_id_of);
         }
-        (age < MAX_STALE_AGE).then_some(held)
+        (age < MAX_STALE_AGE).then_some(cached)
     }
 
     /// The active JWKS for a token. If it has no key that the token names, it is refreshed first.
@@ -172,44 +172,44 @@ impl KeySet {
     pub(super) async fn for_token(
         &self,
         token: &Jws<'_>,
-        asked_for: RequestIdOf<'_>,
+        request_id_of: RequestIdOf<'_>,
     ) -> Result<Arc<CachedJwks>, AuthError> {
-        let held = self.current(asked_for);
-        if let Some(held) = &held
-            && held.keys.has_key_for(token)
+        let cached = self.current(request_id_of);
+        if let Some(cached) = &cached
+            && cached.keys.has_key_for(token)
         {
-            return Ok(Arc::clone(held));
+            return Ok(Arc::clone(cached));
         }
-        if let Some(coming) = self.0.fetch(asked_for) {
+        if let Some(in_flight) = self.0.fetch(request_id_of) {
             // The result is seen below.
-            let _ = coming.result().await;
+            let _ = in_flight.result().await;
         }
-        self.current(asked_for).ok_or(AuthError::KeysUnavailable)
+        self.current(request_id_of).ok_or(AuthError::KeysUnavailable)
     }
 }
 
 impl Shared {
-    fn with_fetcher(&self) -> MutexGuard<'_, RefreshState> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, RefreshState> {
+        self.refresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues when no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
-    fn fetch(self: &Arc<Self>, asked_for: RequestIdOf<'_>) -> Option<SharedTask<()>> {
+    fn fetch(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
-        let mut asking = self.with_fetcher();
-        if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_running()) {
-            return Some(coming.clone());
+        let mut state = self.lock_state();
+        if let Some(in_flight) = state.in_flight.as_ref().filter(|in_flight| in_flight.is_running()) {
+            return Some(in_flight.clone());
         }
-        if asking.asked.is_some_and(|asked| asked.elapsed() < REFRESH_BACKOFF) {
+        if state.last_attempt.is_some_and(|last_attempt| last_attempt.elapsed() < REFRESH_BACKOFF) {
             return None;
         }
-        asking.asked = Some(Instant::now());
-        let context = CallContext::new(asked_for(), Span::default());
-        let (shared, listing) = (Arc::clone(self), server(context.clone()));
-        let coming = SharedTask::spawn(async move {
-            match timeout(REFRESH_TIMEOUT, listing).await {
-                Ok(Ok(keys)) => shared.hold(keys, &context),
+        state.last_attempt = Some(Instant::now());
+        let context = CallContext::new(request_id_of(), Span::default());
+        let (shared, fetching) = (Arc::clone(self), server(context.clone()));
+        let in_flight = SharedTask::spawn(async move {
+            match timeout(REFRESH_TIMEOUT, fetching).await {
+                Ok(Ok(keys)) => shared.store(keys, &context),
                 Ok(Err(why)) => {
                     warn!(request_id = context.request_id(), %why, "JWKS refresh failed")
                 }
@@ -218,18 +218,18 @@ impl Shared {
                 }
             }
         });
-        asking.coming = Some(coming.clone());
-        Some(coming)
+        state.in_flight = Some(in_flight.clone());
+        Some(in_flight)
     }
 
-    fn hold(&self, keys: Jwks, context: &CallContext) {
-        let before = self.held.load_full();
+    fn store(&self, keys: Jwks, context: &CallContext) {
+        let before = self.cached.load_full();
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
         let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
         if !is_same {
             info!(request_id = context.request_id(), ?keys, "JWKS refreshed: the keys have changed");
         }
-        self.held.store(Some(Arc::new(CachedJwks { keys, number, since: Instant::now() })));
+        self.cached.store(Some(Arc::new(CachedJwks { keys, number, received_at: Instant::now() })));
     }
 }
 
@@ -289,73 +289,76 @@ mod tests {
     }
 
     /// A server that returns these lists one after the other, each after a while, and then fails.
-    fn server(answers: Vec<Option<Jwks>>) -> (KeySet, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+    fn server(responses: Vec<Option<Jwks>>) -> (KeySet, Arc<AtomicUsize>) {
+        let fetches = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&fetches);
         let set = KeySet::with_fetcher(move |_| {
-            let answer = answers.get(count.fetch_add(1, Ordering::Relaxed)).cloned().flatten();
+            let response = responses.get(count.fetch_add(1, Ordering::Relaxed)).cloned().flatten();
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                answer.ok_or_else(|| "it is down".to_owned())
+                response.ok_or_else(|| "it is down".to_owned())
             })
         });
-        (set, asked)
+        (set, fetches)
     }
 
-    async fn knows(set: &KeySet, id: &str) -> Result<bool, AuthError> {
-        set.for_token(&token(id), &RequestId::next).await.map(|held| held.keys.has_key_for(&token(id)))
+    async fn has_key_for_token(set: &KeySet, id: &str) -> Result<bool, AuthError> {
+        set.for_token(&token(id), &RequestId::next).await.map(|cached| cached.keys.has_key_for(&token(id)))
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unknown_key_is_fetched_once_and_not_too_often() {
-        let (set, asked) = server(vec![Some(keys("old")), Some(keys("new"))]);
-        let (one, other) = tokio::join!(knows(&set, "old"), knows(&set, "old"));
-        assert_eq!((one, other, asked.load(Ordering::Relaxed)), (Ok(true), Ok(true), 1));
+        let (set, fetches) = server(vec![Some(keys("old")), Some(keys("new"))]);
+        let (one, other) = tokio::join!(has_key_for_token(&set, "old"), has_key_for_token(&set, "old"));
+        assert_eq!((one, other, fetches.load(Ordering::Relaxed)), (Ok(true), Ok(true), 1));
         for _ in 0..100 {
-            assert_eq!(knows(&set, "made up").await, Ok(false));
+            assert_eq!(has_key_for_token(&set, "made up").await, Ok(false));
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 1, "it was asked a moment ago");
+        assert_eq!(fetches.load(Ordering::Relaxed), 1, "it was asked a moment ago");
         tokio::time::advance(REFRESH_BACKOFF).await;
-        let begun = Instant::now();
-        assert_eq!((knows(&set, "old").await, begun.elapsed()), (Ok(true), Duration::ZERO));
-        assert_eq!((knows(&set, "new").await, asked.load(Ordering::Relaxed)), (Ok(true), 2));
-        assert_eq!(knows(&set, "old").await, Ok(false), "it was taken away");
+        let started = Instant::now();
+        assert_eq!((has_key_for_token(&set, "old").await, started.elapsed()), (Ok(true), Duration::ZERO));
+        assert_eq!((has_key_for_token(&set, "new").await, fetches.load(Ordering::Relaxed)), (Ok(true), 2));
+        assert_eq!(has_key_for_token(&set, "old").await, Ok(false), "it was taken away");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_jwks_is_used_for_a_limited_time_if_refreshing_fails() {
-        let (set, asked) = server(vec![None, Some(keys("a"))]);
-        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
-        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
+        let (set, fetches) = server(vec![None, Some(keys("a"))]);
+        assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
+        assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
         tokio::time::advance(REFRESH_BACKOFF).await;
-        assert_eq!(knows(&set, "a").await, Ok(true));
+        assert_eq!(has_key_for_token(&set, "a").await, Ok(true));
         for _ in 0..100 {
             tokio::time::advance(MAX_STALE_AGE / 101).await;
-            assert_eq!(knows(&set, "a").await, Ok(true));
+            assert_eq!(has_key_for_token(&set, "a").await, Ok(true));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        assert!(asked.load(Ordering::Relaxed) > 50, "it is asked again and again");
+        assert!(fetches.load(Ordering::Relaxed) > 50, "it is asked again and again");
         tokio::time::advance(MAX_STALE_AGE / 50).await;
-        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
+        assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_old_jwks_is_refreshed_in_the_background() {
-        let (set, asked) = server(vec![Some(keys("a")), Some(keys("b"))]);
-        assert_eq!(knows(&set, "a").await, Ok(true));
+        let (set, fetches) = server(vec![Some(keys("a")), Some(keys("b"))]);
+        assert_eq!(has_key_for_token(&set, "a").await, Ok(true));
         tokio::time::advance(REFRESHED_AFTER).await;
-        let begun = Instant::now();
-        assert_eq!((knows(&set, "a").await, begun.elapsed()), (Ok(true), Duration::ZERO));
+        let started = Instant::now();
+        assert_eq!((has_key_for_token(&set, "a").await, started.elapsed()), (Ok(true), Duration::ZERO));
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
-        assert_eq!((knows(&set, "a").await, knows(&set, "b").await), (Ok(false), Ok(true)));
+        assert_eq!(fetches.load(Ordering::Relaxed), 2);
+        assert_eq!(
+            (has_key_for_token(&set, "a").await, has_key_for_token(&set, "b").await),
+            (Ok(false), Ok(true))
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn fetching_from_a_silent_server_times_out() {
         let set = KeySet::with_fetcher(|_| Box::pin(std::future::pending()));
-        let begun = Instant::now();
-        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
-        assert_eq!(begun.elapsed(), REFRESH_TIMEOUT);
+        let started = Instant::now();
+        assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
+        assert_eq!(started.elapsed(), REFRESH_TIMEOUT);
     }
 }

@@ -123,12 +123,12 @@ impl Issuer {
         &self,
         secret: PresentedSecret<'_>,
         now: SystemTime,
-        asked_for: RequestIdOf<'_>,
+        request_id_of: RequestIdOf<'_>,
     ) -> Option<IdentifiedClient> {
         if self.verified.is_empty() {
             return None;
         }
-        let number = self.keys.current(asked_for)?.number;
+        let number = self.keys.current(request_id_of)?.number;
         let good = self.verified.get(&sha256(secret.0.as_bytes()))?;
         (good.number == number && now < good.until)
             .then_some(IdentifiedClient { client: good.client, until: Some(good.until) })
@@ -144,14 +144,14 @@ impl Issuer {
         secret: PresentedSecret<'_>,
         token: &Jws<'_>,
         now: SystemTime,
-        asked_for: RequestIdOf<'_>,
+        request_id_of: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(AuthError::Invalid("the signing algorithm of the token is not accepted"));
         }
         // The claims are checked first: a token that is not for us causes no request for keys.
         let (client, until) = self.client_of(&token.claims, now)?;
-        let held = self.keys.for_token(token, asked_for).await?;
+        let held = self.keys.for_token(token, request_id_of).await?;
         if !held.keys.has_key_for(token) {
             return Err(AuthError::Invalid("the token is signed with an unknown key"));
         }

@@ -203,7 +203,7 @@ impl Access {
         &self,
         shown: PresentedCredential<'_>,
         now: SystemTime,
-        asked_for: RequestIdOf<'_>,
+        request_id_of: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
         match shown {
             PresentedCredential::Nothing => Err(AuthError::Missing),
@@ -212,7 +212,7 @@ impl Access {
             }
             PresentedCredential::Secret(secret) => match self.keys.find(secret, now) {
                 Err(_) if !self.issuers.is_empty() && secret.looks_like_jwt() => {
-                    self.bearer(secret, now, asked_for).await
+                    self.bearer(secret, now, request_id_of).await
                 }
                 found => found,
             },
@@ -231,16 +231,17 @@ impl Access {
         &self,
         secret: PresentedSecret<'_>,
         now: SystemTime,
-        asked_for: RequestIdOf<'_>,
+        request_id_of: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
-        if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.has_cached(secret, now, asked_for))
+        if let Some(found) =
+            self.issuers.iter().find_map(|issuer| issuer.has_cached(secret, now, request_id_of))
         {
             return Ok(found);
         }
         let token = Jws::parse(secret.0)?;
         let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
         match issuer {
-            Some(issuer) => issuer.identify(secret, &token, now, asked_for).await,
+            Some(issuer) => issuer.identify(secret, &token, now, request_id_of).await,
             None => Err(AuthError::Invalid("the token is from an unknown issuer")),
         }
     }

@@ -342,17 +342,21 @@ mod tests {
         let of_robot = Client::new(robot.client().id(), "robot", scopes("by_file read openid"));
         access.settings.clients = vec![robot];
         let known = || scopes("read write by_file");
-        let told = |access: &Access, client: Option<&Client>| {
+        let challenge_scopes = |access: &Access, client: Option<&Client>| {
             let challenge = access.challenge_for(&scopes("write"), client, known);
             let (_, rest) = challenge.to_str().unwrap().split_once("scope=\"").unwrap();
             rest.split('"').next().unwrap().to_owned()
         };
         let other = Client::new("token x", "x", scopes("read use offline_access by_file"));
-        assert_eq!(told(&access, Some(&other)), "by_file read use write");
-        assert_eq!(told(&access, Some(&of_robot)), "read write", "nobody gives it what the file does");
-        assert_eq!(told(&access, None), "write");
+        assert_eq!(challenge_scopes(&access, Some(&other)), "by_file read use write");
+        assert_eq!(
+            challenge_scopes(&access, Some(&of_robot)),
+            "read write",
+            "nobody gives it what the file does"
+        );
+        assert_eq!(challenge_scopes(&access, None), "write");
         access.settings.resource = None;
-        assert_eq!(told(&access, Some(&other)), "write", "there is nowhere to ask for more");
+        assert_eq!(challenge_scopes(&access, Some(&other)), "write", "there is nowhere to ask for more");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn explain_translation(
     let answers = Value::Object(route.asking.complete(answers));
     let facts =
         CallInput { input_responses: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
-    let Translation { result, rule, notes, asks: _ } =
+    let Translation { result, rule, notes, sampling: _ } =
         translate(&route.translator, facts, response, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();

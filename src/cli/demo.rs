@@ -31,16 +31,16 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
     let loaded = load(arguments, None, screen)?;
     screen.write_as(Some(loaded.log.format));
     run_to_end(prepare(&loaded)?, async {
-        let in_the_way = |error: io::Error| {
+        let port_in_use = |error: io::Error| {
             Failure::runtime(format!("the legacy server of the demo can't listen: {error}"))
         };
-        let legacy = LegacyServer::bind().await.map_err(in_the_way)?;
-        let legacy_address = legacy.address().map_err(in_the_way)?;
+        let legacy = LegacyServer::bind().await.map_err(port_in_use)?;
+        let legacy_address = legacy.address().map_err(port_in_use)?;
         let loaded = load(arguments, Some(legacy_address), screen)?;
         screen.problems(&loaded.warnings);
         let server = BoundServer::bind(&loaded).await?;
-        let operators = server.admin_address();
-        introduce(&loaded, (server.address()?, operators), legacy_address, screen);
+        let admin_address = server.admin_address();
+        introduce(&loaded, (server.address()?, admin_address), legacy_address, screen);
         tokio::select! {
             ended = server.serve(None) => ended,
             () = legacy.serve() => Ok(()),
@@ -65,7 +65,7 @@ fn load(
 
 fn introduce(
     loaded: &Loaded,
-    (address, operators): (SocketAddr, Option<SocketAddr>),
+    (address, admin_address): (SocketAddr, Option<SocketAddr>),
     legacy: SocketAddr,
     screen: &mut Screen,
 ) {
@@ -90,9 +90,9 @@ fn introduce(
     ] {
         screen.line(format!("  http://{address}{path:9}  {what}"));
     }
-    if let Some(operators) = operators {
+    if let Some(admin_address) = admin_address {
         let what = "admin UI: calls, failures, upstreams, and a playground for rules";
-        screen.line(format!("  http://{operators}{:9}  {what}", "/"));
+        screen.line(format!("  http://{admin_address}{:9}  {what}", "/"));
     }
     screen.line(format!("\n{}\n", title(screen, "Try")));
     screen.line("REST with curl:\n");
@@ -149,7 +149,7 @@ impl LegacyServer {
                     if let Ok((stream, _)) = accepted {
                         connections.spawn(async move {
                             // A client that disconnects early does not matter here.
-                            let _ = answer(stream).await;
+                            let _ = respond(stream).await;
                         });
                     }
                 }
@@ -159,7 +159,7 @@ impl LegacyServer {
     }
 }
 
-async fn answer(mut stream: TcpStream) -> io::Result<()> {
+async fn respond(mut stream: TcpStream) -> io::Result<()> {
     let Some(request) = Request::read(&mut stream).await? else { return Ok(()) };
     let page = tokio::select! {
         page = request.page() => page,

@@ -136,7 +136,7 @@ fn recorded(
         ));
     }
     let (mut response, is_whole) = chosen(arguments, file)?;
-    let mut tell = |option: &str, own: &str| {
+    let mut note_override = |option: &str, own: &str| {
         if is_whole {
             screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));
         }
@@ -146,7 +146,7 @@ fn recorded(
         let code = code.ok_or_else(|| {
             Failure::usage(format!("`--status` takes a status from 100 to 599, found {status}"))
         })?;
-        tell("--status", &response.status.to_string());
+        note_override("--status", &response.status.to_string());
         response.status = code;
     }
     if let Some(media_type) = &arguments.media_type {
@@ -156,7 +156,7 @@ fn recorded(
                 "`--content-type` takes a media type such as `text/plain`, found {media_type:?}"
             ))
         })?;
-        tell("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
+        note_override("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
         response.headers.insert(CONTENT_TYPE, value);
     }
     Ok(response)

@@ -105,9 +105,9 @@ struct SelectedEntry<'a> {
 /// Rejects entries of several endpoints, which are not samples of one route. If the command line gives the
 /// request, paths may differ, as those of `/orders/{id}` do.
 fn one_endpoint(arguments: &InferArguments, seen: &[SelectedEntry<'_>]) -> Result<(), Failure> {
-    let is_said = arguments.url.is_some() || arguments.request.is_some();
+    let is_explicit = arguments.url.is_some() || arguments.request.is_some();
     let same = |one: &SelectedEntry<'_>, other: &SelectedEntry<'_>| {
-        one.method == other.method && (is_said || path_of(&one.url) == path_of(&other.url))
+        one.method == other.method && (is_explicit || path_of(&one.url) == path_of(&other.url))
     };
     if seen.iter().zip(seen.iter().skip(1)).all(|(one, other)| same(one, other)) {
         return Ok(());
@@ -164,7 +164,7 @@ fn chosen(
 /// Names and request of the route, from the command line or from the HAR file's requests.
 fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<RouteNaming, Failure> {
     let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
-    let is_said = arguments.url.is_some();
+    let is_explicit = arguments.url.is_some();
     let url = arguments.url.clone().or(seen_url);
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
@@ -193,7 +193,8 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
     let naming = RouteNaming { name, upstream, address, method, path };
     let Some(problems) = problems(&naming) else { return Ok(naming) };
-    if is_said || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some() {
+    if is_explicit || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some()
+    {
         return Err(Failure::usage(format!(
             "`--name`, `--upstream`, `--url` and `--request` form no valid route: {problems}"
         )));

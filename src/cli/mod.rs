@@ -163,7 +163,7 @@ fn program() -> ExitCode {
     let mut screen = Screen::new();
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
-        Err(answer) => return show(&answer, &mut screen),
+        Err(message) => return show(&message, &mut screen),
     };
     let command = command_line.command.unwrap_or(Command::Run(command_line.run));
     let output = command.output();
@@ -201,22 +201,22 @@ fn program() -> ExitCode {
 }
 
 /// Shows the immediate result of parsing the command line: help, version, or a usage error.
-fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
+fn show(message: &clap::Error, screen: &mut Screen) -> ExitCode {
     screen.write_as(serve::format_in(std::env::args_os()));
-    if let Some(ContextValue::String(flag)) = answer.get(ContextKind::InvalidArg)
+    if let Some(ContextValue::String(flag)) = message.get(ContextKind::InvalidArg)
         && let Some(now) = renamed_flag(flag)
     {
         screen.error_line(&format!("`{flag}` is now `{now}`"));
         return ExitCode::from(2);
     }
-    if answer.use_stderr() && screen.writes_json() {
-        let text = answer.to_string();
+    if message.use_stderr() && screen.writes_json() {
+        let text = message.to_string();
         screen.error_line(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
     } else {
         // Standard output may be closed; that is not an error.
-        let _ = answer.print();
+        let _ = message.print();
     }
-    ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2))
+    ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 
 impl Command {

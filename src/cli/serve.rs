@@ -145,7 +145,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             input: io::stdin(),
             output: io::stdout(),
             message_limit_bytes: loaded.door.body_limit_bytes,
-            drain: loaded.listener.shutdown_timeout,
+            shutdown_timeout: loaded.listener.shutdown_timeout,
         };
         let (_, process) = Process::new(Playground::new(&loaded));
         app.start().await;

@@ -109,8 +109,8 @@ impl Authenticator {
         let Some(access) = self.access() else { return Ok(AuthenticatedClient::by_address(arrival)) };
         let found = async {
             let credential = Credential::from_headers(&head.headers, arrival)?;
-            let asked_for = || arrival.request_id.clone();
-            let found = access.identify(credential.presented()?, SystemTime::now(), &asked_for).await?;
+            let request_id_of = || arrival.request_id.clone();
+            let found = access.identify(credential.presented()?, SystemTime::now(), &request_id_of).await?;
             Ok((found.client, credential))
         };
         let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;

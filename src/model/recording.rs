@@ -144,8 +144,8 @@ impl UpstreamResponse {
         if length != Some(self.body.len()) {
             self.headers.remove(header::CONTENT_LENGTH);
         }
-        let coding = self.headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());
-        if coding.is_some_and(|coding| is_certainly_not_encoded_as(coding, &self.body)) {
+        let encoding = self.headers.get(header::CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok());
+        if encoding.is_some_and(|encoding| is_certainly_not_encoded_as(encoding, &self.body)) {
             self.headers.remove(header::CONTENT_ENCODING);
         }
     }
@@ -158,9 +158,9 @@ const MIN_EVIDENCE_BYTES: usize = 128;
 const MAX_INSPECTED_BYTES: usize = 4096;
 
 /// Whether a body can't be in this content encoding. The outermost encoding, the last of the list, decides.
-fn is_certainly_not_encoded_as(coding: &str, body: &[u8]) -> bool {
-    let coding = coding.rsplit(',').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match coding.as_str() {
+fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
+    let encoding = encoding.rsplit(',').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match encoding.as_str() {
         "gzip" | "x-gzip" => !body.starts_with(&[0x1f, 0x8b]),
         "zstd" => !body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
         // These have no magic number, but compressed data is not text in any charset.
@@ -323,22 +323,22 @@ mod tests {
 
     #[test]
     fn a_body_decompressed_by_curl_has_no_content_encoding() {
-        let coding = |coding: &str, body: &[u8]| {
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n");
+        let encoding = |encoding: &str, body: &[u8]| {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n");
             let response = check(&[head.as_bytes(), body].concat(), 200, body);
             response.headers.contains_key(header::CONTENT_ENCODING)
         };
         let latin1 = b"Troms\xf8: 5 \xb0C\r\n".repeat(20);
         for name in ["gzip", "x-gzip", "GZIP", "br", "deflate", "zstd", "gzip, br", "br, gzip"] {
-            assert!(!coding(name, b"{\"a\": 1}"), "{name}");
-            assert!(!coding(name, &latin1), "{name}");
-            assert!(!coding(name, b""), "{name}");
+            assert!(!encoding(name, b"{\"a\": 1}"), "{name}");
+            assert!(!encoding(name, &latin1), "{name}");
+            assert!(!encoding(name, b""), "{name}");
         }
-        assert!(coding("gzip", b"\x1f\x8b\x08\x00"));
-        assert!(coding("zstd", b"\x28\xb5\x2f\xfd\x04"));
-        assert!(coding("br", b"\x0b\x02\x80hello\x03"));
-        assert!(coding("deflate", b"\x78\x9c\x4b\x04\x00\x00"));
-        assert!(coding("identity", b"x") && coding("unknown", b"x"));
+        assert!(encoding("gzip", b"\x1f\x8b\x08\x00"));
+        assert!(encoding("zstd", b"\x28\xb5\x2f\xfd\x04"));
+        assert!(encoding("br", b"\x0b\x02\x80hello\x03"));
+        assert!(encoding("deflate", b"\x78\x9c\x4b\x04\x00\x00"));
+        assert!(encoding("identity", b"x") && encoding("unknown", b"x"));
     }
 
     #[test]

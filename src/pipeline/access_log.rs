@@ -13,7 +13,7 @@ use super::{ApiKind, BoundRoute, Call};
 use crate::{
     crypto,
     model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, UpstreamResponse, media_type},
-    policy::result_word,
+    policy::result_label,
     route::TraceContext,
     telemetry::{
         CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, RequestId, ResponseMismatch, Span,
@@ -34,7 +34,7 @@ pub(super) struct AccessLog<'a> {
     pub(super) context: CallContext,
     client: ClientIdentity,
     address: Option<IpAddr>,
-    begun: Instant,
+    started: Instant,
     /// Limit of glossator that rejected the call.
     rejected_by: Option<&'static str>,
     /// Total time of upstream requests.
@@ -69,7 +69,7 @@ impl<'a> AccessLog<'a> {
             request_id,
             client: call.client.clone(),
             address: call.address,
-            begun: Instant::now(),
+            started: Instant::now(),
             rejected_by: None,
             waited: None,
             received_bytes: 0,
@@ -103,7 +103,7 @@ impl<'a> AccessLog<'a> {
         if let Some(exit) = response.exit.as_ref().or(response.beside.as_ref()) {
             self.program_ended(exit);
         }
-        self.route.meters.upstream_responded(result_word(response), took);
+        self.route.meters.upstream_responded(result_label(response), took);
     }
 
     /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
@@ -222,12 +222,12 @@ impl Drop for AccessLog<'_> {
             None if self.is_open => ("task", None),
             None => ("cancelled", None),
         };
-        let took = self.begun.elapsed();
+        let took = self.started.elapsed();
         let (api, protocol) = (self.api.as_str(), self.protocol);
         self.route.meters.call_ended(CallEnd { api, protocol, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
-        let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
-        if self.decided == Some(MatchedRule::Default) && self.route.meters.rules() > 0 && replied_well {
+        let has_success_status = self.upstream_status.is_none_or(|status| status.is_success());
+        if self.decided == Some(MatchedRule::Default) && self.route.meters.rules() > 0 && has_success_status {
             self.route.meters.unmatched(ResponseMismatch::NoRule);
         } else if self.outcome == Some(ToolOutcome::Error(ErrorType::UnparseableResponse)) {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);

@@ -36,15 +36,15 @@ pub struct OpenOperation {
     /// Validated arguments of the call.
     pub arguments: Map<String, Value>,
     /// Input responses of the client before the operation started.
-    pub answers: Map<String, Value>,
+    pub input_responses: Map<String, Value>,
     /// Status URL or id.
-    pub place: OperationLocation,
+    pub location: OperationLocation,
     /// Status message.
     pub message: Option<String>,
     /// Time until the next poll.
     pub wait: Duration,
     /// Lifetime of the task.
-    pub life: Duration,
+    pub ttl: Duration,
 }
 
 /// State of an operation that its client polls.
@@ -71,8 +71,8 @@ pub enum OperationState {
 /// State of an operation after a response.
 pub(super) enum PollOutcome {
     Running {
-        stand: OperationStatus,
-        place: OperationLocation,
+        status: OperationStatus,
+        location: OperationLocation,
         wait: Duration,
     },
     /// Response that the route's rules apply to.
@@ -91,11 +91,11 @@ pub(super) struct PollError {
 
 impl OpenOperation {
     /// Limit of the input responses, as JSON in bytes. With more, an operation is not returned as a task.
-    const ANSWERS_LIMIT_BYTES: usize = 1 << 10;
+    const INPUT_RESPONSES_LIMIT_BYTES: usize = 1 << 10;
 
     /// Whether the input responses are within the limit.
-    pub(super) fn can_hold(answers: &Map<String, Value>) -> bool {
-        serde_json::to_vec(answers).is_ok_and(|json| json.len() <= Self::ANSWERS_LIMIT_BYTES)
+    pub(super) fn fits(input_responses: &Map<String, Value>) -> bool {
+        serde_json::to_vec(input_responses).is_ok_and(|json| json.len() <= Self::INPUT_RESPONSES_LIMIT_BYTES)
     }
 }
 
@@ -105,10 +105,10 @@ impl Snapshot {
         &self,
         route: &Arc<BoundRoute>,
         call: Call<'_>,
-        answers: Map<String, Value>,
-        place: &OperationLocation,
+        input_responses: Map<String, Value>,
+        location: &OperationLocation,
     ) -> OperationState {
-        let Some(job) = &route.job else {
+        let Some(rule) = &route.job else {
             return OperationState::Lost { why: error_text::OPERATION_LOST.to_owned() };
         };
         if let Err(forbidden) = check_scopes(route, &call.client) {
@@ -116,24 +116,24 @@ impl Snapshot {
         }
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
-        run.call.arguments = std::mem::take(&mut run.call.arguments).with_input_responses(answers);
-        let (response, failure) = match run.poll(job, place).await {
-            Ok(PollOutcome::Running { stand, wait, .. }) => {
+        run.call.arguments = std::mem::take(&mut run.call.arguments).with_input_responses(input_responses);
+        let (response, failure) = match run.poll(rule, location).await {
+            Ok(PollOutcome::Running { status, wait, .. }) => {
                 run.log.end_open();
-                return OperationState::Running { message: stand.describe(), wait };
+                return OperationState::Running { message: status.describe(), wait };
             }
             Ok(PollOutcome::Cancelled) => {
                 run.log.end_open();
                 return OperationState::Cancelled;
             }
             Ok(PollOutcome::Done(response)) => (response, None),
-            Ok(PollOutcome::Failed(response, stand)) => (response, Some(stand)),
+            Ok(PollOutcome::Failed(response, status)) => (response, Some(status)),
             Err(error) => {
                 run.log.end(error.result.outcome);
                 return match error.is_transient {
                     true => OperationState::Running {
                         message: Some("the service can't be polled at the moment".to_owned()),
-                        wait: job.poll,
+                        wait: rule.poll,
                     },
                     false => OperationState::Lost { why: error.result.message() },
                 };
@@ -148,15 +148,15 @@ impl Snapshot {
         &self,
         route: &Arc<BoundRoute>,
         call: Call<'_>,
-        answers: Map<String, Value>,
-        place: &OperationLocation,
+        input_responses: Map<String, Value>,
+        location: &OperationLocation,
     ) {
         let is_allowed = check_scopes(route, &call.client).is_ok();
-        let Some(job) = route.job.as_ref().filter(|_| is_allowed) else { return };
+        let Some(rule) = route.job.as_ref().filter(|_| is_allowed) else { return };
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
         let mut call = UpstreamExchange::new(route, context, call);
-        call.arguments = call.arguments.with_input_responses(answers);
-        if let Some(cancelled) = call.cancel(job, place) {
+        call.arguments = call.arguments.with_input_responses(input_responses);
+        if let Some(cancelled) = call.cancel(rule, location) {
             cancelled.await;
         }
     }
@@ -168,18 +168,18 @@ impl CallRun<'_> {
     /// task instead of being polled again.
     pub(super) async fn poll_until_done(
         &mut self,
-        job: &AsyncOperationRule,
+        rule: &AsyncOperationRule,
         request: HttpRequest,
         response: UpstreamResponse,
         hand_over_at: Option<Instant>,
     ) -> Result<PollOutcome, Box<ToolResult>> {
-        let begun =
-            move |job: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
-                job.begun(&request, facts, response)
+        let interpret =
+            move |rule: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
+                rule.interpret_initial(&request, facts, response)
             };
-        let (begun, response) = self.evaluate(response, begun).await.map_err(|error| error.result)?;
-        let (mut place, mut wait) = match begun {
-            InitialResponse::Answer => return Ok(PollOutcome::Done(response)),
+        let (meaning, response) = self.evaluate(response, interpret).await.map_err(|error| error.result)?;
+        let (mut location, mut wait) = match meaning {
+            InitialResponse::Result => return Ok(PollOutcome::Done(response)),
             InitialResponse::Elsewhere => {
                 self.log.operation_elsewhere();
                 return Err(Box::new(ToolResult::error(
@@ -187,86 +187,88 @@ impl CallRun<'_> {
                     error_text::OPERATION_ELSEWHERE,
                 )));
             }
-            InitialResponse::Operation { place, wait } => (place, wait),
+            InitialResponse::Operation { location, wait } => (location, wait),
         };
         self.progress.line(McpLogLevel::Debug, || "the service has started an operation".to_owned());
-        let mut stand = OperationStatus::default();
-        let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
+        let mut status = OperationStatus::default();
+        let mut guard = CancelOnDrop { run: self, rule, location: Some(location.clone()) };
         for polls in 1..=AsyncOperationRule::MAX_POLLS {
             let deadline = guard.run.deadline.at;
             // Returns a task before the timeout rather than an error at the timeout.
-            let hand_over_at = hand_over_at.filter(|_| place.is_short()).map(|at| at.min(deadline));
+            let hand_over_at = hand_over_at.filter(|_| location.is_short()).map(|at| at.min(deadline));
             let next = Instant::now().checked_add(wait);
             if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
-                guard.place = None;
-                return Ok(PollOutcome::Running { stand, place, wait });
+                guard.location = None;
+                return Ok(PollOutcome::Running { status, location, wait });
             }
             let next = next.filter(|next| *next < deadline);
             sleep_until(next.unwrap_or(deadline)).await;
             if next.is_none() {
-                return Err(guard.run.operation_not_done(job));
+                return Err(guard.run.operation_not_done(rule));
             }
-            match guard.run.poll(job, &place).await {
-                Ok(PollOutcome::Running { stand: now, place: next, wait: until }) => {
-                    guard.run.progress.operation(&now, job.progress.is_some(), polls);
-                    (stand, place, wait) = (now, next, until);
-                    guard.place = Some(place.clone());
+            match guard.run.poll(rule, &location).await {
+                Ok(PollOutcome::Running { status: now, location: next, wait: until }) => {
+                    guard.run.progress.operation(&now, rule.progress.is_some(), polls);
+                    (status, location, wait) = (now, next, until);
+                    guard.location = Some(location.clone());
                 }
                 Ok(step @ (PollOutcome::Done(_) | PollOutcome::Failed(..) | PollOutcome::Cancelled)) => {
-                    guard.place = None;
+                    guard.location = None;
                     return Ok(step);
                 }
                 // Only the status response was slow; the operation continues.
                 Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
-                    guard.place = None;
-                    return Ok(PollOutcome::Running { stand, place, wait });
+                    guard.location = None;
+                    return Ok(PollOutcome::Running { status, location, wait });
                 }
                 Err(error) => return Err(error.result),
             }
         }
-        Err(guard.run.operation_not_done(job))
+        Err(guard.run.operation_not_done(rule))
     }
 
     /// Polls an operation once, and fetches its result when it is done.
     async fn poll(
         &mut self,
-        job: &AsyncOperationRule,
-        place: &OperationLocation,
+        rule: &AsyncOperationRule,
+        location: &OperationLocation,
     ) -> Result<PollOutcome, PollError> {
-        let request = self.poll_request(place).await?;
-        let response = self.poll_response(job, request.clone()).await?;
-        let at = place.clone();
-        let turn =
-            move |job: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
-                job.turn(&at, &request, facts, response)
+        let request = self.poll_request(location).await?;
+        let response = self.poll_response(rule, request.clone()).await?;
+        let at = location.clone();
+        let interpret =
+            move |rule: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
+                rule.interpret_status(&at, &request, facts, response)
             };
-        let (turn, response) = self.evaluate(response, turn).await?;
-        Ok(match turn {
-            StatusResponse::Running { stand, place, wait } => PollOutcome::Running { stand, place, wait },
-            StatusResponse::Failed(stand) => PollOutcome::Failed(response, stand),
+        let (meaning, response) = self.evaluate(response, interpret).await?;
+        Ok(match meaning {
+            StatusResponse::Running { status, location, wait } => {
+                PollOutcome::Running { status, location, wait }
+            }
+            StatusResponse::Failed(status) => PollOutcome::Failed(response, status),
             StatusResponse::Cancelled => PollOutcome::Cancelled,
-            StatusResponse::Answer => PollOutcome::Done(response),
+            StatusResponse::Result => PollOutcome::Done(response),
             StatusResponse::Done => {
                 self.progress.operation_done();
-                let at = place.clone();
+                let at = location.clone();
                 let request = self
-                    .build(move |job, arguments, headers, stop| {
-                        job.result_request(&at, arguments, headers, stop)
+                    .build(move |rule, arguments, headers, stop| {
+                        rule.result_request(&at, arguments, headers, stop)
                     })
                     .await?;
                 match request {
                     None => PollOutcome::Done(response),
-                    Some(request) => PollOutcome::Done(self.poll_response(job, request).await?),
+                    Some(request) => PollOutcome::Done(self.poll_response(rule, request).await?),
                 }
             }
-            StatusResponse::Moved(place) => {
-                let request = self.poll_request(&place).await?;
-                let response = self.poll_response(job, request).await?;
+            StatusResponse::Moved(location) => {
+                let request = self.poll_request(&location).await?;
+                let response = self.poll_response(rule, request).await?;
                 if response.status == StatusCode::ACCEPTED {
                     return Ok(PollOutcome::Running {
-                        stand: OperationStatus::default(),
-                        place,
-                        wait: job.poll,
+                        status: OperationStatus::default(),
+                        location,
+                        wait: rule.poll,
                     });
                 }
                 self.progress.operation_done();
@@ -275,15 +277,17 @@ impl CallRun<'_> {
         })
     }
 
-    async fn poll_request(&self, place: &OperationLocation) -> Result<HttpRequest, PollError> {
-        let place = place.clone();
-        self.build(move |job, arguments, headers, stop| job.status_request(&place, arguments, headers, stop))
-            .await
+    async fn poll_request(&self, location: &OperationLocation) -> Result<HttpRequest, PollError> {
+        let location = location.clone();
+        self.build(move |rule, arguments, headers, stop| {
+            rule.status_request(&location, arguments, headers, stop)
+        })
+        .await
     }
 
     async fn poll_response(
         &mut self,
-        job: &AsyncOperationRule,
+        rule: &AsyncOperationRule,
         request: HttpRequest,
     ) -> Result<UpstreamResponse, PollError> {
         let response = self.poll_operation(request).await;
@@ -302,7 +306,7 @@ impl CallRun<'_> {
                     | UpstreamError::BufferFull { .. }
             ),
             result: match error {
-                UpstreamError::Deadline { .. } => self.operation_not_done(job),
+                UpstreamError::Deadline { .. } => self.operation_not_done(rule),
                 error => Box::new(error_text::operation_lost(&error)),
             },
         })
@@ -322,8 +326,8 @@ impl CallRun<'_> {
     ) -> Result<T, PollError> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.call;
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            let job = route.job.as_ref().expect("only a route with a job is polled");
-            request(job, arguments, headers, Some(stop))
+            let rule = route.job.as_ref().expect("only a route with a job is polled");
+            request(rule, arguments, headers, Some(stop))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
         let lost = |error_type, text: &str| {
@@ -343,19 +347,19 @@ impl CallRun<'_> {
     async fn evaluate<T: Send + 'static>(
         &self,
         response: UpstreamResponse,
-        question: impl Fn(&AsyncOperationRule, OperationContext<'_>, &UpstreamResponse) -> T + Send + 'static,
+        interpret: impl Fn(&AsyncOperationRule, OperationContext<'_>, &UpstreamResponse) -> T + Send + 'static,
     ) -> Result<(T, UpstreamResponse), PollError> {
         let route = Arc::clone(self.call.route);
-        let (args, answers) = self.call.arguments.clone().into_values();
+        let (args, input_responses) = self.call.arguments.clone().into_values();
         let evaluate = move |response: &UpstreamResponse, stop: &WorkBudget| {
             let facts = CallInput {
                 stop: Some(stop),
-                input_responses: &answers,
+                input_responses: &input_responses,
                 ..CallInput::new(&route.definition.name, &args)
             };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
-            let job = route.job.as_ref().expect("only a route with a job is polled");
-            question(job, OperationContext { facts, limits, redaction }, response)
+            let rule = route.job.as_ref().expect("only a route with a job is polled");
+            interpret(rule, OperationContext { facts, limits, redaction }, response)
         };
         let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
         let evaluated = workers.evaluate(name, response, self.deadline.at, evaluate).await;
@@ -370,8 +374,8 @@ impl CallRun<'_> {
         })
     }
 
-    fn operation_not_done(&self, job: &AsyncOperationRule) -> Box<ToolResult> {
-        Box::new(error_text::operation_not_done(self.deadline.after, job.cancel.is_some()))
+    fn operation_not_done(&self, rule: &AsyncOperationRule) -> Box<ToolResult> {
+        Box::new(error_text::operation_not_done(self.deadline.after, rule.cancel.is_some()))
     }
 }
 
@@ -379,12 +383,12 @@ impl UpstreamExchange<'_> {
     /// Cancels an operation, if the route has a request for that.
     fn cancel(
         &self,
-        job: &AsyncOperationRule,
-        place: &OperationLocation,
+        rule: &AsyncOperationRule,
+        location: &OperationLocation,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The client may have disconnected, so nothing would await work in the pool.
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-        let request = job.cancel_request(place, &self.arguments, self.headers, Some(&stop))?;
+        let request = rule.cancel_request(location, &self.arguments, self.headers, Some(&stop))?;
         let (upstream, tool) =
             (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
         let is_idempotent = request.method.is_idempotent();
@@ -410,15 +414,15 @@ impl UpstreamExchange<'_> {
 /// Cancels an operation when it is dropped: the client has left, or the timeout has passed.
 struct CancelOnDrop<'r, 'a> {
     run: &'r mut CallRun<'a>,
-    job: &'r AsyncOperationRule,
+    rule: &'r AsyncOperationRule,
     /// Operation to cancel. `None` if it must not be cancelled.
-    place: Option<OperationLocation>,
+    location: Option<OperationLocation>,
 }
 
 impl Drop for CancelOnDrop<'_, '_> {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
-        let cancelled = self.run.call.cancel(self.job, &place);
+        let Some(location) = self.location.take() else { return };
+        let cancelled = self.run.call.cancel(self.rule, &location);
         if let (Some(cancelled), Ok(runtime)) = (cancelled, tokio::runtime::Handle::try_current()) {
             runtime.spawn(cancelled);
         }

@@ -13,17 +13,17 @@ use crate::{
 /// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {
     /// Kinds of input request that the client supports.
-    fn abilities(&self) -> ClientCapabilities;
+    fn capabilities(&self) -> ClientCapabilities;
 
     /// Input responses that came with the call.
-    fn answers(&self) -> Map<String, Value>;
+    fn input_responses(&self) -> Map<String, Value>;
 
     /// Sends these input requests together and returns a response to each, by name. An error is a sentence
     /// for the model with the reason why the call ends.
-    fn request_input(&mut self, questions: Vec<InputRequest>) -> InputResponsesFuture<'_>;
+    fn request_input(&mut self, requests: Vec<InputRequest>) -> InputResponsesFuture<'_>;
 
     /// Reports that the client does not support these input requests. The call ends then.
-    fn unable(&mut self, missing: Vec<MissingCapability>);
+    fn report_unsupported(&mut self, missing: Vec<MissingCapability>);
 }
 
 /// Future of input responses.
@@ -34,11 +34,11 @@ pub type InputResponsesFuture<'a> =
 pub struct NoElicitor;
 
 impl Elicitor for NoElicitor {
-    fn abilities(&self) -> ClientCapabilities {
+    fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::default()
     }
 
-    fn answers(&self) -> Map<String, Value> {
+    fn input_responses(&self) -> Map<String, Value> {
         Map::new()
     }
 
@@ -46,7 +46,7 @@ impl Elicitor for NoElicitor {
         Box::pin(async { Err("input requests are not supported here".to_owned()) })
     }
 
-    fn unable(&mut self, _: Vec<MissingCapability>) {}
+    fn report_unsupported(&mut self, _: Vec<MissingCapability>) {}
 }
 
 /// Sends the input requests that precede the upstream request, and returns the arguments with the responses.
@@ -55,27 +55,28 @@ impl Elicitor for NoElicitor {
 ///
 /// The tool error that ends the call if a request is declined, unsupported, or not answered yet.
 pub async fn elicit_first(
-    asking: &InputRequests,
+    input_requests_of_route: &InputRequests,
     arguments: Arguments,
     elicitor: &mut dyn Elicitor,
 ) -> Result<Arguments, Box<ToolResult>> {
-    if asking.is_empty() {
+    if input_requests_of_route.is_empty() {
         return Ok(arguments);
     }
-    let abilities = elicitor.abilities();
-    let mut answers = elicitor.answers();
+    let capabilities = elicitor.capabilities();
+    let mut input_responses = elicitor.input_responses();
     loop {
-        let next = asking.next(&arguments, &answers, abilities);
+        let next = input_requests_of_route.next(&arguments, &input_responses, capabilities);
         match next.map_err(|sentence| Box::new(ToolResult::error(ErrorType::Arguments, sentence)))? {
             NextStep::Done(arguments) => return Ok(arguments),
             NextStep::Unable(missing) => {
                 let sentence = error_text::cannot_elicit(&missing);
-                elicitor.unable(missing);
-                return Err(unanswered(sentence));
+                elicitor.report_unsupported(missing);
+                return Err(input_missing(sentence));
             }
-            NextStep::InputRequests(questions) => {
-                let responses = input_requests(elicitor, questions, &answers).await;
-                answers.extend(responses.map_err(|why| unanswered(format!("Nothing was done: {why}.")))?);
+            NextStep::InputRequests(requests) => {
+                let responses = input_requests(elicitor, requests, &input_responses).await;
+                input_responses
+                    .extend(responses.map_err(|why| input_missing(format!("Nothing was done: {why}.")))?);
             }
         }
     }
@@ -87,33 +88,33 @@ pub(super) async fn elicit_for_rule(
     arguments: &Arguments,
     elicitor: &mut dyn Elicitor,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
-    let mut answers = arguments.input_responses().clone();
-    let responses = input_requests(elicitor, vec![InputRequest::of_rule(sample)], &answers).await;
-    answers.extend(responses.map_err(|why| unanswered(error_text::response_needs_input(&why)))?);
-    Ok(answers)
+    let mut input_responses = arguments.input_responses().clone();
+    let responses = input_requests(elicitor, vec![InputRequest::of_rule(sample)], &input_responses).await;
+    input_responses.extend(responses.map_err(|why| input_missing(error_text::response_needs_input(&why)))?);
+    Ok(input_responses)
 }
 
 /// Sends input requests and checks that each has a response. All responses of a call together have a limit.
 async fn input_requests(
     elicitor: &mut dyn Elicitor,
-    questions: Vec<InputRequest>,
+    requests: Vec<InputRequest>,
     before: &Map<String, Value>,
 ) -> Result<Map<String, Value>, String> {
-    let names: Vec<String> = questions.iter().map(|question| question.name.clone()).collect();
-    let given = elicitor.request_input(questions).await?;
-    if let Some(name) = names.iter().find(|name| !given.contains_key(*name)) {
+    let names: Vec<String> = requests.iter().map(|request| request.name.clone()).collect();
+    let responses = elicitor.request_input(requests).await?;
+    if let Some(name) = names.iter().find(|name| !responses.contains_key(*name)) {
         return Err(format!("the input request `{name}` has no response"));
     }
-    let bytes = |answers: &Map<String, Value>| -> usize {
-        answers.iter().map(|(name, answer)| name.len() + answer.to_string().len()).sum()
+    let bytes = |input_responses: &Map<String, Value>| -> usize {
+        input_responses.iter().map(|(name, answer)| name.len() + answer.to_string().len()).sum()
     };
-    if bytes(before) + bytes(&given) > InputRequests::ANSWERS_LIMIT_BYTES {
+    if bytes(before) + bytes(&responses) > InputRequests::ANSWERS_LIMIT_BYTES {
         let limit = InputRequests::ANSWERS_LIMIT_BYTES;
         return Err(format!("the input responses are longer than {limit} bytes together"));
     }
-    Ok(given)
+    Ok(responses)
 }
 
-fn unanswered(sentence: String) -> Box<ToolResult> {
+fn input_missing(sentence: String) -> Box<ToolResult> {
     Box::new(ToolResult::error(ErrorType::InputMissing, sentence))
 }

@@ -232,14 +232,14 @@ fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
 
 /// For a client that lacks a capability for input requests.
 pub(super) fn cannot_elicit(missing: &[MissingCapability]) -> String {
-    let mut told: Vec<(&str, &str)> = missing.iter().map(|missing| texts_of(missing.ability)).collect();
-    told.sort_unstable();
-    told.dedup();
+    let mut texts: Vec<(&str, &str)> = missing.iter().map(|missing| texts_of(missing.capability)).collect();
+    texts.sort_unstable();
+    texts.dedup();
     let list = |words: Vec<&str>| words.join(" and ");
-    let asks = list(told.iter().map(|(asks, _)| *asks).collect());
-    let needs = list(told.iter().map(|(_, needs)| *needs).collect());
+    let sources = list(texts.iter().map(|(sources, _)| *sources).collect());
+    let needs = list(texts.iter().map(|(_, needs)| *needs).collect());
     format!(
-        "Nothing was done: this tool first requests input from {asks}, and this client does not support \
+        "Nothing was done: this tool first requests input from {sources}, and this client does not support \
          that. Use an MCP client that declares {needs}. No argument can replace this input."
     )
 }
@@ -250,8 +250,8 @@ pub(super) fn response_needs_input(why: &str) -> String {
 }
 
 /// Input that a tool requests, and the MCP capability for it.
-fn texts_of(ability: ClientCapability) -> (&'static str, &'static str) {
-    match ability {
+fn texts_of(capability: ClientCapability) -> (&'static str, &'static str) {
+    match capability {
         ClientCapability::Form => ("the user", "`elicitation`"),
         ClientCapability::FormWithLists => {
             ("the user (a choice from a list)", "`elicitation` in revision 2025-11-25 or later")
@@ -421,18 +421,20 @@ mod tests {
             UpstreamError::ClientBusy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
         ];
-        let told: Vec<String> = errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();
-        for (index, sentence) in told.iter().enumerate() {
+        let sentences: Vec<String> =
+            errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();
+        for (index, sentence) in sentences.iter().enumerate() {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
-            assert!(!told[..index].contains(sentence), "told twice: {sentence}");
+            assert!(!sentences[..index].contains(sentence), "told twice: {sentence}");
         }
-        assert!(told[10].contains("Retry in 5 s"), "{told:?}");
-        assert!(told[13].contains("One client may call it once per minute."), "{told:?}");
+        assert!(sentences[10].contains("Retry in 5 s"), "{sentences:?}");
+        assert!(sentences[13].contains("One client may call it once per minute."), "{sentences:?}");
         assert!(
-            told[14].contains("may call its tools 100 times per minute.") && told[14].contains("in 8 s"),
-            "{told:?}"
+            sentences[14].contains("may call its tools 100 times per minute.")
+                && sentences[14].contains("in 8 s"),
+            "{sentences:?}"
         );
-        assert!(told[6].contains("3 MiB") && told[7].contains("1.5 s"), "{told:?}");
+        assert!(sentences[6].contains("3 MiB") && sentences[7].contains("1.5 s"), "{sentences:?}");
     }
 
     #[test]

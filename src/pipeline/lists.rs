@@ -121,12 +121,12 @@ impl DefinitionLists {
     /// Document about everything that a client sees. It is serialized once for clients that see all, and once
     /// for anonymous clients.
     pub fn document(&self, client: &ClientIdentity, write: impl FnOnce() -> Bytes) -> Bytes {
-        let kept = match client {
+        let cached = match client {
             client if client.may(&self.needed) => &self.for_all,
             ClientIdentity::Address(_) | ClientIdentity::Unknown => &self.for_anonymous,
             ClientIdentity::Only | ClientIdentity::Client(_) => return write(),
         };
-        kept.get_or_init(write).clone()
+        cached.get_or_init(write).clone()
     }
 }
 

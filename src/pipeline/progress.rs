@@ -134,18 +134,18 @@ impl<'a> Reporter<'a> {
     }
 
     /// Reports the status of an asynchronous operation after this many polls.
-    pub(super) fn operation(&mut self, stand: &OperationStatus, says_progress: bool, polls: u32) {
+    pub(super) fn operation(&mut self, status: &OperationStatus, has_progress: bool, polls: u32) {
         self.line(McpLogLevel::Debug, || {
-            format!("operation running: {}", stand.message.as_deref().unwrap_or("no status message"))
+            format!("operation running: {}", status.message.as_deref().unwrap_or("no status message"))
         });
-        let done = match says_progress {
-            true => stand.progress,
+        let done = match has_progress {
+            true => status.progress,
             false => Some(f64::from(polls)),
         };
         if let Some(done) = done
             && (self.last.is_none() || self.since_reported() >= OPERATION_EVERY)
         {
-            self.progress(done, stand.total, stand.message.as_deref());
+            self.progress(done, status.total, status.message.as_deref());
         }
     }
 
@@ -221,10 +221,10 @@ mod tests {
     async fn an_operation_has_its_own_numbers_or_those_of_its_polls() {
         let subscriber = recorded(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
-        let stand = |progress| OperationStatus { progress, total: Some(3.0), message: None };
-        for (asked, progress) in [Some(0.0), None, Some(2.0), Some(1.0)].into_iter().enumerate() {
+        let status = |progress| OperationStatus { progress, total: Some(3.0), message: None };
+        for (attempt, progress) in [Some(0.0), None, Some(2.0), Some(1.0)].into_iter().enumerate() {
             tokio::time::advance(OPERATION_EVERY).await;
-            reporter.operation(&stand(progress), true, asked.try_into().unwrap());
+            reporter.operation(&status(progress), true, attempt.try_into().unwrap());
         }
         reporter.operation_done();
         reporter.operation_done();
@@ -243,7 +243,7 @@ mod tests {
         for _ in 0..LINES_LIMIT + 5 {
             reporter.line(McpLogLevel::Info, || "x".to_owned());
         }
-        let heard = subscriber.1.lock().unwrap();
-        assert_eq!((heard.len(), heard[0].as_str()), (LINES_LIMIT as usize, "info: x"));
+        let received = subscriber.1.lock().unwrap();
+        assert_eq!((received.len(), received[0].as_str()), (LINES_LIMIT as usize, "info: x"));
     }
 }

@@ -170,13 +170,13 @@ impl Snapshot {
     ) -> Suggestions {
         match completion {
             Completion::Listed(values) => Suggestions::matching(values.clone(), typed.value, false),
-            Completion::Route(asked) => {
+            Completion::Route(completion) => {
                 let TypedArgument { argument, value, mut others } = typed;
                 others.insert(argument.to_owned(), value.into());
-                match self.request_values(asked, others.into(), call).await {
-                    Ok(values) => Suggestions::matching(values, value, asked.chosen),
+                match self.request_values(completion, others.into(), call).await {
+                    Ok(values) => Suggestions::matching(values, value, completion.chosen),
                     Err(reason) => {
-                        let route = &asked.call.route;
+                        let route = &completion.call.route;
                         // The reason may quote the typed text, or the upstream.
                         warn!(argument, %route, "completion values unavailable");
                         debug!(
@@ -233,27 +233,27 @@ impl Snapshot {
 
     async fn request_values(
         &self,
-        asked: &RouteCompletion,
+        completion: &RouteCompletion,
         arguments: Arguments,
         call: &Call<'_>,
     ) -> Result<Vec<String>, String> {
-        let result = self.call_on_behalf(&asked.call, &arguments, call).await?;
+        let result = self.call_on_behalf(&completion.call, &arguments, call).await?;
         if result.is_error() {
             let texts = result.content.iter().filter_map(|content| content.block.text(None));
             return Err(texts.collect::<Vec<_>>().join(" "));
         }
-        let route = self.table.by_name(asked.call.route.as_str());
+        let route = self.table.by_name(completion.call.route.as_str());
         let most_values = route.map_or(1, |route| route.translator.limits.values);
         if let Some(structured) = &result.structured {
             structured.json().check_value_count(most_values).map_err(|error| error.to_string())?;
         }
-        match &asked.values {
+        match &completion.values {
             None => values_of(found(&result)),
             Some(filter) => {
                 let filter = Arc::clone(filter);
                 let deadline = Instant::now() + FILTER_TIMEOUT;
                 let work = move |stop: &WorkBudget| filtered(&filter, &result, &arguments, most_values, stop);
-                let filtered = self.workers.run(&asked.call.route, deadline, work).await;
+                let filtered = self.workers.run(&completion.call.route, deadline, work).await;
                 values_of(filtered.map_err(|error| match error {
                     WorkError::Panicked => "the filter panicked".to_owned(),
                     WorkError::DeadlineExceeded => format!("the filter took longer than {FILTER_TIMEOUT:?}"),

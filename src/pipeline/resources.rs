@@ -43,7 +43,7 @@ pub enum ResourceReadError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     /// Time to live. Zero if the upstream sends none.
-    pub lasts: Duration,
+    pub ttl: Duration,
     /// Caches that may store it.
     pub scope: CacheScope,
 }
@@ -82,12 +82,12 @@ impl ResponseHeaders {
 
 impl Freshness {
     /// Not cacheable.
-    const NONE: Self = Self { lasts: Duration::ZERO, scope: CacheScope::Private };
+    const NONE: Self = Self { ttl: Duration::ZERO, scope: CacheScope::Private };
     /// Cap of the time to live.
     const MAX_COUNT: Duration = Duration::from_secs(30 * 24 * 3600);
 
     fn from_headers(headers: &HeaderMap) -> Self {
-        let (mut lasts, mut public, mut private) = (Duration::ZERO, false, false);
+        let (mut ttl, mut public, mut private) = (Duration::ZERO, false, false);
         let values = headers.get_all(header::CACHE_CONTROL).into_iter();
         let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         for directive in directives {
@@ -96,7 +96,7 @@ impl Freshness {
                 "no-store" | "no-cache" => return Self::NONE,
                 "public" => public = true,
                 "private" => private = true,
-                "max-age" => lasts = seconds(value),
+                "max-age" => ttl = seconds(value),
                 _ => {}
             }
         }
@@ -104,7 +104,7 @@ impl Freshness {
         let age =
             headers.get(header::AGE).and_then(|value| value.to_str().ok()).map_or(Duration::ZERO, seconds);
         let scope = if public && !private { CacheScope::Public } else { CacheScope::Private };
-        Self { lasts: lasts.saturating_sub(age), scope }
+        Self { ttl: ttl.saturating_sub(age), scope }
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn freshness_is_read_from_the_response_headers() {
-        for (cache_control, age, lasts, scope) in [
+        for (cache_control, age, ttl, scope) in [
             ("", "", 0, CacheScope::Private),
             ("max-age=60", "", 60, CacheScope::Private),
             ("public, max-age=60", "", 60, CacheScope::Public),
@@ -207,7 +207,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
             headers.insert(header::AGE, HeaderValue::from_static(age));
-            let expected = Freshness { lasts: Duration::from_secs(lasts), scope };
+            let expected = Freshness { ttl: Duration::from_secs(ttl), scope };
             assert_eq!(Freshness::from_headers(&headers), expected, "{cache_control}");
         }
     }

@@ -152,35 +152,35 @@ impl<'a> CallRun<'a> {
         }
         self.deadline = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
         let hand_over_at = hand_over_after
-            .filter(|_| OpenOperation::can_hold(self.call.arguments.input_responses()))
+            .filter(|_| OpenOperation::fits(self.call.arguments.input_responses()))
             .map(|after| Deadline::after(after).at);
         let request = self.build_request().await?;
         let operation = match (&route.job, &request) {
-            (Some(job), UpstreamRequest::Http(request)) => Some((job, request.clone())),
+            (Some(rule), UpstreamRequest::Http(request)) => Some((rule, request.clone())),
             _ => None,
         };
         self.send_log_lines(None);
         let CallResponse { response, age, entry } = self.send(request).await?;
         let step = match operation {
-            Some((job, request)) => {
-                Box::pin(self.poll_until_done(job, request, response, hand_over_at)).await?
+            Some((rule, request)) => {
+                Box::pin(self.poll_until_done(rule, request, response, hand_over_at)).await?
             }
             None => PollOutcome::Done(response),
         };
         let result = match step {
-            PollOutcome::Running { stand, place, wait } => {
-                let (job, arguments) = (&route.job, &self.call.arguments);
+            PollOutcome::Running { status, location, wait } => {
+                let (rule, arguments) = (&route.job, &self.call.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
                     arguments: arguments.as_map().clone(),
-                    answers: arguments.input_responses().clone(),
-                    place,
-                    message: stand.describe(),
+                    input_responses: arguments.input_responses().clone(),
+                    location,
+                    message: status.describe(),
                     wait,
-                    life: job.as_ref().map_or(Duration::ZERO, |job| job.task.life),
+                    ttl: rule.as_ref().map_or(Duration::ZERO, |rule| rule.task.life),
                 })));
             }
             PollOutcome::Done(response) => self.translate_last(response, None).await,
-            PollOutcome::Failed(response, stand) => self.translate_last(response, Some(stand)).await,
+            PollOutcome::Failed(response, status) => self.translate_last(response, Some(status)).await,
             PollOutcome::Cancelled => Err(Box::new(error_text::operation_cancelled())),
         };
         with_age_or_forgotten(result, age, entry).map(CallOutcome::Result)
@@ -235,12 +235,12 @@ impl<'a> CallRun<'a> {
         let (meanwhile, events) = self.progress.events();
         let upstream_call =
             UpstreamCall { meanwhile, ..self.call.upstream_call(request, is_idempotent, self.deadline) };
-        let begun = Instant::now();
+        let started = Instant::now();
         let response = self
             .progress
             .report_until(route.policies.call(&upstream_call), events, route.job.is_none())
             .await;
-        self.log.responded(response.as_ref().map(|response| &response.response), begun.elapsed());
+        self.log.responded(response.as_ref().map(|response| &response.response), started.elapsed());
         let response = response?;
         let Some(age) = response.age else { return Ok(response) };
         self.log.age = Some(age);
@@ -262,10 +262,10 @@ impl<'a> CallRun<'a> {
             meanwhile,
             ..self.call.upstream_call(request.into(), is_idempotent, self.deadline)
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let response = route.policies.upstream().poll_stack(&upstream_call);
         let response = self.progress.report_until(response, events, route.job.is_none()).await;
-        self.log.responded(response.as_ref(), begun.elapsed());
+        self.log.responded(response.as_ref(), started.elapsed());
         response
     }
 
@@ -294,8 +294,8 @@ impl<'a> CallRun<'a> {
             None => "no rule of the route matches: the default rules apply".to_owned(),
         });
         match (failure, translation.result.outcome) {
-            (Some(stand), ToolOutcome::Success | ToolOutcome::Error(ErrorType::InputMissing)) => {
-                Err(Box::new(error_text::operation_failed(stand.message.as_deref())))
+            (Some(status), ToolOutcome::Success | ToolOutcome::Error(ErrorType::InputMissing)) => {
+                Err(Box::new(error_text::operation_failed(status.message.as_deref())))
             }
             (Some(_), ToolOutcome::Error(_)) | (None, _) => Ok(translation.result),
         }
@@ -308,7 +308,7 @@ impl<'a> CallRun<'a> {
         response: UpstreamResponse,
     ) -> Result<Translation, Box<ToolResult>> {
         let mut translation = self.translate(self.call.arguments.clone(), response.clone()).await?;
-        let Some(sample) = translation.asks.take() else { return Ok(translation) };
+        let Some(sample) = translation.sampling.take() else { return Ok(translation) };
         let arguments = std::mem::take(&mut self.call.arguments);
         let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
         self.deadline = Deadline::after(self.call.route.timeout);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_can_not_be_read_is_rejected_and_a_preference_ignored() {
+    fn an_invalid_timeout_is_rejected_and_an_invalid_preference_ignored() {
         for wrong in ["", "soon", "-1", "0", "NaN", "5s", "1,2"] {
             check(&[(REQUEST_TIMEOUT, wrong)], Err(()));
         }

@@ -322,12 +322,12 @@ mod tests {
 
     /// Work that reports when it starts, and ends when signalled.
     fn held() -> (impl FnOnce(&WorkBudget) + Send + 'static, mpsc::Receiver<()>, mpsc::Sender<()>) {
-        let ((begun, has_begun), (end, ends)) = (mpsc::channel(), mpsc::channel());
+        let ((sender, has_started), (end, ends)) = (mpsc::channel(), mpsc::channel());
         let work = move |_: &WorkBudget| {
-            begun.send(()).unwrap();
+            sender.send(()).unwrap();
             ends.recv().unwrap_or_default();
         };
-        (work, has_begun, end)
+        (work, has_started, end)
     }
 
     #[test]
@@ -342,12 +342,12 @@ mod tests {
     async fn a_slow_route_leaves_workers_for_others() {
         let pool = WorkerPool::with_permits(2);
         let slow = name("slow");
-        let (work, has_begun, end) = held();
+        let (work, has_started, end) = held();
         let mut first = pin!(pool.run(&slow, far(), work));
         let mut second = pin!(pool.run(&slow, far(), |_| "second"));
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut nobody).is_pending());
-        has_begun.recv().unwrap();
+        has_started.recv().unwrap();
         assert!(second.as_mut().poll(&mut nobody).is_pending());
         assert_eq!(
             pool.permits.available_permits(),
@@ -364,13 +364,13 @@ mod tests {
     async fn work_of_a_cancelled_call_is_never_started() {
         let pool = WorkerPool::with_permits(2);
         let route = name("slow");
-        let (work, has_begun, end) = held();
+        let (work, has_started, end) = held();
         let mut first = pin!(pool.run(&route, far(), work));
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut nobody).is_pending());
-        has_begun.recv().unwrap();
+        has_started.recv().unwrap();
 
-        let (counts, begun) = mpsc::channel();
+        let (counts, sender) = mpsc::channel();
         let counted = || {
             let counts = counts.clone();
             move |_: &WorkBudget| counts.send(()).unwrap()
@@ -383,7 +383,7 @@ mod tests {
         end.send(()).unwrap();
         first.await.unwrap();
         pool.run(&route, far(), |_| ()).await.unwrap();
-        assert!(begun.try_recv().is_err());
+        assert!(sender.try_recv().is_err());
     }
 
     #[tokio::test]
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_gives_its_permits_back() {
+    async fn work_that_panics_releases_its_permits() {
         let pool = WorkerPool::with_permits(2);
         let failed = pool.run(&name("a"), far(), |_| panic!("on purpose")).await;
         assert_eq!(failed, Err::<(), _>(WorkError::Panicked));

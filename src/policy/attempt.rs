@@ -42,7 +42,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<UpstreamResponse, UpstreamError> {
         self.is_over = true;
         self.counted.add(match &outcome {
-            Ok(response) => result_word(response),
+            Ok(response) => result_label(response),
             Err(error) => error.facts().label,
         });
         if self.span.is_recorded() {
@@ -62,16 +62,16 @@ impl Drop for Attempt<'_> {
 }
 
 /// Label for a response: its status class such as `2xx`, or `exit_success`.
-pub fn result_word(response: &UpstreamResponse) -> &'static str {
+pub fn result_label(response: &UpstreamResponse) -> &'static str {
     match &response.exit {
-        None => status_word(response.status),
+        None => status_class(response.status),
         Some(exit) if exit.end.is_success() => "exit_success",
         Some(_) => "exit_failure",
     }
 }
 
 /// Class of a status.
-pub(super) fn status_word(status: StatusCode) -> &'static str {
+pub(super) fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",
         2 => "2xx",
@@ -188,7 +188,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_counts_once_and_one_that_is_dropped_as_that() {
+    async fn an_attempt_counts_once_and_a_dropped_one_as_dropped() {
         let counted = LabelCounter::default();
         let to = HttpSettings::new(name(), "http://127.0.0.1:9".parse().unwrap());
         let to = Upstream::new(UpstreamSettings::Http(Box::new(to)));

@@ -49,7 +49,7 @@ pub(super) struct CircuitBreaker {
     settings: CircuitBreakerSettings,
     state: Mutex<State>,
     opened: Counter,
-    rested: Counter,
+    rejected: Counter,
 }
 
 /// Parts of [`CircuitBreakerSettings`] that a route or an upstream sets. The others are inherited.
@@ -109,16 +109,16 @@ impl CircuitBreaker {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// Creates a closed circuit breaker of an upstream. `opened` counts how often it opens, `rested` the
+    /// Creates a closed circuit breaker of an upstream. `opened` counts how often it opens, `rejected` the
     /// calls it rejects.
     pub(super) fn new(
         upstream: UpstreamName,
         settings: CircuitBreakerSettings,
         opened: Counter,
-        rested: Counter,
+        rejected: Counter,
     ) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
-        Self { upstream, route: None, settings, state, opened, rested }
+        Self { upstream, route: None, settings, state, opened, rejected }
     }
 
     /// Makes it the circuit breaker of one route.
@@ -160,7 +160,7 @@ impl CircuitBreaker {
         if let State::Open { until } | State::HalfOpen { until } = *state {
             let now = Instant::now();
             if now < until {
-                self.rested.add();
+                self.rejected.add();
                 let of_route = self.route.is_some();
                 return Err(UpstreamError::CircuitOpen {
                     upstream: self.upstream.clone(),
@@ -230,8 +230,8 @@ impl Probe<'_> {
     pub(super) fn record(mut self, result: &Result<UpstreamResponse, UpstreamError>) {
         self.is_recorded = true;
         let outcome = match self.breaker.route {
-            None => shown_of_upstream(result),
-            Some(_) => shown_of_route(result),
+            None => upstream_outcome(result),
+            Some(_) => route_outcome(result),
         };
         self.breaker.learn(outcome, self.probes_until, self.context);
     }
@@ -250,7 +250,7 @@ impl Drop for Probe<'_> {
 }
 
 /// Evidence about the upstream: whether it is reachable.
-fn shown_of_upstream(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
+fn upstream_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(_) => Outcome::Success,
         Err(FailureStage::NotReached | FailureStage::NoResponse) => Outcome::Failure,
@@ -262,7 +262,7 @@ fn shown_of_upstream(result: &Result<UpstreamResponse, UpstreamError>) -> Outcom
 }
 
 /// Evidence about the route: whether such requests are served.
-fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
+fn route_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(response) => match response.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
@@ -331,15 +331,15 @@ mod tests {
         one().await.unwrap();
         assert_eq!(script.upstream_calls(), 5);
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
-        assert_eq!((breaker.opened.get(), breaker.rested.get()), (2, 3));
+        assert_eq!((breaker.opened.get(), breaker.rejected.get()), (2, 3));
     }
 
     #[test]
     fn the_time_until_half_open_is_reported_in_whole_seconds() {
         let rest = Duration::new(599, 999_033_551);
         let error = UpstreamError::CircuitOpen { upstream: "old".parse().unwrap(), of_route: true, rest };
-        let told = "the circuit breaker of the route to upstream `old` is open for 600 s";
-        assert_eq!(error.to_string(), told);
+        let message = "the circuit breaker of the route to upstream `old` is open for 600 s";
+        assert_eq!(error.to_string(), message);
     }
 
     #[tokio::test(start_paused = true)]
@@ -410,7 +410,7 @@ mod tests {
             tokio::time::timeout(time, call(breaker, &before, upstream_call(7 * SECOND))).await.unwrap_err();
         };
         // One call is dropped before its deadline, and the other after it.
-        for left_after in [6 * SECOND, 7 * SECOND] {
+        for remaining in [6 * SECOND, 7 * SECOND] {
             let (breaker, script) = (circuit_breaker(), Script::new([failed(), failed()]));
             let others = async {
                 for _ in 0..2 {
@@ -427,7 +427,7 @@ mod tests {
                 first.unwrap();
                 assert!(rest(&second).is_some(), "{second:?}");
             };
-            tokio::join!(leaving(&breaker, left_after), others);
+            tokio::join!(leaving(&breaker, remaining), others);
             assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
             assert_eq!(breaker.opened.get(), 1);
         }

@@ -19,25 +19,25 @@ pub(super) struct ConcurrencyLimit {
     settings: PolicySettings,
     slots: Arc<Semaphore>,
     queue: Arc<Semaphore>,
-    busy: Counter,
+    queue_rejected: Counter,
     /// Limit per client, if there is one.
-    callers: Option<PerClientLimit>,
+    per_client: Option<PerClientLimit>,
 }
 
 /// Concurrency slot, released on drop.
 #[derive(Debug)]
 pub(super) struct ConcurrencySlot {
     _permit: OwnedSemaphorePermit,
-    _of_caller: Option<PerClientPermit>,
+    _client_permit: Option<PerClientPermit>,
 }
 
 impl ConcurrencyLimit {
-    /// Creates the limit of `upstream` with all slots free. `busy` counts rejected calls.
-    pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Counter) -> Self {
+    /// Creates the limit of `upstream` with all slots free. `queue_rejected` counts rejected calls.
+    pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, queue_rejected: Counter) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.waiting_limit));
-        let callers = settings.max_in_flight_per_client.map(PerClientLimit::new);
-        Self { upstream, settings, slots, queue, busy, callers }
+        let per_client = settings.max_in_flight_per_client.map(PerClientLimit::new);
+        Self { upstream, settings, slots, queue, queue_rejected, per_client }
     }
 
     /// Name of the upstream.
@@ -46,12 +46,12 @@ impl ConcurrencyLimit {
     }
 
     /// Requests in flight, and requests in the queue.
-    pub(super) fn taken(&self) -> (usize, usize) {
-        let taken = |semaphore: &Semaphore, limit: usize| {
+    pub(super) fn usage(&self) -> (usize, usize) {
+        let usage = |semaphore: &Semaphore, limit: usize| {
             limit.min(Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
         let PolicySettings { max_in_flight, waiting_limit, .. } = self.settings;
-        (taken(&self.slots, max_in_flight), taken(&self.queue, waiting_limit))
+        (usage(&self.slots, max_in_flight), usage(&self.queue, waiting_limit))
     }
 
     /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
@@ -60,31 +60,31 @@ impl ConcurrencyLimit {
         &self,
         client: Option<&ClientIdentity>,
     ) -> Result<ConcurrencySlot, UpstreamError> {
-        let of_caller = match self.callers.as_ref().zip(client) {
+        let client_permit = match self.per_client.as_ref().zip(client) {
             None => None,
-            Some((callers, client)) => callers.take(client).map_err(|in_flight_limit| {
-                self.busy.add();
+            Some((per_client, client)) => per_client.take(client).map_err(|in_flight_limit| {
+                self.queue_rejected.add();
                 UpstreamError::ClientBusy { upstream: self.upstream.clone(), in_flight_limit }
             })?,
         };
-        Ok(ConcurrencySlot { _permit: self.slot().await?, _of_caller: of_caller })
+        Ok(ConcurrencySlot { _permit: self.slot().await?, _client_permit: client_permit })
     }
 
     async fn slot(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return Ok(slot);
         }
-        let busy = || {
-            self.busy.add();
+        let queue_rejected = || {
+            self.queue_rejected.add();
             UpstreamError::Busy {
                 upstream: self.upstream.clone(),
                 in_flight_limit: self.settings.max_in_flight,
             }
         };
-        let _queued = self.queue.try_acquire().map_err(|_| busy())?;
+        let _queued = self.queue.try_acquire().map_err(|_| queue_rejected())?;
         match tokio::time::timeout(self.settings.waiting_timeout, self.slots.clone().acquire_owned()).await {
             Ok(slot) => Ok(slot.expect("the semaphore is never closed")),
-            Err(_) => Err(busy()),
+            Err(_) => Err(queue_rejected()),
         }
     }
 }
@@ -124,17 +124,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_is_admitted_one_waits_and_the_next_is_rejected_at_once() {
         let limit = one_slot();
-        let begun = Instant::now();
+        let started = Instant::now();
         let (first, second, third) = tokio::join!(call(&limit, SECOND), call(&limit, SECOND), async {
-            assert_eq!(limit.taken(), (1, 1));
+            assert_eq!(limit.usage(), (1, 1));
             let third = call(&limit, SECOND).await;
-            (third, begun.elapsed())
+            (third, started.elapsed())
         });
         assert!(first.is_ok() && second.is_ok());
         assert!(is_busy(&third.0), "{third:?}");
-        assert_eq!(limit.busy.get(), 1);
+        assert_eq!(limit.queue_rejected.get(), 1);
         assert_eq!(third.1, Duration::ZERO);
-        assert_eq!(begun.elapsed(), 2 * SECOND);
+        assert_eq!(started.elapsed(), 2 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
@@ -146,10 +146,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_dropped_gives_its_slot_back() {
+    async fn a_dropped_call_releases_its_slot() {
         let limit = one_slot();
         timeout(SECOND, call(&limit, 10 * SECOND)).await.unwrap_err();
-        assert_eq!(limit.taken(), (0, 0));
+        assert_eq!(limit.usage(), (0, 0));
         call(&limit, SECOND).await.unwrap();
     }
 

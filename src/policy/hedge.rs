@@ -126,15 +126,15 @@ impl Hedge {
         if !upstream_call.idempotent {
             return first.await;
         }
-        let begun = Instant::now();
-        let Some(after) = self.after() else { return self.timed(begun, first.await) };
+        let started = Instant::now();
+        let Some(after) = self.after() else { return self.timed(started, first.await) };
         tokio::select! {
             biased;
-            result = &mut first => return self.timed(begun, result),
+            result = &mut first => return self.timed(started, result),
             () = sleep(after) => {}
         }
         if !self.breakers.iter().all(|breaker| breaker.is_closed()) || !self.budget.spend() {
-            return self.timed(begun, first.await);
+            return self.timed(started, first.await);
         }
         self.counts.hedged.add();
         // The second request reports no progress, as its bytes would be added to those of the first.
@@ -143,12 +143,12 @@ impl Hedge {
             biased;
             result = &mut first => {
                 // The first failed; the second may still succeed.
-                if is_good(&result) { return self.timed(begun, result) }
+                if is_good(&result) { return self.timed(started, result) }
                 let other = second.await;
-                if is_good(&other) { self.won(begun, other) } else { result }
+                if is_good(&other) { self.won(started, other) } else { result }
             }
             other = &mut second => {
-                if is_good(&other) { self.won(begun, other) } else { self.timed(begun, first.await) }
+                if is_good(&other) { self.won(started, other) } else { self.timed(started, first.await) }
             }
         }
     }
@@ -226,10 +226,10 @@ mod tests {
     async fn a_slow_request_is_hedged_and_the_first_success_wins() {
         let (first, second) = (Inside::default(), Inside::default());
         let hedge = hedge(AFTER_ONE);
-        let begun = Instant::now();
+        let started = Instant::now();
         let response =
             race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
-        assert_eq!((response.status.as_u16(), begun.elapsed()), (204, 2 * SECOND));
+        assert_eq!((response.status.as_u16(), started.elapsed()), (204, 2 * SECOND));
         assert_eq!((first.count(), second.count()), (0, 0), "the other one goes on behind its caller's back");
         assert_eq!((hedge.counts.hedged.get(), hedge.counts.hedges_won.get()), (1, 1));
     }
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(hedge.after(), None, "too few to tell");
         race(&hedge, &usual, &Script::new([])).await.unwrap();
         assert_eq!(hedge.after(), Some(SECOND));
-        let begun = Instant::now();
+        let started = Instant::now();
         race(&hedge, &unusual, &usual).await.unwrap();
-        assert_eq!(begun.elapsed(), 2 * SECOND);
+        assert_eq!(started.elapsed(), 2 * SECOND);
     }
 }

@@ -38,50 +38,50 @@ impl Counter {
 #[derive(Debug, Clone, Default)]
 pub struct UpstreamCounts {
     /// Calls that timed out.
-    pub late: Counter,
+    pub timeouts: Counter,
     /// Attempts that timed out.
-    pub attempts_late: Counter,
+    pub attempt_timeouts: Counter,
     /// Retries.
-    pub again: Counter,
+    pub retries: Counter,
     /// Times the circuit breaker opened.
     pub opened: Counter,
     /// Calls that the open circuit breaker rejected.
-    pub rested: Counter,
+    pub circuit_rejected: Counter,
     /// Calls rejected by the concurrency limit.
-    pub busy: Counter,
+    pub queue_rejected: Counter,
     /// Requests over the rate limit.
-    pub too_often: Counter,
+    pub rate_limited: Counter,
     /// Calls over the rate limit per client.
-    pub caller_too_often: Counter,
+    pub client_rate_limited: Counter,
     /// Attempts by result: `2xx`, or an error label.
     pub attempts: LabelCounter,
     /// Passthrough requests by result, with the same labels.
-    pub handed_through: LabelCounter,
+    pub passthrough: LabelCounter,
 }
 
 /// Policy events of one route. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct RouteCounts {
     /// Calls over the rate limit.
-    pub too_often: Counter,
+    pub rate_limited: Counter,
     /// Calls over the rate limit per client.
-    pub caller_too_often: Counter,
+    pub client_rate_limited: Counter,
     /// Cache hits.
-    pub kept: Counter,
+    pub cache_hits: Counter,
     /// Cache hits on a response that another replica cached.
-    pub kept_by_others: Counter,
+    pub replica_cache_hits: Counter,
     /// Cache misses, stale responses included.
-    pub fetched: Counter,
+    pub cache_misses: Counter,
     /// Stale responses that were revalidated.
-    pub still_good: Counter,
+    pub revalidated: Counter,
     /// Stale responses used in place of an error.
-    pub old: Counter,
+    pub stale_served: Counter,
     /// Calls that joined the request of another.
-    pub joined: Counter,
+    pub coalesced: Counter,
     /// Times the circuit breaker opened.
     pub opened: Counter,
     /// Calls that the open circuit breaker rejected.
-    pub rested: Counter,
+    pub circuit_rejected: Counter,
     /// Hedged requests.
     pub hedged: Counter,
     /// Hedged requests that were answered first.
@@ -92,14 +92,14 @@ impl UpstreamCounts {
     /// Events by their names in metrics and the admin API.
     pub fn events(&self) -> [(&'static str, u64); 8] {
         [
-            ("timeout", self.late.get()),
-            ("attempt_timeout", self.attempts_late.get()),
-            ("retry", self.again.get()),
+            ("timeout", self.timeouts.get()),
+            ("attempt_timeout", self.attempt_timeouts.get()),
+            ("retry", self.retries.get()),
             ("circuit_breaker_opened", self.opened.get()),
-            ("circuit_breaker_rejected", self.rested.get()),
-            ("queue_rejected", self.busy.get()),
-            ("rate_limited", self.too_often.get()),
-            ("client_rate_limited", self.caller_too_often.get()),
+            ("circuit_breaker_rejected", self.circuit_rejected.get()),
+            ("queue_rejected", self.queue_rejected.get()),
+            ("rate_limited", self.rate_limited.get()),
+            ("client_rate_limited", self.client_rate_limited.get()),
         ]
     }
 }
@@ -108,18 +108,18 @@ impl RouteCounts {
     /// Events by their names in metrics.
     pub fn events(&self) -> [(&'static str, u64); 12] {
         [
-            ("rate_limited", self.too_often.get()),
-            ("client_rate_limited", self.caller_too_often.get()),
-            ("cache_hit", self.kept.get()),
-            ("cache_hit_from_replica", self.kept_by_others.get()),
-            ("cache_miss", self.fetched.get()),
-            ("cache_revalidated", self.still_good.get()),
-            ("cache_stale", self.old.get()),
-            ("coalesced", self.joined.get()),
+            ("rate_limited", self.rate_limited.get()),
+            ("client_rate_limited", self.client_rate_limited.get()),
+            ("cache_hit", self.cache_hits.get()),
+            ("cache_hit_from_replica", self.replica_cache_hits.get()),
+            ("cache_miss", self.cache_misses.get()),
+            ("cache_revalidated", self.revalidated.get()),
+            ("cache_stale", self.stale_served.get()),
+            ("coalesced", self.coalesced.get()),
             ("hedged", self.hedged.get()),
             ("hedge_won", self.hedges_won.get()),
             ("circuit_breaker_opened", self.opened.get()),
-            ("circuit_breaker_rejected", self.rested.get()),
+            ("circuit_breaker_rejected", self.circuit_rejected.get()),
         ]
     }
 }
@@ -153,7 +153,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     }
     let help = "Requests proxied unmodified, by result";
     let family = reading.counter("glossator_passthrough_requests", help);
-    for (result, count) in counts.handed_through.read() {
+    for (result, count) in counts.passthrough.read() {
         family.add(vec![label(), ("result", result.into())], count);
     }
     let view = upstream.view();
@@ -173,7 +173,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
         let help = "Endpoints of an upstream by state";
         let family = reading.gauge("glossator_upstream_endpoints", help);
         for state in EndpointState::WORDS {
-            let count = view.addresses.iter().filter(|address| address.state.as_word() == state).count();
+            let count = view.addresses.iter().filter(|address| address.state.as_str() == state).count();
             family.add(vec![label(), ("state", state.into())], count);
         }
     }
@@ -207,7 +207,7 @@ fn circuit_breaker_view(
         return;
     }
     for state in ["closed", "open", "half_open"] {
-        family.add(vec![label(), ("state", state.into())], state == breaker.as_word());
+        family.add(vec![label(), ("state", state.into())], state == breaker.as_str());
     }
 }
 
@@ -234,9 +234,10 @@ impl UpstreamView {
     /// Whether a call may reach the upstream. Untried endpoints count as reachable, and so do those to be
     /// probed by the next call: otherwise nothing would ever probe them.
     pub fn is_reachable(&self) -> bool {
-        let rests = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());
-        let is_open = |view: &AddressView| matches!(view.state, EndpointState::Up | EndpointState::Probing);
-        !rests && (self.addresses.is_empty() || self.addresses.iter().any(is_open))
+        let is_open = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());
+        let may_be_used =
+            |view: &AddressView| matches!(view.state, EndpointState::Up | EndpointState::Probing);
+        !is_open && (self.addresses.is_empty() || self.addresses.iter().any(may_be_used))
     }
 }
 
@@ -261,7 +262,7 @@ pub enum CircuitBreakerView {
 
 impl CircuitBreakerView {
     /// Label.
-    pub fn as_word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Closed { .. } => "closed",

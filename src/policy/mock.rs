@@ -67,7 +67,7 @@ struct Lines {
     then: Option<Result<UpstreamResponse, UpstreamError>>,
     delay: Duration,
     inside: Inside,
-    asked: usize,
+    request_count: usize,
     headers: HeaderMap,
 }
 
@@ -75,8 +75,8 @@ struct Lines {
 pub(super) fn slow(code: u16, delay: Duration, inside: &Inside) -> Script {
     let script = Script::new([]);
     {
-        let mut lines = script.0.lock().unwrap();
-        (lines.then, lines.delay, lines.inside) = (Some(status(code)), delay, inside.clone());
+        let mut state = script.0.lock().unwrap();
+        (state.then, state.delay, state.inside) = (Some(status(code)), delay, inside.clone());
     }
     script
 }
@@ -94,7 +94,7 @@ impl Script {
             then: None,
             delay: Duration::ZERO,
             inside: Inside::default(),
-            asked: 0,
+            request_count: 0,
             headers: HeaderMap::new(),
         })))
     }
@@ -106,7 +106,7 @@ impl Script {
 
     /// Number of requests.
     pub(super) fn upstream_calls(&self) -> usize {
-        self.0.lock().unwrap().asked
+        self.0.lock().unwrap().request_count
     }
 
     pub(super) async fn answer(
@@ -114,11 +114,11 @@ impl Script {
         upstream_call: &UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let (outcome, delay, _inside) = {
-            let mut lines = self.0.lock().unwrap();
-            lines.asked += 1;
-            lines.headers = upstream_call.request.headers().cloned().unwrap_or_default();
-            let outcome = lines.left.pop_front().or_else(|| lines.then.clone());
-            (outcome.expect("the script has an answer"), lines.delay, lines.inside.enter())
+            let mut state = self.0.lock().unwrap();
+            state.request_count += 1;
+            state.headers = upstream_call.request.headers().cloned().unwrap_or_default();
+            let outcome = state.left.pop_front().or_else(|| state.then.clone());
+            (outcome.expect("the script has an answer"), state.delay, state.inside.enter())
         };
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;

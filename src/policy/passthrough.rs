@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    ConcurrencyLimit, Counter, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_word,
+    ConcurrencyLimit, Counter, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_class,
     concurrency::ConcurrencySlot,
 };
 use crate::{
@@ -81,8 +81,9 @@ impl Passthrough {
         upstream: HttpUpstream,
         settings: PassthroughSettings,
     ) -> Self {
-        let busy = policies.counts.busy.clone();
-        let slots = Arc::new(Slots::new(upstream.name().clone(), settings, policies.settings, busy));
+        let queue_rejected = policies.counts.queue_rejected.clone();
+        let slots =
+            Arc::new(Slots::new(upstream.name().clone(), settings, policies.settings, queue_rejected));
         Self { upstream, policies, slots, settings }
     }
 
@@ -107,8 +108,8 @@ impl Passthrough {
         B::Error: Into<BoxError>,
     {
         let response = self.try_stream(request, client).await;
-        self.policies.counts.handed_through.add(match &response {
-            Ok(response) => status_word(response.status()),
+        self.policies.counts.passthrough.add(match &response {
+            Ok(response) => status_class(response.status()),
             Err(error) => error.facts().label,
         });
         response
@@ -156,7 +157,7 @@ struct Slots {
     per_client: Option<usize>,
     queue_timeout: Duration,
     clients: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
-    busy: Counter,
+    queue_rejected: Counter,
 }
 
 /// Slot, released on drop.
@@ -174,18 +175,18 @@ impl Slots {
         upstream: UpstreamName,
         settings: PassthroughSettings,
         policy: PolicySettings,
-        busy: Counter,
+        queue_rejected: Counter,
     ) -> Self {
         let limit = policy.max_in_flight;
         let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
         let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
         let own = PolicySettings { max_in_flight: limit, max_in_flight_per_client: None, ..policy };
         Self {
-            concurrency: ConcurrencyLimit::new(upstream, own, busy.clone()),
+            concurrency: ConcurrencyLimit::new(upstream, own, queue_rejected.clone()),
             per_client: Some(per_client).filter(|count| *count < limit),
             queue_timeout: policy.waiting_timeout,
             clients: Mutex::default(),
-            busy,
+            queue_rejected,
         }
     }
 
@@ -197,7 +198,7 @@ impl Slots {
                 let slots = self.of_client(client, limit);
                 let slot = timeout(self.queue_timeout, slots.acquire_owned()).await;
                 Some(slot.map_err(|_| {
-                    self.busy.add();
+                    self.queue_rejected.add();
                     UpstreamError::ClientBusy {
                         upstream: self.concurrency.upstream().clone(),
                         in_flight_limit: limit,
@@ -284,10 +285,10 @@ impl LastProgress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    async fn stood_still_for(&self, patience: Duration) {
+    async fn stood_still_for(&self, idle_timeout: Duration) {
         loop {
             let last = self.last();
-            sleep_until(last + patience).await;
+            sleep_until(last + idle_timeout).await;
             if self.last() == last {
                 return;
             }
@@ -376,25 +377,25 @@ mod tests {
     }
 
     /// Number of frames within a minute, and when the body failed.
-    async fn upload(bytes: usize, every: Duration, busy: Duration) -> (usize, Option<Duration>) {
-        let begun = Instant::now();
+    async fn upload(bytes: usize, every: Duration, queue_rejected: Duration) -> (usize, Option<Duration>) {
+        let started = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
         let upload = Upload::new(5 * SECOND);
         let mut watched = watched(body, LastProgress::default(), upload);
         let mut frames = 0;
-        while begun.elapsed() < 60 * SECOND {
+        while started.elapsed() < 60 * SECOND {
             match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {
                 Some(Ok(_)) => frames += 1,
-                Some(Err(_)) => return (frames, Some(begun.elapsed())),
+                Some(Err(_)) => return (frames, Some(started.elapsed())),
                 None => unreachable!("it has no end"),
             }
-            sleep(busy).await;
+            sleep(queue_rejected).await;
         }
         (frames, None)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_comes_byte_by_byte_has_no_more_time_than_one_that_does_not_come() {
+    async fn a_trickled_body_times_out_like_a_missing_one() {
         let idle = Duration::ZERO;
         assert_eq!(upload(1, 9 * SECOND, idle).await, (0, Some(5 * SECOND)));
         let (frames, broken_off) = upload(1, SECOND, idle).await;
@@ -417,10 +418,10 @@ mod tests {
         let client = |last: u8| ClientIdentity::from_address([10, 0, 0, last].into());
         let (first, _second) =
             (slots.enter(&client(1)).await.unwrap(), slots.enter(&client(1)).await.unwrap());
-        let begun = Instant::now();
+        let started = Instant::now();
         let third = slots.enter(&client(1)).await.unwrap_err();
         assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third}");
-        assert_eq!(begun.elapsed(), policy.waiting_timeout);
+        assert_eq!(started.elapsed(), policy.waiting_timeout);
         let _others = (slots.enter(&client(2)).await.unwrap(), slots.enter(&client(3)).await.unwrap());
         let fifth = slots.enter(&client(4)).await.unwrap_err();
         assert!(matches!(fifth, UpstreamError::Busy { in_flight_limit: 4, .. }), "{fifth}");

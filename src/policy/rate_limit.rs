@@ -187,7 +187,7 @@ impl RateLimit {
         let CallsPer { count, per } = self.settings.rate;
         let burst = self.settings.burst();
         // A changed limit starts afresh: points of the old one may be far ahead.
-        let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
+        let of = format!("{} {of} {count} {} {burst}", self.whose.as_str(), per.as_micros());
         Self { counted: Some(SharedCounter { store, of: of.into_bytes().into() }), ..self }
     }
 
@@ -208,7 +208,7 @@ impl RateLimit {
     }
 
     /// Admits a call by the shared counter as well, if there is one.
-    async fn take_of_all(&self, client: &ClientIdentity) -> Result<(), NotAdmitted> {
+    async fn try_admit(&self, client: &ClientIdentity) -> Result<(), NotAdmitted> {
         let here = self.take(client);
         let Some(SharedCounter { store, of }) = &self.counted else { return here.map_err(NotAdmitted::For) };
         let without = self.settings.on_store_failure;
@@ -251,7 +251,7 @@ impl RateLimit {
     /// [`UpstreamError::RateLimitUnavailable`] if the shared counter is unreachable.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
         loop {
-            let Err(stopped) = self.take_of_all(client).await else { return Ok(()) };
+            let Err(stopped) = self.try_admit(client).await else { return Ok(()) };
             match (over, stopped) {
                 (OverLimit::Rejected, stopped) => return Err(self.reject(stopped)),
                 (OverLimit::Waits, NotAdmitted::For(wait)) => sleep(wait).await,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_is_let_through_and_then_as_many_as_there_may_be_in_a_time() {
+    async fn a_burst_is_admitted_and_then_the_rate() {
         let rate = rate(RateLimitScope::Upstream, TEN_A_SECOND);
         assert_eq!(at_once(&rate, &ClientIdentity::Only), 10);
         assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 10));
@@ -398,8 +398,8 @@ mod tests {
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
-        let told = matches!(error, UpstreamError::TooOften { rest, whose: RateLimitScope::ClientOfRoute, .. } if rest == 59 * SECOND);
-        assert!(told, "{error}");
+        let is_expected = matches!(error, UpstreamError::TooOften { rest, whose: RateLimitScope::ClientOfRoute, .. } if rest == 59 * SECOND);
+        assert!(is_expected, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;
         one().await.unwrap();
@@ -410,10 +410,10 @@ mod tests {
         let settings = RateSettings { rate: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(RateLimitScope::Upstream, settings);
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Waits);
-        let begun = Instant::now();
+        let started = Instant::now();
         let (first, second, third) = tokio::join!(one(), one(), one());
         assert!(first.is_ok() && second.is_ok() && third.is_ok());
-        assert_eq!(begun.elapsed(), 2 * SECOND);
+        assert_eq!(started.elapsed(), 2 * SECOND);
     }
 
     /// Two replicas that count together.
@@ -424,7 +424,7 @@ mod tests {
     async fn through(rate: &RateLimit, client: &ClientIdentity) -> usize {
         let mut through = 0;
         for _ in 0..30 {
-            through += usize::from(rate.take_of_all(client).await.is_ok());
+            through += usize::from(rate.try_admit(client).await.is_ok());
         }
         through
     }
@@ -434,11 +434,11 @@ mod tests {
         let memory = MemoryStore::default();
         let [one, other] = replicas(&memory, RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         for _ in 0..7 {
-            one.take_of_all(&client(1)).await.unwrap();
+            one.try_admit(&client(1)).await.unwrap();
         }
         assert_eq!(through(&other, &client(1)).await, 3);
         assert_eq!(through(&other, &client(2)).await, 10);
-        assert_eq!(one.take_of_all(&client(1)).await, Err(NotAdmitted::For(SECOND / 10)));
+        assert_eq!(one.try_admit(&client(1)).await, Err(NotAdmitted::For(SECOND / 10)));
         tokio::time::advance(SECOND / 10).await;
         assert_eq!(through(&one, &client(1)).await, 1);
         assert_eq!(through(&other, &client(1)).await, 0);
@@ -454,8 +454,8 @@ mod tests {
         let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
         assert_eq!(through(&one, &ClientIdentity::Only).await, 10);
         assert_eq!(through(&other, &ClientIdentity::Only).await, 0);
-        let asked = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().attempted();
-        assert_eq!((asked(&one), asked(&other)), (10, 1));
+        let attempts = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().attempted();
+        assert_eq!((attempts(&one), attempts(&other)), (10, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -107,7 +107,7 @@ impl Retry {
     {
         // Every call adds to the budget, hedged calls too.
         self.budget.earn();
-        let mut answer = None;
+        let mut result = None;
         for attempt in 1.. {
             let next = attempt_once().await;
             if attempt > 1 {
@@ -117,7 +117,7 @@ impl Retry {
                 }
                 self.retries.add();
             }
-            let outcome = answer.insert(next);
+            let outcome = result.insert(next);
             let Some(at) =
                 self.next_attempt_at(outcome, upstream_call.idempotent, attempt, upstream_call.deadline.at)
             else {
@@ -138,7 +138,7 @@ impl Retry {
                 meanwhile.send(ProgressEvent::Retry { attempt: attempt + 1 });
             }
         }
-        answer.expect("what is asked at least once has an answer")
+        result.expect("what is asked at least once has an answer")
     }
 
     /// Time of the next attempt, if there is one.
@@ -309,18 +309,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_further_attempt_is_reported_as_progress() {
         let script = Script::new([failed(), status(503), status(200)]);
-        let (meanwhile, mut hearing) = ProgressSender::new();
+        let (meanwhile, mut receiver) = ProgressSender::new();
         let upstream_call = UpstreamCall { meanwhile: Some(meanwhile), ..upstream_call(30 * SECOND) };
         call(&retry(), &script, upstream_call).await.unwrap();
-        let mut heard = Vec::new();
-        while let Ok(happened) = hearing.try_recv() {
-            heard.push(happened);
+        let mut events = Vec::new();
+        while let Ok(happened) = receiver.try_recv() {
+            events.push(happened);
         }
-        assert_eq!(heard, [ProgressEvent::Retry { attempt: 2 }, ProgressEvent::Retry { attempt: 3 }]);
+        assert_eq!(events, [ProgressEvent::Retry { attempt: 2 }, ProgressEvent::Retry { attempt: 3 }]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_answer_counts_when_all_attempts_are_used() {
+    async fn the_last_result_is_returned_after_all_attempts() {
         let script = Script::new([status(503), status(502), status(504), status(200)]);
         let retry = retry();
         let response = call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap();
@@ -356,20 +356,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn retry_after_sets_the_time_of_the_retry() {
-        let begun = Instant::now();
+        let started = Instant::now();
         let script = Script::new([come_back(429, "7"), status(200)]);
         call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
-        assert_eq!(begun.elapsed(), 7 * SECOND);
+        assert_eq!(started.elapsed(), 7 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_date_is_relative_to_the_clock_of_its_upstream() {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut response = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
         response.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
         let script = Script::new([Ok(response), status(200)]);
         call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
-        assert_eq!(begun.elapsed(), 5 * SECOND);
+        assert_eq!(started.elapsed(), 5 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
@@ -382,10 +382,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_retry_waits_past_the_deadline() {
-        let begun = Instant::now();
+        let started = Instant::now();
         let script = Script::new([come_back(503, "60"), status(200)]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
-        assert_eq!((response.status.as_u16(), begun.elapsed()), (503, Duration::ZERO));
+        assert_eq!((response.status.as_u16(), started.elapsed()), (503, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_about_as_long_as_it_was_and_seldom_the_same() {
+    fn jitter_is_within_ten_percent() {
         let waits: Vec<Duration> = (0..100).map(|_| jitter(Duration::from_secs(10))).collect();
         assert!(waits.iter().all(|wait| (9.0..=11.0).contains(&wait.as_secs_f64())), "{waits:?}");
         assert!(waits.iter().any(|wait| *wait != waits[0]));

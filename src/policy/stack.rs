@@ -230,7 +230,7 @@ impl UpstreamPolicies {
         });
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
-            self.counts.attempts_late.add();
+            self.counts.attempt_timeouts.add();
             Err(UpstreamError::AttemptDeadline {
                 upstream: self.upstream.name().clone(),
                 after: deadline.after,
@@ -246,7 +246,7 @@ impl UpstreamPolicies {
         call: Pin<Box<impl Future<Output = Result<T, UpstreamError>>>>,
     ) -> Result<T, UpstreamError> {
         timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
-            self.counts.late.add();
+            self.counts.timeouts.add();
             Err(UpstreamError::Deadline {
                 upstream: self.upstream.name().clone(),
                 after: upstream_call.deadline.after,
@@ -282,7 +282,7 @@ impl UpstreamPolicies {
             name.clone(),
             settings.circuit_breaker,
             counts.opened.clone(),
-            counts.rested.clone(),
+            counts.circuit_rejected.clone(),
         );
         let breaker = Arc::new(breaker);
         if let Some(http) = upstream.http() {
@@ -297,14 +297,14 @@ impl UpstreamPolicies {
             rate_per_client: rate(
                 RateLimitScope::ClientOfUpstream,
                 settings.rate_limit_per_client,
-                &counts.caller_too_often,
+                &counts.client_rate_limited,
             ),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.again.clone()),
+            retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.retries.clone()),
             budget,
             breaker,
-            rate: rate(RateLimitScope::Upstream, settings.rate_limit, &counts.too_often),
-            concurrency: ConcurrencyLimit::new(name.clone(), settings, counts.busy.clone()),
+            rate: rate(RateLimitScope::Upstream, settings.rate_limit, &counts.rate_limited),
+            concurrency: ConcurrencyLimit::new(name.clone(), settings, counts.queue_rejected.clone()),
             upstream,
             settings,
             sharing,
@@ -324,7 +324,7 @@ impl UpstreamPolicies {
 
     /// Current state of the upstream, for metrics and the admin API.
     pub fn view(&self) -> UpstreamView {
-        let (in_flight, waiting) = self.concurrency.taken();
+        let (in_flight, waiting) = self.concurrency.usage();
         UpstreamView {
             kind: kind_of(&self.upstream),
             breaker: self.breaker.view(),
@@ -363,16 +363,20 @@ impl RoutePolicies {
                 settings: settings.cache,
                 store: store.clone(),
                 remote: upstream.sharing.clone().map(RemoteCache),
-                under_way: shares.then(Mutex::default),
+                in_flight: shares.then(Mutex::default),
                 counts: counts.clone(),
             })
         });
         let breaker =
             CircuitBreakerOverride::apply_to(settings.circuit_breaker, upstream.settings.circuit_breaker);
-        let breaker =
-            CircuitBreaker::new(name.clone(), breaker, counts.opened.clone(), counts.rested.clone());
+        let breaker = CircuitBreaker::new(
+            name.clone(),
+            breaker,
+            counts.opened.clone(),
+            counts.circuit_rejected.clone(),
+        );
         let breaker = Arc::new(breaker.of_route(tool.clone()));
-        let (budget, again) = (upstream.budget.clone(), upstream.counts.again.clone());
+        let (budget, again) = (upstream.budget.clone(), upstream.counts.retries.clone());
         let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
         let hedge = settings.hedge.map(|settings| {
             let breakers = [upstream.breaker.clone(), breaker.clone()];
@@ -382,10 +386,10 @@ impl RoutePolicies {
             rate_per_client: rate(
                 RateLimitScope::ClientOfRoute,
                 settings.rate_limit_per_client,
-                &counts.caller_too_often,
+                &counts.client_rate_limited,
             ),
             responses,
-            rate: rate(RateLimitScope::Route, settings.rate_limit, &counts.too_often),
+            rate: rate(RateLimitScope::Route, settings.rate_limit, &counts.rate_limited),
             hedge,
             retry: Retry::new(name.clone(), retry, budget, again),
             breaker,
@@ -443,7 +447,7 @@ mod tests {
             .await
             .unwrap_err();
         assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
-        assert_eq!(policies.counts.late.get(), 1);
+        assert_eq!(policies.counts.timeouts.get(), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
         let quick = answering_after(SECOND, &inside);
         let upstream_call = UpstreamCall { deadline: Deadline::after(2 * SECOND), ..upstream_call };
@@ -459,8 +463,8 @@ mod tests {
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
         let error = policies.poll_stack(&once).await.unwrap_err();
         assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
-        assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));
+        assert_eq!((policies.counts.attempt_timeouts.get(), policies.counts.timeouts.get()), (1, 0));
         assert_eq!(policies.counts.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
-        assert_eq!(policies.concurrency.taken(), (0, 0));
+        assert_eq!(policies.concurrency.usage(), (0, 0));
     }
 }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_needed_has_to_be_there() {
+    fn all_needed_scopes_are_required() {
         assert!(scopes("a b").hold(&scopes("b")) && scopes("").hold(&scopes("")));
         assert!(!scopes("a b").hold(&scopes("b c")) && !scopes("").hold(&scopes("a")));
         assert!(!scopes("weather.read").hold(&scopes("weather")), "no scope is in another");

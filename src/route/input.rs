@@ -113,11 +113,11 @@ impl InputSchema {
             write_plainly(self.document(), &mut map);
             return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
         }
-        let told = violations.iter().map(|violation| match violation.path.as_str() {
+        let messages = violations.iter().map(|violation| match violation.path.as_str() {
             "" => format!("the arguments object {}; {}", violation.what, self.known_names()),
             path => format!("argument `{path}` {}", violation.what),
         });
-        Ok(Err(told.collect::<Vec<_>>().join(". ")))
+        Ok(Err(messages.collect::<Vec<_>>().join(". ")))
     }
 
     fn known_names(&self) -> String {

@@ -230,10 +230,10 @@ pub fn same_origin(left: &Uri, right: &Uri) -> bool {
 }
 
 /// Resolves a reference against the URI of the request (RFC 3986, section 5.2).
-pub fn resolve_location(asked: &Uri, location: &str) -> Option<Uri> {
+pub fn resolve_location(request_uri: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next()?;
-    let scheme = asked.scheme_str()?;
-    let authority = asked.authority()?;
+    let scheme = request_uri.scheme_str()?;
+    let authority = request_uri.authority()?;
     if let Some(rest) = location.strip_prefix("//") {
         return without_user(format!("{scheme}://{rest}").parse().ok()?);
     }
@@ -246,14 +246,14 @@ pub fn resolve_location(asked: &Uri, location: &str) -> Option<Uri> {
         None => (location, None),
     };
     let merged = if path.is_empty() {
-        asked.path().to_owned()
+        request_uri.path().to_owned()
     } else if path.starts_with('/') {
         without_dot_segments(path)
     } else {
-        let folder = asked.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        let folder = request_uri.path().rsplit_once('/').map_or("", |(folder, _)| folder);
         without_dot_segments(&format!("{folder}/{path}"))
     };
-    let query = if path.is_empty() && query.is_none() { asked.query() } else { query };
+    let query = if path.is_empty() && query.is_none() { request_uri.query() } else { query };
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     format!("{scheme}://{authority}{merged}{query}").parse().ok()
 }

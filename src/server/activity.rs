@@ -259,11 +259,12 @@ impl ActiveRequest {
         let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
             response.body().size_hint().exact().filter(|length| is_here && *length > SHORT_BYTES as u64);
-        let held = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
-        self.activity.hold(held);
+        let counted_bytes = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        self.activity.hold(counted_bytes);
         self.set_waiting(true);
-        response
-            .map(|body| Body::new(ResponseBody { body, request: Arc::new(self), held, rest: Bytes::new() }))
+        response.map(|body| {
+            Body::new(ResponseBody { body, request: Arc::new(self), counted_bytes, rest: Bytes::new() })
+        })
     }
 
     /// Whether a part of the response waits to be written.
@@ -290,7 +291,7 @@ struct ResponseBody {
     body: Body,
     request: Arc<ActiveRequest>,
     /// Bytes that are counted in the response buffer and have not been polled from here.
-    held: usize,
+    counted_bytes: usize,
     /// The next part of the body, which has not been polled yet.
     rest: Bytes,
 }
@@ -298,12 +299,12 @@ struct ResponseBody {
 impl ResponseBody {
     fn next_part(&mut self) -> Bytes {
         let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
-        let held = self.held.min(bytes.len());
-        if held == 0 {
+        let counted_bytes = self.counted_bytes.min(bytes.len());
+        if counted_bytes == 0 {
             return bytes;
         }
-        self.held -= held;
-        Bytes::from_owner(BufferedPart { bytes, held, request: Arc::clone(&self.request) })
+        self.counted_bytes -= counted_bytes;
+        Bytes::from_owner(BufferedPart { bytes, counted_bytes, request: Arc::clone(&self.request) })
     }
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
@@ -314,9 +315,9 @@ impl ResponseBody {
                 Ok(data) => data,
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             };
-            let uncounted = self.rest.len().saturating_sub(self.held);
+            let uncounted = self.rest.len().saturating_sub(self.counted_bytes);
             if uncounted > SHORT_BYTES {
-                self.held += uncounted;
+                self.counted_bytes += uncounted;
                 self.request.activity.hold(uncounted);
             }
         }
@@ -353,7 +354,7 @@ impl http_body::Body for ResponseBody {
 impl Drop for ResponseBody {
     fn drop(&mut self) {
         // Nothing polls the body of a response to `HEAD`.
-        self.request.activity.release(self.held);
+        self.request.activity.release(self.counted_bytes);
     }
 }
 
@@ -361,7 +362,7 @@ impl Drop for ResponseBody {
 /// long.
 struct BufferedPart {
     bytes: Bytes,
-    held: usize,
+    counted_bytes: usize,
     request: Arc<ActiveRequest>,
 }
 
@@ -373,7 +374,7 @@ impl AsRef<[u8]> for BufferedPart {
 
 impl Drop for BufferedPart {
     fn drop(&mut self) {
-        self.request.activity.release(self.held);
+        self.request.activity.release(self.counted_bytes);
     }
 }
 
@@ -415,9 +416,9 @@ mod tests {
     }
 
     async fn ends_after(activity: &Activity) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         activity.timed_out(60 * SECOND, 30 * SECOND).await;
-        begun.elapsed()
+        started.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
@@ -429,8 +430,8 @@ mod tests {
     async fn headers_that_have_begun_have_a_timeout_of_their_own() {
         let (_, activity) = setup();
         let ended = async || {
-            let begun = Instant::now();
-            (activity.idle_timed_out(10 * SECOND, 60 * SECOND).await, begun.elapsed())
+            let started = Instant::now();
+            (activity.idle_timed_out(10 * SECOND, 60 * SECOND).await, started.elapsed())
         };
         assert_eq!(ended().await, (ConnectionTimeout::Idle, 60 * SECOND));
         activity.set_reading_headers(true);

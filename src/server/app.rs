@@ -393,10 +393,11 @@ impl Active {
     fn new(loaded: &Loaded, before: Option<&Self>, shared: Option<&SharedStore>) -> Self {
         let bind = |file: &UpstreamFile| {
             let name = file.settings.name().clone();
-            let kept = before
+            let existing = before
                 .and_then(|before| before.upstreams.get(&name))
                 .filter(|bound| bound.file.policy == file.policy && bound.file.settings == file.settings);
-            let bound = kept.map_or_else(|| BoundUpstream::new(file, shared), |kept| kept.with(file));
+            let bound =
+                existing.map_or_else(|| BoundUpstream::new(file, shared), |existing| existing.with(file));
             (name, bound)
         };
         Self {
@@ -539,9 +540,9 @@ routes:
         for message in [changed("t://b", 1), changed("t://a", 1), changed("t://a", 1), changed("t://a", 2)] {
             shared.publish(&message);
         }
-        let told = HeardChange::Change(ChangeEvent::Resource(watching.uri().clone()));
-        assert_eq!(listener.next().await, Some(told.clone()));
-        assert_eq!(listener.next().await, Some(told));
+        let change = HeardChange::Change(ChangeEvent::Resource(watching.uri().clone()));
+        assert_eq!(listener.next().await, Some(change.clone()));
+        assert_eq!(listener.next().await, Some(change));
         gateway.changes().publish(ChangeEvent::Tools);
         assert_eq!(
             listener.next().await,

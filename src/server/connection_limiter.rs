@@ -329,9 +329,9 @@ mod tests {
         });
         timeout(Duration::from_secs(9), old.evicted()).await.expect_err("there is room for both");
         let late = unread(young, LONG);
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(timeout(Duration::from_secs(9), old.evicted()).await, Ok("does not read a long response"));
-        assert!(begun.elapsed() < Duration::from_millis(200), "it has taken nothing for long enough");
+        assert!(started.elapsed() < Duration::from_millis(200), "it has taken nothing for long enough");
         drop((untouched, late));
         let _more = [unread(young, LONG), unread(young, LONG)];
         assert!(

@@ -209,7 +209,7 @@ impl Collector {
         for attempt in 1..=attempts {
             let error = match self.send_once(body.clone()).await {
                 Ok(accepted) => {
-                    self.answered();
+                    self.record_success();
                     if accepted.rejected > 0 {
                         let (signal, rejected) = (self.signal, accepted.rejected);
                         warn!(signal, rejected, "collector rejected some telemetry");
@@ -252,7 +252,7 @@ impl Collector {
         Ok(read_answer(&response.body))
     }
 
-    fn answered(&mut self) {
+    fn record_success(&mut self) {
         self.counts.add("taken");
         if let Some(outage) = self.outage.take() {
             info!(signal = self.signal, failed = outage.requests, "collector accepts telemetry again");

@@ -79,7 +79,7 @@ struct ObservedRequest {
     span: Span,
     method: Method,
     scheme: &'static str,
-    begun: Instant,
+    started: Instant,
 }
 
 impl ObservedRequest {
@@ -96,12 +96,12 @@ impl ObservedRequest {
             }
             Arrival::from_request(request).span = span.clone();
         }
-        Self { span, method: request.method().clone(), scheme, begun: Instant::now() }
+        Self { span, method: request.method().clone(), scheme, started: Instant::now() }
     }
 
     fn end(self, response: Response<Body>, meters: &Meters) -> Response<Body> {
         let status = response.status();
-        meters.http_answered(self.scheme, &self.method, status, self.begun.elapsed());
+        meters.http_answered(self.scheme, &self.method, status, self.started.elapsed());
         self.span.number("http.response.status_code", status.as_u16());
         if status.is_server_error() {
             self.span.failed(status.as_str().to_owned());

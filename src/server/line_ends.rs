@@ -33,9 +33,9 @@ impl<R> LineEnds<R> {
 /// Position in the bytes of a client.
 #[derive(Debug, Default)]
 struct Lines {
-    place: Position,
+    position: Position,
     /// The beginning of a line whose end has not been read yet.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     head: HeadersState,
 }
 
@@ -68,30 +68,30 @@ impl Lines {
 
     /// Whether the headers of a request have begun and are not complete.
     fn has_incomplete_headers(&self) -> bool {
-        self.place == Position::Headers && (self.head.has_begun || !self.begun.is_empty())
+        self.position == Position::Headers && (self.head.has_begun || !self.partial.is_empty())
     }
 
     /// Checks the next bytes.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
-            match self.place {
+            match self.position {
                 Position::Unknown => return,
                 Position::Body(left) => rest = self.pass(left, rest, Position::Body, Position::Headers),
                 Position::Chunk(left) => rest = self.pass(left, rest, Position::Chunk, Position::ChunkSize),
                 Position::Headers | Position::ChunkSize | Position::Trailers => {
-                    let Some(end) = memchr(b'\n', rest) else { return self.keep(rest) };
-                    let before = if end == 0 { self.begun.last() } else { rest.get(end - 1) };
+                    let Some(end) = memchr(b'\n', rest) else { return self.buffer_partial(rest) };
+                    let before = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
                     if before != Some(&b'\r') {
                         rest[end] = 0;
-                        self.place = Position::Unknown;
+                        self.position = Position::Unknown;
                         return;
                     }
                     let (line, after) = rest.split_at_mut(end + 1);
-                    if self.begun.is_empty() {
+                    if self.partial.is_empty() {
                         self.read(line.trim_ascii_end());
                     } else {
-                        self.begun.extend_from_slice(line);
-                        let line = std::mem::take(&mut self.begun);
+                        self.partial.extend_from_slice(line);
+                        let line = std::mem::take(&mut self.partial);
                         self.read(line.trim_ascii_end());
                     }
                     rest = after;
@@ -105,25 +105,25 @@ impl Lines {
         &mut self,
         left: u64,
         bytes: &'b mut [u8],
-        place: impl Fn(u64) -> Position,
+        position: impl Fn(u64) -> Position,
         after: Position,
     ) -> &'b mut [u8] {
         let passed = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let left = left - passed as u64;
-        self.place = if left == 0 { after } else { place(left) };
+        self.position = if left == 0 { after } else { position(left) };
         &mut bytes[passed..]
     }
 
-    fn keep(&mut self, begun: &[u8]) {
-        self.begun.extend_from_slice(begun);
-        if self.begun.len() > Self::LIMIT_BYTES {
-            (self.place, self.begun) = (Position::Unknown, Vec::new());
+    fn buffer_partial(&mut self, partial: &[u8]) {
+        self.partial.extend_from_slice(partial);
+        if self.partial.len() > Self::LIMIT_BYTES {
+            (self.position, self.partial) = (Position::Unknown, Vec::new());
         }
     }
 
     /// Parses a complete line, without its end.
     fn read(&mut self, line: &[u8]) {
-        self.place = match self.place {
+        self.position = match self.position {
             Position::Headers if line.is_empty() && self.head.has_begun => {
                 std::mem::take(&mut self.head).end()
             }
@@ -136,7 +136,7 @@ impl Lines {
                 Some(size) => Position::Chunk(size.saturating_add(2)),
                 None => Position::Unknown,
             },
-            place @ (Position::Body(_) | Position::Chunk(_) | Position::Unknown) => place,
+            position @ (Position::Body(_) | Position::Chunk(_) | Position::Unknown) => position,
         };
     }
 }
@@ -241,7 +241,7 @@ mod tests {
         let endless = format!("GET /{}", "a".repeat(2 * Lines::LIMIT_BYTES));
         let mut lines = Lines::default();
         lines.check(&mut endless.clone().into_bytes());
-        assert_eq!((lines.place, lines.begun.capacity()), (Position::Unknown, 0));
+        assert_eq!((lines.position, lines.partial.capacity()), (Position::Unknown, 0));
     }
 
     proptest! {

@@ -170,7 +170,7 @@ pub(super) struct HandshakeFailures(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     unlogged: Mutex<Unlogged>,
-    came: Notify,
+    connected: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -189,13 +189,13 @@ impl HandshakeFailures {
         unlogged.count += 1;
         unlogged.last = Some((peer, error));
         drop(unlogged);
-        self.0.came.notify_one();
+        self.0.connected.notify_one();
     }
 
     /// Logs the first failure at once, and then those of each minute together.
     pub(super) async fn keep_logging(&self) {
         loop {
-            self.0.came.notified().await;
+            self.0.connected.notified().await;
             self.log();
             sleep(Self::LOG_EVERY).await;
         }

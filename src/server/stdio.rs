@@ -37,7 +37,7 @@ pub struct StdioPipes<I, O> {
     /// Maximum length of a message from the client.
     pub message_limit_bytes: usize,
     /// Timeout for requests in flight after the client has closed its input.
-    pub drain: Duration,
+    pub shutdown_timeout: Duration,
 }
 
 /// Serves the client until it closes its input, stops reading, or `stop` completes.
@@ -54,7 +54,7 @@ where
     I: Read + Send + 'static,
     O: Write + Send + 'static,
 {
-    let StdioPipes { input, output, message_limit_bytes, drain } = pipes;
+    let StdioPipes { input, output, message_limit_bytes, shutdown_timeout } = pipes;
     // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
     // joined: only the client can end it.
     let (line, lines) = mpsc::channel(1);
@@ -67,14 +67,14 @@ where
         let _ = done.send(());
     })?;
     info!("serving MCP on standard input and output");
-    let parted = mcp.serve_stdio(lines, out, drain, stop).await;
+    let parted = mcp.serve_stdio(lines, out, shutdown_timeout, stop).await;
     if timeout(CANCEL_TIMEOUT, written).await.is_err() {
         debug!("client does not read the last message");
     }
     Ok(match parted {
         ConnectionEnd::Clean => ShutdownOutcome::All,
         ConnectionEnd::CutOff { requests } => {
-            warn!(requests, after = ?drain, "shutdown timeout: cancelling requests in flight");
+            warn!(requests, after = ?shutdown_timeout, "shutdown timeout: cancelling requests in flight");
             ShutdownOutcome::CutOff { connections: 1 }
         }
     })

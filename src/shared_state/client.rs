@@ -210,14 +210,14 @@ impl StoreClient {
         &self,
         operation: impl AsyncFnOnce(Connection) -> RedisResult<T>,
     ) -> Result<T, StoreUnreachable> {
-        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let result = match self.connected.load_full() {
             None => Err(Failure::NotConnected),
             Some(connected) => {
-                let patience = self.settings.timeout;
-                let result = match timeout(patience, operation(connected.connection.clone())).await {
+                let timeout_after = self.settings.timeout;
+                let result = match timeout(timeout_after, operation(connected.connection.clone())).await {
                     Ok(result) => result.map_err(Failure::Redis),
-                    Err(_) => Err(Failure::Timeout(patience)),
+                    Err(_) => Err(Failure::Timeout(timeout_after)),
                 };
                 connected.record(result.as_ref().err());
                 result

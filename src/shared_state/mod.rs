@@ -104,7 +104,7 @@ pub struct StoredValue {
 /// Counters of operations.
 #[derive(Debug, Default)]
 pub struct StoreCounts {
-    asked: AtomicU64,
+    requests: AtomicU64,
     failed: AtomicU64,
     not_written: AtomicU64,
     foreign: AtomicU64,
@@ -113,7 +113,7 @@ pub struct StoreCounts {
 impl StoreCounts {
     /// Operations that were attempted.
     pub fn attempted(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Operations without a valid response in time, or without a connection.
@@ -140,7 +140,7 @@ struct Inner {
     client: Arc<StoreClient>,
     seal: TokenCipher,
     names: KeyedHash,
-    heard: broadcast::Sender<ReplicaEvent>,
+    events: broadcast::Sender<ReplicaEvent>,
     writing: Arc<Semaphore>,
     /// The task that keeps the connection; it ends with this.
     task: Mutex<JoinSet<()>>,
@@ -162,7 +162,7 @@ impl SharedStore {
             client: Arc::new(StoreClient::new(settings)),
             names: seal.keyed_hash(),
             seal,
-            heard: broadcast::Sender::new(LISTENER_BACKLOG),
+            events: broadcast::Sender::new(LISTENER_BACKLOG),
             writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
             task: Mutex::default(),
         }))
@@ -237,23 +237,23 @@ impl SharedStore {
     /// [`StoreUnreachable`] if the store can't be reached.
     pub async fn get(&self, name: &str) -> Result<Option<StoredValue>, StoreUnreachable> {
         let limit_bytes = self.entry_limit_bytes();
-        let (sealed, left): (Vec<u8>, i64) =
+        let (encrypted, left): (Vec<u8>, i64) =
             self.0.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
         // Our values always have an expiry.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
-        let content = self.0.decrypted(Purpose::Stored(name), &sealed);
+        let content = self.0.decrypted(Purpose::Stored(name), &encrypted);
         Ok(content.map(|content| StoredValue { content, left: Duration::from_millis(left) }))
     }
 
     /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not
     /// stored.
-    pub fn put(&self, name: &str, content: &[u8], life: Duration) {
-        let sealed = self.0.seal.encrypt(Purpose::Stored(name), content);
-        if sealed.len() > self.entry_limit_bytes() {
+    pub fn put(&self, name: &str, content: &[u8], ttl: Duration) {
+        let encrypted = self.0.seal.encrypt(Purpose::Stored(name), content);
+        if encrypted.len() > self.entry_limit_bytes() {
             self.counts().not_written.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.post(cmd("SET").arg(name).arg(&sealed).arg("PX").arg(millis(life)), sealed.len());
+        self.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(millis(ttl)), encrypted.len());
     }
 
     /// Removes a value. The removal is not awaited.
@@ -271,11 +271,11 @@ impl SharedStore {
         group: &str,
         member: &[u8],
         limit: usize,
-        life: Duration,
+        ttl: Duration,
     ) -> Result<bool, StoreUnreachable> {
-        let sealed = self.0.seal.encrypt(Purpose::Stored(group), member);
+        let encrypted = self.0.seal.encrypt(Purpose::Stored(group), member);
         let mut script = client::ADD.key(group);
-        script.arg(self.member_name(group, member)).arg(sealed).arg(limit).arg(millis(life));
+        script.arg(self.member_name(group, member)).arg(encrypted).arg(limit).arg(millis(ttl));
         self.0.client.run_script(&script).await
     }
 
@@ -296,20 +296,20 @@ impl SharedStore {
     pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, StoreUnreachable> {
         let values: Vec<Vec<u8>> = self.0.client.run(cmd("HVALS").arg(group)).await?;
         let some = values.iter().take(MEMBER_LIMIT);
-        Ok(some.filter_map(|sealed| self.0.decrypted(Purpose::Stored(group), sealed)).collect())
+        Ok(some.filter_map(|encrypted| self.0.decrypted(Purpose::Stored(group), encrypted)).collect())
     }
 
     /// Publishes a message to all replicas, including this one. It is not awaited.
     pub fn publish(&self, message: &ReplicaMessage) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
         let prefix = &self.0.client.settings.prefix;
-        let sealed = self.0.seal.encrypt(Purpose::Published(prefix), &json);
-        self.post(cmd("PUBLISH").arg(self.0.client.channel()).arg(&sealed), sealed.len());
+        let encrypted = self.0.seal.encrypt(Purpose::Published(prefix), &json);
+        self.post(cmd("PUBLISH").arg(self.0.client.channel()).arg(&encrypted), encrypted.len());
     }
 
     /// Subscribes to the messages of replicas from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<ReplicaEvent> {
-        self.0.heard.subscribe()
+        self.0.events.subscribe()
     }
 
     fn member_name(&self, group: &str, member: &[u8]) -> String {
@@ -329,8 +329,8 @@ impl SharedStore {
 }
 
 impl Inner {
-    fn decrypted(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.seal.decrypt(purpose, sealed);
+    fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
+        let opened = self.seal.decrypt(purpose, encrypted);
         if opened.is_none() {
             self.client.counts.foreign.fetch_add(1, Ordering::Relaxed);
         }
@@ -338,10 +338,10 @@ impl Inner {
     }
 
     fn received(&self, received: ChannelEvent) {
-        let heard = match received {
+        let event = match received {
             ChannelEvent::Subscribed => ReplicaEvent::Reconnected,
-            ChannelEvent::Message(sealed) => {
-                let opened = self.decrypted(Purpose::Published(&self.client.settings.prefix), &sealed);
+            ChannelEvent::Message(encrypted) => {
+                let opened = self.decrypted(Purpose::Published(&self.client.settings.prefix), &encrypted);
                 let Some(message) = opened.and_then(|json| serde_json::from_slice(&json).ok()) else {
                     return;
                 };
@@ -349,7 +349,7 @@ impl Inner {
             }
         };
         // Without listeners it is lost, as nothing waits for it.
-        let _ = self.heard.send(heard);
+        let _ = self.events.send(event);
     }
 }
 

@@ -116,13 +116,13 @@ impl Slots {
     /// The slot since the last reading.
     fn current(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
-        let mut room = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
+        let mut free_slots = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
         let mut routes = counted.since(&self.counted);
         let (all, called) = (sum(&routes), routes.len());
         routes.retain(|tool, _| {
             let is_known = known.contains(tool);
-            let is_tracked = is_known || room > 0;
-            room -= usize::from(is_tracked && !is_known);
+            let is_tracked = is_known || free_slots > 0;
+            free_slots -= usize::from(is_tracked && !is_known);
             is_tracked
         });
         let begin = self.read.unwrap_or(now);

@@ -72,14 +72,14 @@ impl LogWriter {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all lines are written, at most for `patience`.
-    pub(super) fn flush(&self, patience: Duration) {
+    /// Waits until all lines are written, at most for `flush_timeout`.
+    pub(super) fn flush(&self, flush_timeout: Duration) {
         let mut buffer = self.shared.lock();
         buffer.is_urgent = true;
         self.shared.has_lines.notify_one();
         let added_bytes = buffer.added_bytes;
         let is_waiting = |buffer: &mut Buffer| buffer.written_bytes < added_bytes;
-        let _ = self.shared.is_written.wait_timeout_while(buffer, patience, is_waiting);
+        let _ = self.shared.is_written.wait_timeout_while(buffer, flush_timeout, is_waiting);
     }
 
     fn write_line(&self, line: &[u8], is_urgent: bool) {

@@ -344,8 +344,8 @@ impl SpanQueue {
             self.spans.recv_many(&mut spans, limit).await;
             let until = Instant::now() + delay;
             while spans.len() < limit {
-                let room = limit - spans.len();
-                match timeout_at(until, self.spans.recv_many(&mut spans, room)).await {
+                let capacity = limit - spans.len();
+                match timeout_at(until, self.spans.recv_many(&mut spans, capacity)).await {
                     Ok(1..) => {}
                     Ok(0) | Err(_) => break,
                 }

@@ -250,10 +250,10 @@ mod tests {
     #[track_caller]
     fn check(error: impl Into<rustls::Error>, expected: Option<&str>) {
         let error = io::Error::new(io::ErrorKind::InvalidData, error.into());
-        let told = with_advice(error).to_string();
+        let message = with_advice(error).to_string();
         match expected {
-            Some(words) => assert!(told.contains(words), "{told}"),
-            None => assert!(!told.contains('`'), "{told}"),
+            Some(words) => assert!(message.contains(words), "{message}"),
+            None => assert!(!message.contains('`'), "{message}"),
         }
     }
 

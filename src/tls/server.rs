@@ -37,7 +37,7 @@ pub struct ServerTls {
     identity: Option<CertificateAndKey>,
 }
 
-/// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates (mTLS).
+/// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates.
 #[derive(Debug, Section)]
 #[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {

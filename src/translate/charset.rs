@@ -386,9 +386,9 @@ mod tests {
 
     #[test]
     fn utf_16_that_is_read_byte_by_byte_is_none() {
-        let told = Some(("UTF-8", "a declaration of UTF-16 in single-byte text"));
-        check_declared("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", told);
-        check_declared("text/html", "<meta charset=utf-16le>", told);
+        let expected = Some(("UTF-8", "a declaration of UTF-16 in single-byte text"));
+        check_declared("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", expected);
+        check_declared("text/html", "<meta charset=utf-16le>", expected);
         let wide = Some(("UTF-16LE", "the XML declaration, in two bytes a character"));
         check_declared("text/xml", "<\0?\0x\0m\0l\0", wide);
         let wide = Some(("UTF-16BE", "the XML declaration, in two bytes a character"));

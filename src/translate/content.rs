@@ -219,10 +219,10 @@ impl BlockTemplate {
         let block = self.payload.render(known.view, known.structured, names, budget)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
-            let moment = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
+            let timestamp = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
             // With an invalid hint, strict clients would reject the whole result.
-            if is_timestamp(moment.trim()) {
-                annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
+            if is_timestamp(timestamp.trim()) {
+                annotations.get_or_insert_default().last_modified = Some(timestamp.trim().to_owned());
             }
         }
         let text = match self.payload {
@@ -242,14 +242,14 @@ impl BlockTemplate {
 pub(in crate::translate) fn render(
     blocks: &[BlockTemplate],
     known: &TemplateContext<'_>,
-    asked: &[&str],
+    required: &[&str],
 ) -> Result<Vec<RenderedBlock>, ReadError> {
     let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
     let structure = match known.structured {
         Some(structured) if looks_inside => structured.value(StructuredContentSupport::ObjectsOnly),
         Some(_) | None => Value::Null,
     };
-    let names = known.names(asked);
+    let names = known.names(required);
     let plain = Name::from_pairs(names.clone());
     let budget = TemplateBudget::of_result().until(known.view.facts.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);

@@ -36,17 +36,16 @@ pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Res
     }
     let mut body = response.body.clone();
     // Encodings are listed in the order in which they were applied.
-    for coding in encodings(response)?.into_iter().rev() {
-        body = decode(coding, &body, limit_bytes).map_err(ReadError::unquoted)?;
+    for encoding in encodings(response)?.into_iter().rev() {
+        body = decode(encoding, &body, limit_bytes).map_err(ReadError::unquoted)?;
     }
     Ok(body)
 }
 
 /// Names of the encodings, in the order of decoding; `None` for a body without an encoding.
 pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
-    let codings =
-        encodings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
-    Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
+    let names = encodings(response).ok().filter(|names| !names.is_empty() && !response.body.is_empty())?;
+    Some(names.iter().rev().map(|encoding| encoding.name()).collect::<Vec<_>>().join(", then "))
 }
 
 /// Content encoding (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
@@ -96,11 +95,11 @@ impl From<io::Error> for DecodeError {
 /// Encodings that `Content-Encoding` lists, in order, without `identity`.
 fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadError> {
     const MAX_SHOWN_BYTES: usize = 40;
-    let mut codings = Vec::new();
+    let mut names = Vec::new();
     for value in response.headers.get_all(header::CONTENT_ENCODING) {
         for name in value.as_bytes().split(|byte| *byte == b',') {
             let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
-            codings.push(match name.as_str() {
+            names.push(match name.as_str() {
                 "" | "identity" => continue,
                 "gzip" | "x-gzip" => ContentEncoding::Gzip,
                 "deflate" => ContentEncoding::Deflate,
@@ -115,15 +114,15 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
                     ));
                 }
             });
-            at_most(ENCODING_LIMIT, codings.len(), "encodings in `Content-Encoding`")?;
+            at_most(ENCODING_LIMIT, names.len(), "encodings in `Content-Encoding`")?;
         }
     }
-    Ok(codings)
+    Ok(names)
 }
 
-fn decode(coding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
+fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
     let mut out = LimitedWriter::new(limit_bytes);
-    let undone = match coding {
+    let undone = match encoding {
         ContentEncoding::Gzip => gzip(data, &mut out),
         ContentEncoding::Deflate if is_zlib(data) => match inflate(data, true, &mut out) {
             Err(DecodeError::Broken(what)) => {
@@ -137,7 +136,7 @@ fn decode(coding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<By
         ContentEncoding::Brotli => brotli(data, &mut out),
         ContentEncoding::Zstd => zstd(data, limit_bytes, &mut out),
     };
-    let name = coding.name();
+    let name = encoding.name();
     match undone {
         Ok(()) => Ok(out.into_bytes().into()),
         Err(DecodeError::TooLong) => Err(format!(
@@ -290,20 +289,20 @@ mod tests {
 
     const LIMIT: usize = 1000;
 
-    fn decompressed(coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
-        decompressed_within(LIMIT, coding, body)
+    fn decompressed(encoding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+        decompressed_within(LIMIT, encoding, body)
     }
 
-    fn decompressed_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+    fn decompressed_within(limit: usize, encoding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
+        headers.insert(header::CONTENT_ENCODING, encoding.parse().unwrap());
         let response = UpstreamResponse::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
         decompress(&response, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
     }
 
     #[track_caller]
-    fn check(coding: &str, body: &[u8], expected: Result<&str, &str>) {
-        match (decompressed(coding, body), expected) {
+    fn check(encoding: &str, body: &[u8], expected: Result<&str, &str>) {
+        match (decompressed(encoding, body), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(String::from_utf8(found).unwrap(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -348,8 +347,8 @@ mod tests {
 
     #[test]
     fn every_encoding_is_decoded() {
-        for (coding, body) in samples(b"temp: 5\n") {
-            check(coding, &body, Ok("temp: 5\n"));
+        for (encoding, body) in samples(b"temp: 5\n") {
+            check(encoding, &body, Ok("temp: 5\n"));
         }
         check("br", HELLO_IN_BROTLI, Ok("hello\n"));
         check("X-Gzip", &gzipped(b"x"), Ok("x"));
@@ -372,11 +371,11 @@ mod tests {
         let many = gzipped(b"").repeat(MEMBER_LIMIT + 1);
         check("gzip", &many, Err("more than 10000 members"));
         check("zstd", &zstandard(b"").repeat(MEMBER_LIMIT + 1), Err("more than 10000 frames"));
-        for (coding, mut body) in samples(b"a") {
+        for (encoding, mut body) in samples(b"a") {
             body.extend(b"\r\n");
-            check(coding, &body, Ok("a"));
+            check(encoding, &body, Ok("a"));
             body.extend(b"<!-- -->");
-            assert!(decompressed(coding, &body).is_err(), "{coding}");
+            assert!(decompressed(encoding, &body).is_err(), "{encoding}");
         }
     }
 
@@ -388,13 +387,13 @@ mod tests {
 
     #[test]
     fn truncated_corrupt_and_unknown_encodings_are_errors() {
-        for (coding, body) in samples("Tromsø, Bodø, Vardø, Alta".as_bytes()) {
+        for (encoding, body) in samples("Tromsø, Bodø, Vardø, Alta".as_bytes()) {
             for length in 1..body.len() {
-                let error = decompressed(coding, &body[..length]).unwrap_err();
-                assert!(error.starts_with(&format!("expected data in {coding}")), "{error}");
+                let error = decompressed(encoding, &body[..length]).unwrap_err();
+                assert!(error.starts_with(&format!("expected data in {encoding}")), "{error}");
             }
-            check(coding, &body[..body.len() - 2], Err("ends early"));
-            check(coding, b"temp: 5 degrees and nothing else\n", Err("found invalid data"));
+            check(encoding, &body[..body.len() - 2], Err("ends early"));
+            check(encoding, b"temp: 5 degrees and nothing else\n", Err("found invalid data"));
         }
         check(
             "br",
@@ -439,12 +438,12 @@ mod tests {
     #[test]
     fn a_gigabyte_in_a_small_file_is_rejected_at_the_limit() {
         let bombs = [("zstd", bomb_in_zstandard(8192)), ("br", recorded("compressed_bomb_br"))];
-        for (coding, body) in bombs {
-            assert!(body.len() < 40_000, "{coding}");
-            let begun = Instant::now();
-            check(coding, &body, Err("at most 1000 bytes (`response_limit`), found more after"));
+        for (encoding, body) in bombs {
+            assert!(body.len() < 40_000, "{encoding}");
+            let started = Instant::now();
+            check(encoding, &body, Err("at most 1000 bytes (`response_limit`), found more after"));
             // A gigabyte takes ten times as long, and more.
-            assert!(begun.elapsed() < Duration::from_secs(2), "{coding}: {:?}", begun.elapsed());
+            assert!(started.elapsed() < Duration::from_secs(2), "{encoding}: {:?}", started.elapsed());
         }
         let whole = decompressed_within(2 << 20, "zstd", &bomb_in_zstandard(16)).unwrap();
         assert!(whole.len() == 2 << 20 && whole.iter().all(|byte| *byte == b'a'));
@@ -452,14 +451,14 @@ mod tests {
 
     #[test]
     fn nothing_is_decompressed_beyond_the_limit() {
-        for (coding, body) in samples(&[b'a'; LIMIT]) {
-            check(coding, &body, Ok(&"a".repeat(LIMIT)));
+        for (encoding, body) in samples(&[b'a'; LIMIT]) {
+            check(encoding, &body, Ok(&"a".repeat(LIMIT)));
         }
-        for (coding, body) in samples(&[b'a'; LIMIT + 1]) {
-            check(coding, &body, Err("at most 1000 bytes (`response_limit`), found more after"));
+        for (encoding, body) in samples(&[b'a'; LIMIT + 1]) {
+            check(encoding, &body, Err("at most 1000 bytes (`response_limit`), found more after"));
         }
-        for (coding, body) in samples(&vec![b'a'; 2_000_000]) {
-            check(coding, &body, Err("`response_limit`"));
+        for (encoding, body) in samples(&vec![b'a'; 2_000_000]) {
+            check(encoding, &body, Err("`response_limit`"));
         }
         check("br", BOMB_IN_BROTLI, Err("found more after decoding br"));
     }

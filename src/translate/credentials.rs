@@ -37,9 +37,9 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
         let part = |name: &str| found.name(name).map(|part| part.as_str());
         let shown = if let Some(named) = part("named") {
             is_description(named).then(|| whole.to_owned())
-        } else if let (Some(before), Some(said)) = (part("before"), part("said")) {
+        } else if let (Some(before), Some(value)) = (part("before"), part("said")) {
             let end = found.get(0).map_or(0, |whole| whole.end());
-            Some(mask_in_sentence(before, part("verb").is_some(), said, &text[end..]))
+            Some(mask_in_sentence(before, part("verb").is_some(), value, &text[end..]))
         } else if let (Some(option), Some(given)) = (part("option"), part("given")) {
             let is_secret = !is_an_option(given);
             Some(if is_secret { format!("{option}{MARK}") } else { whole.to_owned() })
@@ -52,21 +52,21 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
 
 /// Masks a password in a sentence, if the word is one. `before` are the words that name it; `after` follows
 /// it.
-fn mask_in_sentence(before: &str, has_verb: bool, said: &str, after: &str) -> String {
-    let is_quoted = said.starts_with(['"', '\'', '`']);
-    let bare = said.trim_end_matches(['.', '!', '?', ':', ')', ']', '}']);
-    let is_secret = if said.starts_with(MARK) || is_description(said) {
+fn mask_in_sentence(before: &str, has_verb: bool, value: &str, after: &str) -> String {
+    let is_quoted = value.starts_with(['"', '\'', '`']);
+    let bare = value.trim_end_matches(['.', '!', '?', ':', ')', ']', '}']);
+    let is_secret = if value.starts_with(MARK) || is_description(value) {
         false
     } else if has_verb {
         // A plain word in the middle of a sentence is not a password: "the password is stored elsewhere".
-        is_quoted || looks_random(bare) || bare.len() < said.len() || ends_sentence(after)
+        is_quoted || looks_random(bare) || bare.len() < value.len() || ends_sentence(after)
     } else {
         looks_random(bare)
     };
     match is_secret {
         true if is_quoted => format!("{before}{MARK}"),
-        true => format!("{before}{MARK}{}", &said[bare.len()..]),
-        false => format!("{before}{said}"),
+        true => format!("{before}{MARK}{}", &value[bare.len()..]),
+        false => format!("{before}{value}"),
     }
 }
 
@@ -85,7 +85,7 @@ fn looks_random(word: &str) -> bool {
 }
 
 /// Whether a word describes a credential and is not one: "password: required", "the token is expired".
-fn is_description(said: &str) -> bool {
+fn is_description(value: &str) -> bool {
     const WORDS: &str = "\
         a accepted already an and are at bad been being blank by can cannot changed correct denied \
         disabled does empty enabled encrypted expired expires failed field for format from has \
@@ -93,7 +93,7 @@ fn is_description(said: &str) -> bool {
         needed never no not null of ok on optional or please protected rejected required reset \
         revoked should the this to too undefined unknown unset used valid was weak will with wrong \
         your";
-    let word = said.trim_matches(|c: char| !c.is_alphanumeric());
+    let word = value.trim_matches(|c: char| !c.is_alphanumeric());
     WORDS.split(' ').any(|known| known.eq_ignore_ascii_case(word))
 }
 

@@ -110,7 +110,8 @@ impl TranslationRun<'_> {
         self.note_body(view);
         let error_type = error_type(view, rule.status);
         let code_names = rule.code.iter().flat_map(CodeTemplate::names);
-        let asked: Vec<&str> = rule.text.names().iter().chain(code_names).map(String::as_str).collect();
+        let required_names: Vec<&str> =
+            rule.text.names().iter().chain(code_names).map(String::as_str).collect();
         let value = if rule.reads_value() {
             let value = finding.value();
             finding.trace(self.trace);
@@ -133,7 +134,7 @@ impl TranslationRun<'_> {
             }
         });
         let known = TemplateContext { view, captures, value, structured: structured.as_ref() };
-        let names = Name::from_pairs(known.names_without(&self.translator.redaction, &asked));
+        let names = Name::from_pairs(known.names_without(&self.translator.redaction, &required_names));
         let budget = TemplateBudget::of_result().until(view.facts.stop);
         let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,

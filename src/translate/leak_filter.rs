@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_are_seen() {
+    fn traces_are_detected() {
         for text in [
             "boom\n    at com.example.Weather.get(Weather.java:42)",
             "Traceback (most recent call last):\n  File \"/app.py\", line 3",

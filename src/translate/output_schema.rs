@@ -129,7 +129,7 @@ impl OutputSchema {
         changed |= convert::by_schema(&mut value, self.schema.document());
         let violations = self.violations(&value, stop)?;
         if !violations.is_empty() {
-            let told: Vec<_> = violations
+            let messages: Vec<_> = violations
                 .iter()
                 .map(|violation| match violation.path.as_str() {
                     "" => format!("it {}", violation.what),
@@ -137,7 +137,7 @@ impl OutputSchema {
                 })
                 .collect();
             let plain: Vec<_> = violations.iter().map(|violation| violation.plain.as_str()).collect();
-            return Err(ReadError::new(told.join("; "), plain.join("; ")));
+            return Err(ReadError::new(messages.join("; "), plain.join("; ")));
         }
         let json = match source {
             // The tree was checked, so the text is sent only if it contains nothing else (such as a duplicate

@@ -72,11 +72,11 @@ impl TranslationRun<'_> {
             other => (Some((other, tree)), None),
         };
         let templates = rule.content.templates();
-        let asked: Vec<&str> =
+        let required_names: Vec<&str> =
             templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
         let mut of_sample =
             rule.sample.iter().flat_map(|sample| sample.templates()).flat_map(Template::names);
-        let wants_value = asked.contains(&"value") || of_sample.any(|name| name == "value");
+        let wants_value = required_names.contains(&"value") || of_sample.any(|name| name == "value");
         let (structured, value) = self.structure(rule, view, captures, found, wants_value)?;
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
@@ -123,7 +123,7 @@ impl TranslationRun<'_> {
                 {
                     self.trace.step(|| ("omitted".into(), left_out));
                 }
-                content::render(blocks, &known, &asked)?
+                content::render(blocks, &known, &required_names)?
             }
         };
         // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
@@ -212,7 +212,7 @@ impl TranslationRun<'_> {
             return Ok((Some(self.translator.wrap.apply(Structured::new(json))), value));
         }
         let found = tree.map_or_else(|| extracted.into_value(view), Ok)?;
-        let kept = wants_value.then(|| found.clone());
+        let value_for_templates = wants_value.then(|| found.clone());
         let (value, source) = match &rule.structured {
             None => (found, source),
             Some(jq) => {
@@ -243,7 +243,7 @@ impl TranslationRun<'_> {
             }
             None => self.translator.wrap.apply(Structured::new(JsonText::from_value(&value))),
         };
-        Ok((Some(structured), kept))
+        Ok((Some(structured), value_for_templates))
     }
 }
 

@@ -146,7 +146,7 @@ pub struct Translation {
     /// Index of the rule that decided, from 0; `None` for the default rules.
     pub rule: Option<usize>,
     /// Sampling request to the client's model, to be sent first; `result` is only a placeholder then.
-    pub asks: Option<Box<SamplingRequest>>,
+    pub sampling: Option<Box<SamplingRequest>>,
     /// Notes for the operator. For the log: they may quote the upstream.
     pub notes: Vec<LogNote>,
 }
@@ -207,15 +207,15 @@ pub fn translate(
     if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
         trace.step(|| ("decompress".into(), expansion));
     }
-    let mut job = TranslationRun { translator, trace, notes: &mut notes, asks: None };
-    let (result, rule) = job.run(&view);
-    let asks = job.asks.take();
+    let mut run = TranslationRun { translator, trace, notes: &mut notes, sampling: None };
+    let (result, rule) = run.run(&view);
+    let sampling = run.sampling.take();
     let result = translator.for_clients(result);
     if let Some(where_found) = translator.redaction.found_in(&result) {
         trace.step(|| ("redact".into(), where_found));
     }
     let notes = notes.into_iter().map(|note| note.without(&translator.redaction)).collect();
-    Translation { result, rule, asks, notes }
+    Translation { result, rule, sampling, notes }
 }
 
 /// Reason why a response is not a success.
@@ -241,7 +241,7 @@ pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
     pub(super) notes: &'a mut Vec<LogNote>,
-    pub(super) asks: Option<Box<SamplingRequest>>,
+    pub(super) sampling: Option<Box<SamplingRequest>>,
 }
 
 impl TranslationRun<'_> {
@@ -258,11 +258,12 @@ impl TranslationRun<'_> {
             };
             let finding = LazyExtraction::new(rule.action.extract(), view);
             // A response that exceeds the limits matches no condition, not even under `not`.
-            let held = self.match_rule(rule, view, &finding);
-            let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
-            let words = held.as_ref().map_or_else(|why| format!("does not match: {why}"), match_text);
+            let matched = self.match_rule(rule, view, &finding);
+            let matched =
+                matched.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
+            let words = matched.as_ref().map_or_else(|why| format!("does not match: {why}"), match_text);
             self.trace.step(|| (format!("rule {}", index + 1), words));
-            match held {
+            match matched {
                 Ok(captures) => {
                     let result = match &rule.action {
                         RuleAction::Error(rule) => Ok(self.error(rule, view, &captures, &finding)),
@@ -359,7 +360,7 @@ impl TranslationRun<'_> {
                         "requests text from the client's model, and continues with its response".into(),
                     )
                 });
-                self.asks = Some(sample);
+                self.sampling = Some(sample);
                 ToolResult::error(ErrorType::InputMissing, "Text from the client's model is needed first.")
             }
             TranslationFailure::TooLong(why) => {

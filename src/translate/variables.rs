@@ -39,13 +39,13 @@ pub(super) struct TemplateContext<'a> {
 
 impl TemplateContext<'_> {
     /// Values of these variables; only these are computed.
-    pub(super) fn names(&self, asked: &[&str]) -> Vec<(String, Name)> {
-        self.names_without(&Redaction::default(), asked)
+    pub(super) fn names(&self, required: &[&str]) -> Vec<(String, Name)> {
+        self.names_without(&Redaction::default(), required)
     }
 
     /// Values of these variables, with secrets replaced. A template may cut a text so that half a secret is
     /// left, which matches no pattern.
-    pub(super) fn names_without(&self, redaction: &Redaction, asked: &[&str]) -> Vec<(String, Name)> {
+    pub(super) fn names_without(&self, redaction: &Redaction, required: &[&str]) -> Vec<(String, Name)> {
         let view = self.view;
         let shown = |value: &Value| match redaction.is_empty() {
             true => from_json(value),
@@ -53,7 +53,7 @@ impl TemplateContext<'_> {
         };
         let text_shown = |text: &str| Name::from(redaction.redact_long(text).as_ref());
         let mut names: Vec<(String, Name)> = Vec::new();
-        for name in asked {
+        for name in required {
             let made = match *name {
                 "args" => Some(from_json(view.facts.args)),
                 "input_responses" => Some(from_json(view.facts.input_responses)),
@@ -153,8 +153,8 @@ impl SamplingRequestTemplate {
     pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
         let budget = TemplateBudget::of_result().until(stop);
         let render = |template: &Template| template.render_within(names, &budget);
-        let said = |(speaker, template): &(SamplingRole, Template)| Ok((*speaker, render(template)?));
-        let messages: Vec<_> = self.messages.iter().map(said).collect::<Result<_, TemplateError>>()?;
+        let rendered = |(speaker, template): &(SamplingRole, Template)| Ok((*speaker, render(template)?));
+        let messages: Vec<_> = self.messages.iter().map(rendered).collect::<Result<_, TemplateError>>()?;
         let system = self.system.as_ref().map(render).transpose()?;
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();
         if bytes + system.as_ref().map_or(0, String::len) > Self::LIMIT_BYTES {

@@ -16,7 +16,7 @@ pub struct WorkBudget(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    asked: AtomicBool,
+    cancelled: AtomicBool,
     steps_left: Option<AtomicU64>,
 }
 
@@ -34,12 +34,12 @@ impl WorkBudget {
 
     /// Budget that cancels itself after so many steps; its owner then restarts the work elsewhere.
     pub fn with_steps(steps: u64) -> Self {
-        Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
+        Self(Arc::new(State { cancelled: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
     }
 
     /// Cancels the translation.
     pub fn cancel(&self) {
-        self.0.asked.store(true, Ordering::Relaxed);
+        self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is used up or cancelled. Each call is a step.
@@ -56,7 +56,7 @@ impl WorkBudget {
                 None => self.cancel(),
             }
         }
-        !self.0.asked.load(Ordering::Relaxed)
+        !self.0.cancelled.load(Ordering::Relaxed)
     }
 
     /// Fails if a search through so many bytes needs more steps than are left.
@@ -78,7 +78,7 @@ impl WorkBudget {
 
     /// Whether a budget with a limit of steps is used up.
     pub fn is_used_up(&self) -> bool {
-        self.0.steps_left.is_some() && self.0.asked.load(Ordering::Relaxed)
+        self.0.steps_left.is_some() && self.0.cancelled.load(Ordering::Relaxed)
     }
 }
 

@@ -470,9 +470,9 @@ mod tests {
     async fn calls_without_memory_queue_in_order_until_a_timeout() {
         let charge = charge(4 * BODY);
         let (first, second) = (read(&charge, BODY).await.unwrap(), read(&charge, BODY).await.unwrap());
-        let begun = Instant::now();
+        let started = Instant::now();
         read(&charge, BODY).await.unwrap_err();
-        assert_eq!((begun.elapsed(), charge.buffer.rejected()), (QUEUE_TIMEOUT, 1));
+        assert_eq!((started.elapsed(), charge.buffer.rejected()), (QUEUE_TIMEOUT, 1));
         let long = async {
             let body = read(&charge, 2 * BODY).await.unwrap();
             assert_eq!((charge.buffer.used_bytes(), charge.buffer.queued()), (4 * BODY, 1));
@@ -500,9 +500,9 @@ mod tests {
         let long = timeout(SECOND, read(&charge, 2 * BODY));
         let (left, passed) = tokio::join!(long, async {
             tokio::task::yield_now().await;
-            let begun = Instant::now();
+            let started = Instant::now();
             read(&charge, BODY).await.unwrap();
-            begun.elapsed()
+            started.elapsed()
         });
         assert!(left.is_err());
         assert_eq!(passed, SECOND);

@@ -104,9 +104,11 @@ impl Deadline {
 
     /// Deadline with a shorter timeout of the client, if it has one.
     #[must_use]
-    pub fn within(self, patience: Option<Duration>) -> Self {
-        match patience.filter(|patience| *patience < self.after) {
-            Some(patience) => Self { at: Instant::now() + patience, after: patience, latest: self.latest },
+    pub fn within(self, client_timeout: Option<Duration>) -> Self {
+        match client_timeout.filter(|client_timeout| *client_timeout < self.after) {
+            Some(client_timeout) => {
+                Self { at: Instant::now() + client_timeout, after: client_timeout, latest: self.latest }
+            }
             None => self,
         }
     }
@@ -163,8 +165,8 @@ pub type ProgressReceiver = mpsc::Receiver<ProgressEvent>;
 impl ProgressSender {
     /// Creates a channel.
     pub fn new() -> (Self, ProgressReceiver) {
-        let (sender, hearing) = mpsc::channel(EVENT_QUEUE_LIMIT);
-        (Self(sender), hearing)
+        let (sender, receiver) = mpsc::channel(EVENT_QUEUE_LIMIT);
+        (Self(sender), receiver)
     }
 
     /// Sends an event, or drops it when the channel is full.

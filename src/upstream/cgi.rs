@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_a_head_and_a_body() {
+    fn a_response_has_headers_and_a_body() {
         let response = check(
             "Content-type: text/plain; charset=latin1\nX-A: 1\nX-A: 2\n\nbody\n\nmore",
             200,
@@ -370,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_request_becomes_variables() {
-        let mut asked = request(Method::POST, "/a%20b/c?x=1&y=%20", "body");
-        asked.headers.insert("content-type", HeaderValue::from_static("text/plain"));
-        asked.headers.append("x-many", HeaderValue::from_static("1"));
-        asked.headers.append("x-many", HeaderValue::from_static("2"));
+        let mut posted = request(Method::POST, "/a%20b/c?x=1&y=%20", "body");
+        posted.headers.insert("content-type", HeaderValue::from_static("text/plain"));
+        posted.headers.append("x-many", HeaderValue::from_static("1"));
+        posted.headers.append("x-many", HeaderValue::from_static("2"));
         for (name, expected) in [
             ("REQUEST_METHOD", "POST"),
             ("PATH_INFO", "/a b/c"),
@@ -385,7 +385,7 @@ mod tests {
             ("HTTP_X_MANY", "1, 2"),
             ("GATEWAY_INTERFACE", "CGI/1.1"),
         ] {
-            assert_eq!(value(&asked, name).as_deref(), Some(expected), "{name}");
+            assert_eq!(value(&posted, name).as_deref(), Some(expected), "{name}");
         }
         let bare = request(Method::GET, "/?x", "");
         assert_eq!(value(&bare, "REQUEST_URI").as_deref(), Some("/status.cgi?x"));
@@ -396,11 +396,11 @@ mod tests {
 
     #[test]
     fn credentials_and_dangerous_headers_are_not_passed() {
-        let mut asked = request(Method::GET, "/", "");
+        let mut sent = request(Method::GET, "/", "");
         for name in ["authorization", "proxy-authorization", "proxy", "x_y", "connection"] {
-            asked.headers.insert(name, HeaderValue::from_static("secret"));
+            sent.headers.insert(name, HeaderValue::from_static("secret"));
         }
-        let variables = variables(&asked, &Program::new("/a.cgi")).unwrap();
+        let variables = variables(&sent, &Program::new("/a.cgi")).unwrap();
         assert!(variables.iter().all(|(_, value)| value != "secret"), "{variables:?}");
     }
 

@@ -103,7 +103,7 @@ pub(super) async fn run(
     let ProgramOutput { output, stderr: told, .. } = &mut written;
     let status = {
         let streams = async {
-            let errors = async { keep_end(stderr, told).await.map_err(broken) };
+            let errors = async { read_tail(stderr, told).await.map_err(broken) };
             tokio::try_join!(feed(stdin, run.input), read(name, stdout, output, run, &mut account), errors)
                 .map(drop)
         };
@@ -203,16 +203,16 @@ async fn read(
 }
 
 /// Reads to the end and stores the last [`STDERR_LIMIT_BYTES`].
-async fn keep_end(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> io::Result<()> {
+async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &mut Vec<u8>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {
         let count = from.read(&mut chunk).await?;
         if count == 0 {
             return Ok(());
         }
-        kept.extend_from_slice(&chunk[..count]);
-        if kept.len() > 2 * STDERR_LIMIT_BYTES {
-            kept.drain(..kept.len() - STDERR_LIMIT_BYTES);
+        tail.extend_from_slice(&chunk[..count]);
+        if tail.len() > 2 * STDERR_LIMIT_BYTES {
+            tail.drain(..tail.len() - STDERR_LIMIT_BYTES);
         }
     }
 }

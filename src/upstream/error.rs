@@ -318,7 +318,7 @@ pub(super) struct ConnectTimedOut {
 
 impl RateLimitScope {
     /// Label in metrics.
-    pub fn as_word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ClientOfRoute => "caller_of_route",
             Self::ClientOfUpstream => "caller_of_upstream",

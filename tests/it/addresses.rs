@@ -40,7 +40,7 @@ async fn calls_are_spread_and_an_address_that_is_gone_is_not_noticed() {
     for _ in 0..40 {
         assert_eq!(proxy.call("make_thing", "").await.status, 200);
     }
-    let (one, other) = (one.state().asked.len(), other.state().asked.len());
+    let (one, other) = (one.state().requests.len(), other.state().requests.len());
     assert!(one > 5 && other > 5 && one + other == 40, "{one} and {other}");
 }
 
@@ -54,8 +54,8 @@ async fn passthrough_fails_over_to_another_endpoint_with_its_body() {
         assert_eq!(proxy.send("PUT /thing", &[], "a body").await.text(), "there");
     }
     let state = there.state();
-    assert!(state.asked.len() == 20 && state.asked.iter().all(|asked| asked.body == b"a body"));
-    assert_eq!(state.asked[0].header("host"), [there.address.to_string()]);
+    assert!(state.requests.len() == 20 && state.requests.iter().all(|request| request.body == b"a body"));
+    assert_eq!(state.requests[0].header("host"), [there.address.to_string()]);
 }
 
 #[tokio::test]
@@ -72,11 +72,11 @@ async fn a_retry_uses_another_endpoint() {
     let proxy = setup.start().await;
     // Few enough for the retry budget, whichever endpoint the first attempts select.
     let mut calls = 0;
-    while bad.state().asked.len() < 3 {
+    while bad.state().requests.len() < 3 {
         assert_eq!(proxy.call("get_thing", "").await.tool_text(), "yes");
         calls += 1;
     }
-    assert_eq!(good.state().asked.len(), calls);
+    assert_eq!(good.state().requests.len(), calls);
 }
 
 #[tokio::test]
@@ -99,16 +99,16 @@ async fn a_failing_or_silent_endpoint_is_ejected() {
         for _ in 0..50 {
             failed += usize::from(proxy.call("get_thing", "").await.status != 200);
         }
-        assert_eq!((failed, bad.state().asked.len(), good.state().asked.len()), (2, 2, 48));
+        assert_eq!((failed, bad.state().requests.len(), good.state().requests.len()), (2, 2, 48));
     }
 }
 
 #[tokio::test]
 async fn an_unhealthy_endpoint_is_not_used_until_it_recovers() {
     let gate = Gate::new();
-    let well = gate.clone();
-    let ill = Scripted::start(move |asked| {
-        let status = if asked.line().starts_with("GET /health") && !well.is_open() {
+    let recovered = gate.clone();
+    let unhealthy = Scripted::start(move |request| {
+        let status = if request.line().starts_with("GET /health") && !recovered.is_open() {
             "500 Internal Server Error"
         } else {
             "200 OK"
@@ -117,7 +117,7 @@ async fn an_unhealthy_endpoint_is_not_used_until_it_recovers() {
     })
     .await;
     let good = answering("good").await;
-    let mut settings = both(ill.address, good.address).upstream;
+    let mut settings = both(unhealthy.address, good.address).upstream;
     settings.health_check = Some(HealthCheckSettings {
         path: "/health".parse().unwrap(),
         interval: Duration::from_millis(10),
@@ -142,7 +142,7 @@ async fn an_unhealthy_endpoint_is_not_used_until_it_recovers() {
     .await;
     // Health checks end with the upstream, and so do their connections.
     drop(upstream);
-    let closed = |state: &crate::support::State| state.left == state.connections;
-    ill.until("nobody asks any more", closed).await;
+    let closed = |state: &crate::support::State| state.closed_connections == state.connections;
+    unhealthy.until("nobody asks any more", closed).await;
     good.until("nobody asks any more", closed).await;
 }

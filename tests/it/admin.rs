@@ -65,13 +65,13 @@ async fn probes_may_use_any_host_and_others_only_allowed_ones() {
         "GET /failures",
         "GET /upstreams",
     ] {
-        let (status, told) = send(&admin, path, &[("host", "evil.example")]).await;
-        assert!(status == 403 && told.contains("admin.allowed_hosts"), "{path}: {told}");
+        let (status, body) = send(&admin, path, &[("host", "evil.example")]).await;
+        assert!(status == 403 && body.contains("admin.allowed_hosts"), "{path}: {body}");
         let page = [HERE, ("origin", "http://evil.example")];
         assert_eq!(send(&admin, path, &page).await.0, 403, "{path}");
     }
-    let (status, told) = send(&admin, "GET /nothing", &[HERE]).await;
-    assert!(status == 404 && told.contains("/metrics"), "{told}");
+    let (status, body) = send(&admin, "GET /nothing", &[HERE]).await;
+    assert!(status == 404 && body.contains("/metrics"), "{body}");
     assert_eq!(send(&admin, "GET /reload", &[HERE]).await.0, 405);
     // Without a reloader, a reload is not available.
     assert_eq!(send(&admin, "POST /reload", &[HERE, JSON]).await.0, 503);
@@ -90,8 +90,8 @@ async fn only_the_ports_own_page_may_send_requests() {
     ];
     for line in ["POST /reload", "POST /playground", "GET /config", "GET /metrics", "GET /"] {
         for page in pages {
-            let (status, told) = send(&admin, line, &[HERE, JSON, page]).await;
-            assert!(status == 403 && told.contains("pages of other origins"), "{line} {page:?}: {told}");
+            let (status, body) = send(&admin, line, &[HERE, JSON, page]).await;
+            assert!(status == 403 && body.contains("pages of other origins"), "{line} {page:?}: {body}");
         }
     }
     let own = [HERE, JSON, ("origin", "http://localhost:9901"), ("sec-fetch-site", "same-origin")];
@@ -165,8 +165,8 @@ async fn errors_of_routing_have_the_form_of_all_others() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_is_ended() {
     let (admin, _app, _nobody_reloads) = admin_of_process(ROUTES);
-    let (status, told) = send(&admin, "POST /reload", &[HERE, JSON]).await;
-    assert_eq!((status, &*told), (503, r#"{"error":"the request took longer than 60s"}"#));
+    let (status, body) = send(&admin, "POST /reload", &[HERE, JSON]).await;
+    assert_eq!((status, &*body), (503, r#"{"error":"the request took longer than 60s"}"#));
 }
 
 #[tokio::test]
@@ -203,8 +203,8 @@ async fn a_token_is_required_if_configured() {
     let (admin, _) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{ROUTES}"));
     assert_eq!(send(&admin, "GET /healthz", &[HERE]).await.0, 200);
     for wrong in ["", "Bearer sesame", "Basic sesame, open sesame", "Bearer sesame, open sesame!"] {
-        let (status, told) = send(&admin, "GET /config", &[HERE, ("authorization", wrong)]).await;
-        assert!(status == 401 && !told.contains("sesame"), "{told}");
+        let (status, body) = send(&admin, "GET /config", &[HERE, ("authorization", wrong)]).await;
+        assert!(status == 401 && !body.contains("sesame"), "{body}");
     }
     let right = [HERE, ("authorization", "bearer sesame, open sesame")];
     assert_eq!(send(&admin, "GET /config", &right).await.0, 200);
@@ -213,15 +213,15 @@ async fn a_token_is_required_if_configured() {
 #[tokio::test]
 async fn the_active_configuration_is_shown_without_secrets() {
     let (admin, _) = admin(&format!("server: {{ secret_key: 0123456789abcdef0 }}\n{ROUTES}"));
-    let (_, told) = send(&admin, "GET /config", &[HERE]).await;
-    let shown: Value = serde_json::from_str(&told).unwrap();
+    let (_, body) = send(&admin, "GET /config", &[HERE]).await;
+    let shown: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(shown["routes"]["a"]["request"], "GET old/a");
     let headers = &shown["upstreams"]["old"]["headers"];
     assert_eq!(headers["X-Api-Key"], "(hidden)");
     assert_eq!(shown["server"]["secret_key"], "(hidden)");
-    assert!(!told.contains("hunter2") && !told.contains("0123456789abcdef0"), "{told}");
-    let (_, told) = send(&admin, "GET /routes", &[HERE]).await;
-    let routes: Value = serde_json::from_str(&told).unwrap();
+    assert!(!body.contains("hunter2") && !body.contains("0123456789abcdef0"), "{body}");
+    let (_, body) = send(&admin, "GET /routes", &[HERE]).await;
+    let routes: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(routes["routes"][0]["endpoints"], json!(["GET /a", "POST /tools/a"]));
 }
 
@@ -389,15 +389,15 @@ async fn a_process_is_not_ready_while_a_required_upstream_is_down() {
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
         let _ = app.handler.respond(call).await;
-        let (status, told) = send(&admin, "GET /readyz", &[HERE]).await;
-        let told: Value = serde_json::from_str(&told).unwrap();
+        let (status, body) = send(&admin, "GET /readyz", &[HERE]).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
-            (status, &told["ready"]),
+            (status, &body["ready"]),
             (if ready { 200 } else { 503 }, &json!(ready)),
-            "{needs} {tool}: {told}"
+            "{needs} {tool}: {body}"
         );
         if needs == "[old]" {
-            assert_eq!(told["upstreams"], json!({ "old": { "reachable": ready } }));
+            assert_eq!(body["upstreams"], json!({ "old": { "reachable": ready } }));
         }
     }
     let unknown = format!("admin: {{ readiness_upstreams: [odl] }}\n{upstreams}");
@@ -418,12 +418,12 @@ fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
 }
 
 /// Connection to the admin API of a program.
-async fn operators(program: &mut Program) -> Client {
+async fn admin_client(program: &mut Program) -> Client {
     let line: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
     Client::connect(line["address"].as_str().unwrap().parse().unwrap()).await
 }
 
-async fn standing(client: &mut Client) -> Value {
+async fn config_status(client: &mut Client) -> Value {
     client.send("GET /readyz", &[], "").await.json()["configuration"].clone()
 }
 
@@ -438,29 +438,29 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
     std::fs::write(&file, config_of(&upstream, &["a"], "")).unwrap();
     let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
     let mut client = program.connect().await;
-    let mut operator = operators(&mut program).await;
-    assert_eq!((tools(&mut client).await, &standing(&mut operator).await["generation"]), (1, &json!(1)));
+    let mut admin = admin_client(&mut program).await;
+    assert_eq!((tools(&mut client).await, &config_status(&mut admin).await["generation"]), (1, &json!(1)));
 
     std::fs::write(&file, config_of(&upstream, &["a", "b"], "")).unwrap();
     soon("the new table", async { while tools(&mut client).await != 2 {} }).await;
     // The number is updated a moment after the reload.
-    soon("its number", async { while standing(&mut operator).await["generation"] != 2 {} }).await;
+    soon("its number", async { while config_status(&mut admin).await["generation"] != 2 {} }).await;
 
     std::fs::write(&file, config_of(&upstream, &["a"], "rotues: {}\n")).unwrap();
     program.wait_for_log("config reload failed", 1).await;
     assert_eq!(tools(&mut client).await, 2);
-    soon("the failure", async { while standing(&mut operator).await["failed_since"].is_null() {} }).await;
-    assert_eq!(standing(&mut operator).await["generation"], 2);
-    let text = operator.send("GET /metrics", &[], "").await.text().to_owned();
+    soon("the failure", async { while config_status(&mut admin).await["failed_since"].is_null() {} }).await;
+    assert_eq!(config_status(&mut admin).await["generation"], 2);
+    let text = admin.send("GET /metrics", &[], "").await.text().to_owned();
     assert!(text.contains("glossator_config_last_reload_successful 0\n"), "{text}");
-    let reloaded = operator.send("POST /reload", &["Content-Type: application/json"], "").await;
+    let reloaded = admin.send("POST /reload", &["Content-Type: application/json"], "").await;
     assert_eq!(reloaded.status, 422);
     assert!(reloaded.json()["problems"].as_str().unwrap().contains("did you mean `routes`?"));
 
     std::fs::write(&file, config_of(&upstream, &["c", "d", "e"], "")).unwrap();
-    let reloaded = operator.send("POST /reload", &["Content-Type: application/json"], "").await;
+    let reloaded = admin.send("POST /reload", &["Content-Type: application/json"], "").await;
     assert_eq!((reloaded.status, tools(&mut client).await), (200, 3), "{}", reloaded.text());
-    assert!(standing(&mut operator).await.get("failed_since").is_none());
+    assert!(config_status(&mut admin).await.get("failed_since").is_none());
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -471,13 +471,13 @@ async fn a_restart_only_change_is_pending_until_reverted() {
     let text = config_of(&upstream, &["a"], "").replace("reload_interval: 20ms", "reload_interval: 0s");
     std::fs::write(&file, &text).unwrap();
     let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
-    let mut operator = operators(&mut program).await;
-    let drain = text.replace("reload_interval: 0s", "reload_interval: 0s, shutdown_timeout: 7s");
-    for (text, pending) in [(&text, 0), (&drain, 1), (&drain, 1), (&text, 0)] {
+    let mut admin = admin_client(&mut program).await;
+    let shutdown_change = text.replace("reload_interval: 0s", "reload_interval: 0s, shutdown_timeout: 7s");
+    for (text, pending) in [(&text, 0), (&shutdown_change, 1), (&shutdown_change, 1), (&text, 0)] {
         std::fs::write(&file, text).unwrap();
-        let reloaded = operator.send("POST /reload", &["Content-Type: application/json"], "").await;
+        let reloaded = admin.send("POST /reload", &["Content-Type: application/json"], "").await;
         assert_eq!(reloaded.status, 200, "{}", reloaded.text());
-        let metrics = operator.send("GET /metrics", &[], "").await.text().to_owned();
+        let metrics = admin.send("GET /metrics", &[], "").await.text().to_owned();
         assert!(metrics.contains(&format!("glossator_config_restart_pending {pending}\n")), "{metrics}");
     }
     std::fs::remove_file(&file).unwrap();
@@ -515,13 +515,12 @@ async fn a_stopping_process_is_not_ready_and_finishes_its_requests() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut program = Program::start(&config_of(&upstream, &["a"], ""), &["--listen", "127.0.0.1:0"]).await;
     let mut calling = program.connect().await;
-    let mut operator = operators(&mut program).await;
+    let mut admin = admin_client(&mut program).await;
     calling.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     program.terminate();
-    soon("it is not ready", async { while operator.send("GET /readyz", &[], "").await.status != 503 {} })
-        .await;
-    assert_eq!(operator.send("GET /healthz", &[], "").await.status, 200);
+    soon("it is not ready", async { while admin.send("GET /readyz", &[], "").await.status != 503 {} }).await;
+    assert_eq!(admin.send("GET /healthz", &[], "").await.status, 200);
     gate.open();
     assert_eq!(calling.read(false).await.tool_text(), "done");
     assert!(program.ended().await.0.success());

@@ -147,9 +147,9 @@ async fn post(
 
 /// Tries a rule in the playground, and returns the response.
 async fn try_out(admin: &glossator::admin::Admin, attempt: &Value) -> Value {
-    let (status, told) = post(admin, "/playground", &[HERE], &attempt.to_string()).await;
-    assert_eq!(status, 200, "{told}");
-    told
+    let (status, body) = post(admin, "/playground", &[HERE], &attempt.to_string()).await;
+    assert_eq!(status, 200, "{body}");
+    body
 }
 
 const BENCH: &str = r#"
@@ -205,9 +205,9 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
     // Unchanged, it can be tried.
     for name in ["a", "b", "d"] {
         let rule = &get_json(&admin, &format!("/playground/{name}")).await["rule"];
-        let told =
+        let body =
             try_out(&admin, &json!({ "route": name, "rule": rule, "response": { "body": "{}" } })).await;
-        assert_eq!(told["problems"], json!([]), "{name}: {told}");
+        assert_eq!(body["problems"], json!([]), "{name}: {body}");
     }
 }
 
@@ -310,17 +310,17 @@ async fn the_playground_has_limits_and_checks_access() {
         post(&open, "/playground", &[HERE, ("origin", "http://localhost:9901")], &attempt).await.0,
         200
     );
-    let (status, told) =
+    let (status, body) =
         post(&open, "/playground", &[HERE, ("origin", "http://evil.example")], &attempt).await;
-    assert!(status == 403 && told["error"].as_str().unwrap().contains("admin.allowed_hosts"), "{told}");
+    assert!(status == 403 && body["error"].as_str().unwrap().contains("admin.allowed_hosts"), "{body}");
     assert_eq!(post(&open, "/playground", &[("host", "evil.example")], &attempt).await.0, 403);
-    let (status, told) = post(&open, "/playground", &[HERE], &"x".repeat((1 << 20) + 1)).await;
-    assert!(status == 413 && told["error"].as_str().unwrap().contains("1048576"), "{told}");
-    let (status, told) = post(&open, "/playground", &[HERE], "{}").await;
-    assert!(status == 400 && told["error"].as_str().unwrap().contains("`rule`"), "{told}");
+    let (status, body) = post(&open, "/playground", &[HERE], &"x".repeat((1 << 20) + 1)).await;
+    assert!(status == 413 && body["error"].as_str().unwrap().contains("1048576"), "{body}");
+    let (status, body) = post(&open, "/playground", &[HERE], "{}").await;
+    assert!(status == 400 && body["error"].as_str().unwrap().contains("`rule`"), "{body}");
     let long = json!({ "rule": "#".repeat((128 << 10) + 1), "response": {} }).to_string();
-    let (status, told) = post(&open, "/playground", &[HERE], &long).await;
-    assert!(status == 400 && told["error"].as_str().unwrap().contains("131072"), "{told}");
+    let (status, body) = post(&open, "/playground", &[HERE], &long).await;
+    assert!(status == 400 && body["error"].as_str().unwrap().contains("131072"), "{body}");
     let (locked, _app) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
     for path in
         ["/playground", "/history", "/failures", "/upstreams", "/status", "/playground/a", "/history/a"]

@@ -34,8 +34,8 @@ fn head(lines: &str) -> Vec<Step> {
 }
 
 fn lines(upstream: &Scripted) -> Vec<String> {
-    let asked = upstream.state().asked;
-    asked.iter().map(|asked| asked.line().trim_end_matches(" HTTP/1.1").to_owned()).collect()
+    let requests = upstream.state().requests;
+    requests.iter().map(|request| request.line().trim_end_matches(" HTTP/1.1").to_owned()).collect()
 }
 
 /// Script by the number of the request.
@@ -43,7 +43,7 @@ fn in_turn(
     script: impl Fn(usize, &ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
 ) -> impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static {
     let count = Arc::new(AtomicUsize::new(0));
-    move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked)
+    move |request| script(count.fetch_add(1, Ordering::SeqCst), request)
 }
 
 #[tokio::test]
@@ -129,8 +129,8 @@ async fn a_failed_operation_is_a_tool_error_for_any_status() {
     .await;
     let response = call(&start(&upstream, NAMED).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 422, "{}", response.text());
-    let told = response.tool_text();
-    assert!(told.contains("it failed: no paper") && !told.contains("10.0.0.7"), "{told}");
+    let text = response.tool_text();
+    assert!(text.contains("it failed: no paper") && !text.contains("10.0.0.7"), "{text}");
 }
 
 #[tokio::test]
@@ -155,19 +155,19 @@ async fn an_operation_over_the_timeout_is_cancelled() {
     let keys = format!("timeout: 300ms\n{}", NAMED.trim());
     let response = call(&start(&upstream, &keys).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 504, "{}", response.text());
-    let told = response.tool_text();
-    assert!(told.contains("started the operation") && told.contains("It was cancelled"), "{told}");
-    let ended = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /api/jobs/7 ");
-    upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
+    let text = response.tool_text();
+    assert!(text.contains("started the operation") && text.contains("It was cancelled"), "{text}");
+    let ended = |request: &ReceivedRequest| request.line().starts_with("DELETE /api/jobs/7 ");
+    upstream.until("the job is ended", |state| state.requests.iter().any(ended)).await;
 }
 
 #[tokio::test]
 async fn a_disconnected_client_cancels_its_operation() {
-    let upstream = Scripted::start(in_turn(|turn, asked| match turn {
+    let upstream = Scripted::start(in_turn(|turn, request| match turn {
         0 => json(r#"{"id": 7}"#),
         1 => vec![Step::Hold(Gate::new())],
-        _ if asked.line().starts_with("DELETE") => head("204 No Content"),
-        _ => panic!("asked after its client had left: {}", asked.line()),
+        _ if request.line().starts_with("DELETE") => head("204 No Content"),
+        _ => panic!("asked after its client had left: {}", request.line()),
     }))
     .await;
     let program = start(&upstream, NAMED).await;
@@ -175,10 +175,10 @@ async fn a_disconnected_client_cancels_its_operation() {
     client
         .write("POST /tools/make_report HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"year\":\"2026\"}")
         .await;
-    upstream.until("the job is asked about", |state| state.asked.len() == 2).await;
+    upstream.until("the job is asked about", |state| state.requests.len() == 2).await;
     drop(client);
-    let ended = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /api/jobs/7 ");
-    upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
+    let ended = |request: &ReceivedRequest| request.line().starts_with("DELETE /api/jobs/7 ");
+    upstream.until("the job is ended", |state| state.requests.iter().any(ended)).await;
 }
 
 #[tokio::test]

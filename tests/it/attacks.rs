@@ -29,11 +29,11 @@ async fn check_rejected(what: &str, head: &str, body: &str) {
     for line in ["POST /open HTTP/1.1", "POST /tools/get_thing HTTP/1.1", "POST /mcp HTTP/1.1"] {
         let mut client = proxy.connect().await;
         client.write(format!("{line}\r\nHost: localhost\r\n{head}\r\n{body}{HIDDEN}")).await;
-        let said = soon(what, client.read_to_end()).await;
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{what}: {line}: {said}");
-        assert!(said.starts_with("HTTP/1.1 4"), "{what}: {line}: {said}");
+        let received = soon(what, client.read_to_end()).await;
+        assert_eq!(received.matches("HTTP/1.1 ").count(), 1, "{what}: {line}: {received}");
+        assert!(received.starts_with("HTTP/1.1 4"), "{what}: {line}: {received}");
     }
-    assert!(upstream.state().asked.is_empty(), "{what}: {:?}", upstream.state().asked);
+    assert!(upstream.state().requests.is_empty(), "{what}: {:?}", upstream.state().requests);
 }
 
 #[tokio::test]
@@ -73,17 +73,17 @@ async fn a_length_beside_chunks_is_ignored_and_closes_the_connection() {
     ] {
         let mut client = proxy.connect().await;
         client.write(format!("POST /open HTTP/1.1\r\nHost: localhost\r\n{head}\r\n0\r\n\r\n{HIDDEN}")).await;
-        let said = soon(head, client.read_to_end()).await;
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
-        assert!(said.contains("connection: close"), "{said}");
+        let received = soon(head, client.read_to_end()).await;
+        assert_eq!(received.matches("HTTP/1.1 ").count(), 1, "{received}");
+        assert!(received.contains("connection: close"), "{received}");
     }
-    let asked = upstream.state().asked;
-    assert_eq!(asked.len(), 3);
-    for asked in asked {
-        assert!(asked.line().starts_with("POST /open") && asked.body.is_empty(), "{asked:?}");
+    let requests = upstream.state().requests;
+    assert_eq!(requests.len(), 3);
+    for request in requests {
+        assert!(request.line().starts_with("POST /open") && request.body.is_empty(), "{request:?}");
         assert!(
-            asked.header("content-length").is_empty() || asked.header("transfer-encoding").is_empty(),
-            "{asked:?}"
+            request.header("content-length").is_empty() || request.header("transfer-encoding").is_empty(),
+            "{request:?}"
         );
     }
 }
@@ -104,12 +104,12 @@ async fn chunks_that_are_none_end_the_connection() {
             let mut client = proxy.connect().await;
             let head = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
             client.write(format!("{line}\r\n{head}\r\n{chunk}0\r\n\r\n{HIDDEN}")).await;
-            let said = soon(what, client.read_to_end()).await;
-            assert!(!said.contains("well"), "{what}: {line}: {said}");
+            let received = soon(what, client.read_to_end()).await;
+            assert!(!received.contains("well"), "{what}: {line}: {received}");
         }
     }
-    let asked = upstream.state().asked;
-    assert!(asked.iter().all(|asked| asked.line().starts_with("POST /open")), "{asked:?}");
+    let requests = upstream.state().requests;
+    assert!(requests.iter().all(|request| request.line().starts_with("POST /open")), "{requests:?}");
 }
 
 /// A transfer coding that is not undone must be neither taken for the body nor forwarded.
@@ -123,7 +123,7 @@ async fn a_body_with_a_transfer_encoding_is_rejected() {
         client.write(format!("{line} HTTP/1.1\r\n{head}{body}")).await;
         assert_eq!(soon(line, client.read(false)).await.status, 501, "{line}");
     }
-    assert!(upstream.state().asked.is_empty());
+    assert!(upstream.state().requests.is_empty());
 }
 
 /// A proxy in front may have checked the other `Host`.
@@ -145,7 +145,7 @@ async fn a_request_names_one_host() {
         client.write(head).await;
         assert_eq!(soon(head, client.read(false)).await.status, status, "{head}");
     }
-    assert!(upstream.state().asked.is_empty());
+    assert!(upstream.state().requests.is_empty());
     let mut client = proxy.connect().await;
     client.write("GET http://localhost/open HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(soon("one host, said twice", client.read(false)).await.status, 200);
@@ -192,8 +192,11 @@ async fn a_line_feed_in_a_body_is_no_line() {
     client.write("GET /c HTTP/1.1\r\nHost: localhost\nX-A: b\r\n\r\n").await;
     assert_eq!(soon("a line feed alone", client.read(false)).await.status, 400);
     assert!(client.is_closed().await);
-    let asked = upstream.state().asked;
-    assert_eq!(asked.iter().map(|asked| asked.body.as_slice()).collect::<Vec<_>>(), [body.as_bytes(); 2]);
+    let requests = upstream.state().requests;
+    assert_eq!(
+        requests.iter().map(|request| request.body.as_slice()).collect::<Vec<_>>(),
+        [body.as_bytes(); 2]
+    );
 }
 
 /// Images, scripts and links on other pages send no `Origin`; browsers report their origin in another header.
@@ -212,12 +215,12 @@ async fn a_foreign_page_can_not_send_calls() {
     let sibling = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"];
     for headers in [&image, &frame, &named, &sibling] {
         for path in ["/thing/1", "/old/page", "/tools"] {
-            let said = proxy.send(&format!("GET {path}"), headers, "").await;
-            assert_eq!(said.status, 403, "{path} {headers:?}: {}", said.text());
+            let response = proxy.send(&format!("GET {path}"), headers, "").await;
+            assert_eq!(response.status, 403, "{path} {headers:?}: {}", response.text());
         }
     }
     assert_eq!(proxy.send("GET /thing/1", &link, "").await.status, 403, "a link calls nothing");
-    assert!(upstream.state().asked.is_empty());
+    assert!(upstream.state().requests.is_empty());
     assert_eq!(proxy.send("GET /old/page", &link, "").await.status, 200, "what is handed through has links");
     let ours = ["Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
     assert_eq!(proxy.send("GET /thing/1", &ours, "").await.status, 200);
@@ -235,26 +238,26 @@ async fn a_foreign_page_can_not_send_calls() {
 async fn unfinished_bodies_do_not_block_other_clients() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.door.body_limit_bytes = 200 << 10;
-    setup.door.request_buffer_limit_bytes = 600 << 10;
+    setup.filter.body_limit_bytes = 200 << 10;
+    setup.filter.request_buffer_limit_bytes = 600 << 10;
     let proxy = setup.start().await;
     let head = format!(
         "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         200 << 10
     );
     // Each client sends most of its body and never the rest. The buffer has memory for three.
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut clients = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let mut client = proxy.connect().await;
         client.write(&head).await;
         client.write(" ".repeat(199 << 10)).await;
-        crowd.spawn(async move { client.read(false).await });
+        clients.spawn(async move { client.read(false).await });
     }
-    let said = soon("that there is no room", crowd.join_next()).await.unwrap().unwrap();
-    assert_eq!(said.status, 503, "{}", said.text());
-    assert_eq!(said.header("retry-after").as_deref(), Some("2"));
+    let response = soon("that there is no room", clients.join_next()).await.unwrap().unwrap();
+    assert_eq!(response.status, 503, "{}", response.text());
+    assert_eq!(response.header("retry-after").as_deref(), Some("2"));
     assert_eq!(soon("a short call", proxy.call("get_thing", "{}")).await.tool_text(), "well");
-    crowd.shutdown().await;
+    clients.shutdown().await;
     let padded = format!("{}{{}}", " ".repeat(150 << 10));
     while soon("room again", proxy.call("get_thing", &padded)).await.status == 503 {}
     assert_eq!(proxy.call("get_thing", &padded).await.tool_text(), "well");
@@ -265,23 +268,28 @@ async fn unfinished_bodies_do_not_block_other_clients() {
 async fn bodies_count_until_their_calls_are_answered() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.door.body_limit_bytes = 200 << 10;
-    setup.door.request_buffer_limit_bytes = 200 << 10;
+    setup.filter.body_limit_bytes = 200 << 10;
+    setup.filter.request_buffer_limit_bytes = 200 << 10;
     let proxy = setup.start().await;
     let long = format!("{}{{}}", " ".repeat(190 << 10));
     let first = proxy.call("get_thing", &long);
     let second = async {
-        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
         let second = proxy.call("get_thing", &long).await;
         let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
         let by_mcp = proxy.send("POST /mcp", &headers, &long).await;
         gate.open();
         [second, by_mcp]
     };
-    let (first, turned_away) = tokio::join!(first, second);
+    let (first, rejected) = tokio::join!(first, second);
     assert_eq!(first.tool_text(), "well");
-    for said in turned_away {
-        assert_eq!((said.status, said.header("retry-after").as_deref()), (503, Some("2")), "{}", said.text());
+    for response in rejected {
+        assert_eq!(
+            (response.status, response.header("retry-after").as_deref()),
+            (503, Some("2")),
+            "{}",
+            response.text()
+        );
     }
 }
 
@@ -290,9 +298,9 @@ async fn bodies_count_until_their_calls_are_answered() {
 async fn arguments_with_too_many_values_are_rejected() {
     let (proxy, upstream) = handing_through().await;
     let many = format!("[{}1]", "1,".repeat(100_000));
-    let said = proxy.call("get_thing", &format!(r#"{{"v": {many}}}"#)).await;
-    assert_eq!(said.status, 400);
-    assert!(said.text().contains("at most 100000 values"), "{}", said.text());
+    let response = proxy.call("get_thing", &format!(r#"{{"v": {many}}}"#)).await;
+    assert_eq!(response.status, 400);
+    assert!(response.text().contains("at most 100000 values"), "{}", response.text());
     let message = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"get_thing","arguments":{{"v":{many}}}}}}}"#
     );
@@ -300,10 +308,10 @@ async fn arguments_with_too_many_values_are_rejected() {
     for revision in ["2025-06-18", "2026-07-28"] {
         let revision = format!("MCP-Protocol-Version: {revision}");
         let headers = ["Content-Type: application/json", accept, &revision];
-        let said = proxy.send("POST /mcp", &headers, &message).await;
-        assert!(said.text().contains("at most 100000 values"), "{}", said.text());
+        let response = proxy.send("POST /mcp", &headers, &message).await;
+        assert!(response.text().contains("at most 100000 values"), "{}", response.text());
     }
-    assert!(upstream.state().asked.is_empty());
+    assert!(upstream.state().requests.is_empty());
     // Values within a string do not count.
     let text = format!(r#"{{"v": "{}"}}"#, "1,[{".repeat(100_000));
     assert_eq!(proxy.call("get_thing", &text).await.tool_text(), "well");
@@ -317,23 +325,23 @@ async fn idle_connections_are_evicted_for_new_ones() {
         setup.server.max_connections = 32;
         (setup.start().await, upstream)
     };
-    let mut crowd = Vec::new();
+    let mut clients = Vec::new();
     for number in 0..200 {
         let mut client = proxy.connect().await;
-        let begun = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+        let partial = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
         match number % 5 {
             0 => {}
             1 => client.write("POST /mcp HTTP/1.1\r\nHo").await,
-            2 => client.write(&format!("POST /tools/get_thing HTTP/1.1\r\n{begun}")).await,
-            3 => client.write(&format!("POST /mcp HTTP/1.1\r\n{begun}")).await,
+            2 => client.write(&format!("POST /tools/get_thing HTTP/1.1\r\n{partial}")).await,
+            3 => client.write(&format!("POST /mcp HTTP/1.1\r\n{partial}")).await,
             _ => assert_eq!(soon("a place", client.send("GET /health", &[], "")).await.status, 200),
         }
-        crowd.push(client);
+        clients.push(client);
     }
     for _ in 0..10 {
         assert_eq!(soon("a call in a crowd", proxy.call("get_thing", "{}")).await.tool_text(), "well");
     }
-    assert!(crowd[0].is_closed().await, "who came first and never asked");
+    assert!(clients[0].is_closed().await, "who came first and never asked");
 }
 
 #[tokio::test]
@@ -350,14 +358,14 @@ async fn connections_with_a_request_are_not_evicted() {
         // The body arrives in parts, as most bodies do.
         client.write("{").await;
         client.write("}").await;
-        upstream.until("it is asked", |state| state.asked.len() == number).await;
+        upstream.until("it is asked", |state| state.requests.len() == number).await;
         calls.push(client);
     }
-    let mut crowd = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..50 {
         let mut client = proxy.connect().await;
         assert_eq!(soon("a place", client.send("GET /health", &[], "")).await.status, 200);
-        crowd.push(client);
+        clients.push(client);
     }
     gate.open();
     for mut client in calls {
@@ -382,15 +390,15 @@ async fn a_head_that_comes_drop_by_drop_has_an_end() {
         }
     };
     let ended = async {
-        let mut said = Vec::new();
-        let _ = reader.read_to_end(&mut said).await;
-        String::from_utf8(said).unwrap()
+        let mut received = Vec::new();
+        let _ = reader.read_to_end(&mut received).await;
+        String::from_utf8(received).unwrap()
     };
-    let said = soon("the end of the connection", async {
-        tokio::select! { said = ended => said, () = drip => String::new() }
+    let received = soon("the end of the connection", async {
+        tokio::select! { received = ended => received, () = drip => String::new() }
     });
-    let said = said.await;
-    assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{said}");
+    let received = received.await;
+    assert!(received.is_empty() || received.starts_with("HTTP/1.1 408"), "{received}");
 }
 
 #[tokio::test]
@@ -423,15 +431,15 @@ async fn an_argument_stays_in_its_position() {
         "",
     ];
     for which in hostile {
-        let said = proxy.call("thing", &json!({ "which": which }).to_string()).await;
-        assert!(said.status < 500, "{which}: {}", said.text());
+        let response = proxy.call("thing", &json!({ "which": which }).to_string()).await;
+        assert!(response.status < 500, "{which}: {}", response.text());
     }
     for path in ["/thing/..", "/thing/%2e%2e", "/thing/..%2f..", "/thing//x", "/thing/a%2fb", "/thing/%00"] {
-        let said = proxy.send(&format!("GET {path}"), &[], "").await;
-        assert!(said.status < 500, "{path}: {}", said.text());
+        let response = proxy.send(&format!("GET {path}"), &[], "").await;
+        assert!(response.status < 500, "{path}: {}", response.text());
     }
-    for asked in upstream.state().asked {
-        let line = asked.line();
+    for request in upstream.state().requests {
+        let line = request.line();
         let inside = line.strip_prefix("GET /things/").and_then(|rest| rest.strip_suffix("/state HTTP/1.1"));
         let which = inside.unwrap_or_else(|| panic!("{line}"));
         assert!(!which.contains(['/', '?', '#', '\\', ' ']), "{line}");
@@ -439,7 +447,7 @@ async fn an_argument_stays_in_its_position() {
         let decoded = percent_encoding::percent_decode_str(which).decode_utf8_lossy().into_owned();
         assert!(!decoded.split(['/', '\\']).any(|part| matches!(part, "..")) && decoded != ".", "{line}");
         assert!(!decoded.contains('\0'), "{line}");
-        assert_eq!(asked.header("host"), [upstream.address.to_string()], "{line}");
+        assert_eq!(request.header("host"), [upstream.address.to_string()], "{line}");
     }
 }
 
@@ -473,15 +481,18 @@ routes:
     ] {
         let mut client = Client::connect(served.address).await;
         let body = json!({ "which": which }).to_string();
-        let said = client.send("POST /tools/thing", &["Content-Type: application/json"], &body).await;
-        assert!(said.status < 500, "{which:?}: {}", said.text());
+        let response = client.send("POST /tools/thing", &["Content-Type: application/json"], &body).await;
+        assert!(response.status < 500, "{which:?}: {}", response.text());
     }
-    let asked = upstream.state().asked;
-    assert!(!asked.is_empty(), "the last one is harmless");
-    for asked in asked {
-        assert!(asked.line().starts_with("POST /thing?q=") && asked.header("x-evil").is_empty(), "{asked:?}");
-        assert_eq!(asked.line().matches(['&', ' ']).count(), 2, "{asked:?}");
-        assert!(!asked.body.contains(&b'&') && asked.head.lines().count() < 12, "{asked:?}");
+    let requests = upstream.state().requests;
+    assert!(!requests.is_empty(), "the last one is harmless");
+    for request in requests {
+        assert!(
+            request.line().starts_with("POST /thing?q=") && request.header("x-evil").is_empty(),
+            "{request:?}"
+        );
+        assert_eq!(request.line().matches(['&', ' ']).count(), 2, "{request:?}");
+        assert!(!request.body.contains(&b'&') && request.head.lines().count() < 12, "{request:?}");
     }
 }
 
@@ -506,18 +517,18 @@ async fn an_argument_makes_no_element() {
     };
     assert_eq!(call("x' all='1", "</name><admin/>&amp;]]>").await.tool_text(), "well");
     for control in ["a\u{0}b", "a\u{8}b", "\u{1b}[2J", "\u{fffe}"] {
-        let refused = call("name", control).await;
-        assert_eq!(refused.status, 400, "{}", refused.text());
+        let rejected = call("name", control).await;
+        assert_eq!(rejected.status, 400, "{}", rejected.text());
         assert!(
-            refused.tool_text().contains("argument `name` has the character U+"),
+            rejected.tool_text().contains("argument `name` has the character U+"),
             "{}",
-            refused.tool_text()
+            rejected.tool_text()
         );
     }
     let state = upstream.state();
-    let [asked] = &state.asked[..] else { panic!("{:?}", state.asked) };
-    assert_eq!(asked.header("content-type"), ["application/xml"]);
+    let [request] = &state.requests[..] else { panic!("{:?}", state.requests) };
+    assert_eq!(request.header("content-type"), ["application/xml"]);
     let expected =
         "<find by='x&#39; all=&#39;1'><name>&lt;/name&gt;&lt;admin/&gt;&amp;amp;]]&gt;</name></find>";
-    assert_eq!(String::from_utf8_lossy(&asked.body), expected);
+    assert_eq!(String::from_utf8_lossy(&request.body), expected);
 }

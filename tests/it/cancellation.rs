@@ -5,7 +5,9 @@ use serde_json::json;
 use crate::support::{Client, Gate, Proxy, Response, Scripted, Setup, Step};
 
 #[track_caller]
-fn held_after(words: &'static str) -> impl Fn(&crate::support::ReceivedRequest) -> Vec<Step> + Send + Sync {
+fn send_and_hold(
+    words: &'static str,
+) -> impl Fn(&crate::support::ReceivedRequest) -> Vec<Step> + Send + Sync {
     move |_| vec![Step::Send(words.into()), Step::Hold(Gate::new())]
 }
 
@@ -13,7 +15,7 @@ fn held_after(words: &'static str) -> impl Fn(&crate::support::ReceivedRequest) 
 async fn a_client_that_leaves_ends_its_call_at_the_upstream() {
     let half = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     for words in ["", half] {
-        let upstream = Scripted::start(held_after(words)).await;
+        let upstream = Scripted::start(send_and_hold(words)).await;
         let proxy = Setup::new(upstream.address).start().await;
         for request in [
             "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -22,16 +24,20 @@ async fn a_client_that_leaves_ends_its_call_at_the_upstream() {
             let before = upstream.state();
             let mut client = proxy.connect().await;
             client.write(request).await;
-            upstream.until("the call is in flight", |state| state.asked.len() > before.asked.len()).await;
+            upstream
+                .until("the call is in flight", |state| state.requests.len() > before.requests.len())
+                .await;
             drop(client);
-            upstream.until("the upstream is left", |state| state.left > before.left).await;
+            upstream
+                .until("the upstream is left", |state| state.closed_connections > before.closed_connections)
+                .await;
         }
     }
 }
 
 #[tokio::test]
 async fn an_mcp_client_that_leaves_ends_its_call_too() {
-    let upstream = Scripted::start(held_after("")).await;
+    let upstream = Scripted::start(send_and_hold("")).await;
     let proxy = Setup::new(upstream.address).start().await;
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_thing"}}"#;
     let mut client = proxy.connect().await;
@@ -42,9 +48,9 @@ async fn an_mcp_client_that_leaves_ends_its_call_too() {
             body.len()
         ))
         .await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     drop(client);
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }
 
 /// Sends a message of a legacy session.
@@ -71,24 +77,24 @@ async fn session(proxy: &Proxy) -> String {
 
 #[tokio::test]
 async fn a_notification_ends_the_call_of_its_session() {
-    let upstream = Scripted::start(held_after("")).await;
+    let upstream = Scripted::start(send_and_hold("")).await;
     let proxy = Setup::new(upstream.address).start().await;
     let (mine, other) = (session(&proxy).await, session(&proxy).await);
     let call =
         json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": { "name": "get_thing" } });
     let mut called = send(&proxy, Some(&mine), call.clone()).await;
     let _others = send(&proxy, Some(&other), call).await;
-    upstream.until("both calls are in flight", |state| state.asked.len() == 2).await;
+    upstream.until("both calls are in flight", |state| state.requests.len() == 2).await;
     for (session, id) in [(None, "a"), (Some(&mine), "b"), (Some(&mine), "a")] {
         let params = json!({ "requestId": id, "reason": "no longer wanted" });
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        let taken = send(&proxy, session.map(String::as_str), message).await.read(false).await;
-        assert_eq!((taken.status, taken.text()), (202, ""));
+        let accepted = send(&proxy, session.map(String::as_str), message).await.read(false).await;
+        assert_eq!((accepted.status, accepted.text()), (202, ""));
     }
-    upstream.until("the upstream is left", |state| state.left == 1).await;
-    let answer = called.read(false).await;
-    assert_eq!((answer.status, answer.text()), (202, ""), "there is no result any more");
-    assert_eq!(upstream.state().left, 1, "the other session's call goes on");
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
+    let response = called.read(false).await;
+    assert_eq!((response.status, response.text()), (202, ""), "there is no result any more");
+    assert_eq!(upstream.state().closed_connections, 1, "the other session's call goes on");
 }
 
 #[tokio::test]
@@ -105,5 +111,5 @@ async fn a_client_that_leaves_a_stream_ends_it() {
     client.write("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     client.read_until("hello").await;
     drop(client);
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }

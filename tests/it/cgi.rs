@@ -22,18 +22,18 @@ async fn thing() -> Scripted {
 #[tokio::test]
 async fn a_request_in_variables_is_answered_like_any_other() {
     let upstream = thing().await;
-    let asked = Cgi::new(&config(&upstream, "    envelope: plain\n"), "POST /things/blue ball")
+    let request = Cgi::new(&config(&upstream, "    envelope: plain\n"), "POST /things/blue ball")
         .with("HTTP_X_REQUEST_ID", "mine")
         .json(r#"{"size": 3}"#);
-    let answer = asked.run().await;
+    let response = request.run().await;
     assert!(
-        answer.response.head.starts_with("Status: 200 OK\nContent-Type: application/json\n"),
-        "{answer:?}"
+        response.response.head.starts_with("Status: 200 OK\nContent-Type: application/json\n"),
+        "{response:?}"
     );
-    assert_eq!(answer.response.header("x-request-id").as_deref(), Some("mine"));
-    assert_eq!(answer.response.text(), r#"{"price": 1.50}"#);
-    assert_eq!(upstream.state().asked[0].line(), "GET /thing/blue%20ball?size=3 HTTP/1.1");
-    let line: Value = answer.log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+    assert_eq!(response.response.header("x-request-id").as_deref(), Some("mine"));
+    assert_eq!(response.response.text(), r#"{"price": 1.50}"#);
+    assert_eq!(upstream.state().requests[0].line(), "GET /thing/blue%20ball?size=3 HTTP/1.1");
+    let line: Value = response.log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
     assert_eq!(
         (&line["api"], &line["request_id"], &line["route"]),
         (&"cgi".into(), &"mine".into(), &"get_thing".into())
@@ -60,11 +60,11 @@ async fn both_lifecycles_of_mcp_work() {
     .with("HTTP_MCP_NAME", "get_thing")
     .run()
     .await;
-    for answer in [older, newer] {
-        let body = answer.response.json();
-        assert_eq!((answer.response.status, &body["id"]), (200, &json!(7)), "{answer:?}");
+    for response in [older, newer] {
+        let body = response.response.json();
+        assert_eq!((response.response.status, &body["id"]), (200, &json!(7)), "{response:?}");
         assert_eq!(body["result"]["structuredContent"].to_string(), r#"{"price":1.50}"#);
-        assert!(answer.log.contains(r#""api":"cgi""#), "{}", answer.log);
+        assert!(response.log.contains(r#""api":"cgi""#), "{}", response.log);
     }
     let notification = mcp(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).run().await;
     assert!(notification.response.head.starts_with("Status: 202 Accepted\n"), "{notification:?}");
@@ -91,7 +91,7 @@ async fn exactly_the_announced_length_is_read() {
         .without("CONTENT_LENGTH")
         .with("HTTP_TRANSFER_ENCODING", "chunked");
     assert_eq!(chunked.start().close_input().ended().await.response.status, 200);
-    assert!(upstream.state().asked.last().unwrap().line().contains("size=8"));
+    assert!(upstream.state().requests.last().unwrap().line().contains("size=8"));
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn every_error_is_json_with_its_status() {
     let upstream = thing().await;
     let config = config(&upstream, "    envelope: plain\nserver: { body_limit: 20B }\n");
     let send = |line| Cgi::new(&config, line);
-    for (what, asked, status) in [
+    for (what, request, status) in [
         ("no such path", send("GET /nothing"), 404),
         ("wrong method", send("GET /things/x"), 405),
         ("wrong argument", send("POST /things/x").json(r#"{"size": "big"}"#), 400),
@@ -112,23 +112,23 @@ async fn every_error_is_json_with_its_status() {
         ("a strange length", send("POST /things/x").with("CONTENT_LENGTH", "many"), 400),
         ("a path of nothing", send("GET tools"), 400),
     ] {
-        let answer = asked.run().await;
-        assert_eq!(answer.response.status, status, "{what}: {answer:?}");
-        assert_eq!(answer.response.header("content-type").as_deref(), Some("application/json"), "{what}");
-        assert!(answer.response.json()["error"].is_string(), "{what}: {answer:?}");
+        let response = request.run().await;
+        assert_eq!(response.response.status, status, "{what}: {response:?}");
+        assert_eq!(response.response.header("content-type").as_deref(), Some("application/json"), "{what}");
+        assert!(response.response.json()["error"].is_string(), "{what}: {response:?}");
     }
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
 }
 
 #[tokio::test]
 async fn configuration_problems_are_logged_and_not_sent_to_the_client() {
-    let answer = Cgi::new("upstreams: { old: 'http://10.1.2.3' }\nrotues: {}\n", "GET /tools").run().await;
-    assert_eq!(answer.response.status, 500);
-    assert!(!answer.succeeded);
-    assert_eq!(answer.response.header("content-type").as_deref(), Some("application/json"));
-    assert!(answer.response.json()["error"].is_string());
-    assert!(answer.log.contains("did you mean `routes`?"), "{}", answer.log);
-    assert!(!answer.response.text().contains("rotues"));
+    let response = Cgi::new("upstreams: { old: 'http://10.1.2.3' }\nrotues: {}\n", "GET /tools").run().await;
+    assert_eq!(response.response.status, 500);
+    assert!(!response.succeeded);
+    assert_eq!(response.response.header("content-type").as_deref(), Some("application/json"));
+    assert!(response.response.json()["error"].is_string());
+    assert!(response.log.contains("did you mean `routes`?"), "{}", response.log);
+    assert!(!response.response.text().contains("rotues"));
 }
 
 #[tokio::test]
@@ -136,12 +136,12 @@ async fn client_controlled_variables_are_not_available_to_the_configuration() {
     let file = "upstreams: { old: 'http://${HTTP_X_UPSTREAM:-127.0.0.1:9}' }\nroutes: { x: { request: GET old/x } }\n";
     let upstream = thing().await;
     let address = upstream.address.to_string();
-    let answer = Cgi::new(file, "POST /tools/x").with("HTTP_X_UPSTREAM", &address).run().await;
-    assert_eq!(answer.response.status, 502, "{answer:?}");
+    let response = Cgi::new(file, "POST /tools/x").with("HTTP_X_UPSTREAM", &address).run().await;
+    assert_eq!(response.response.status, 502, "{response:?}");
     assert_eq!(upstream.state().connections, 0);
     let file = file.replace("HTTP_X_UPSTREAM", "UPSTREAM");
-    let answer = Cgi::new(&file, "POST /tools/x").with("UPSTREAM", &address).run().await;
-    assert_eq!(answer.response.status, 200, "{answer:?}");
+    let response = Cgi::new(&file, "POST /tools/x").with("UPSTREAM", &address).run().await;
+    assert_eq!(response.response.status, 200, "{response:?}");
 }
 
 #[tokio::test]
@@ -190,9 +190,9 @@ async fn passthrough_responses_are_streamed() {
     running.until("two").await;
     held.open();
     assert_eq!(running.ended().await.response.text(), "");
-    let asked = &upstream.state().asked[0];
+    let request = &upstream.state().requests[0];
     assert_eq!(
-        (asked.line(), asked.body.as_slice()),
+        (request.line(), request.body.as_slice()),
         ("PUT /old%20page?q=1%202 HTTP/1.1", b"[1]".as_slice())
     );
     for (name, expected) in [
@@ -203,7 +203,7 @@ async fn passthrough_responses_are_streamed() {
         ("x-hop", &[]),
         ("proxy", &[]),
     ] {
-        assert_eq!(asked.header(name), expected, "{name}");
+        assert_eq!(request.header(name), expected, "{name}");
     }
 }
 
@@ -213,9 +213,9 @@ async fn a_program_that_is_ended_leaves_its_upstream() {
     let held = gate.clone();
     let upstream = Scripted::start(move |_| vec![Step::Hold(held.clone())]).await;
     let running = Cgi::new(&config(&upstream, ""), "POST /things/x").json("{}").start();
-    upstream.until("the request", |state| !state.asked.is_empty()).await;
+    upstream.until("the request", |state| !state.requests.is_empty()).await;
     running.terminate();
-    upstream.until("the end of the connection", |state| state.left == 1).await;
+    upstream.until("the end of the connection", |state| state.closed_connections == 1).await;
     assert!(!running.ended().await.succeeded);
 }
 
@@ -227,7 +227,7 @@ async fn keys_are_required_and_variables_do_not_authenticate() {
     let config = config(&upstream, &clients);
     let send = || Cgi::new(&config, "POST /things/ball");
     let bearer = format!("Bearer {KEY}");
-    for (asked, status) in [
+    for (request, status) in [
         (send(), 401),
         (send().with("HTTP_AUTHORIZATION", "Bearer glk_made-up-made-up-made-up"), 401),
         (send().with("QUERY_STRING", &format!("access_token={KEY}")), 401),
@@ -237,13 +237,13 @@ async fn keys_are_required_and_variables_do_not_authenticate() {
         (send().with("HTTP_AUTHORIZATION", &bearer), 200),
         (send().with("HTTP_X_API_KEY", KEY), 200),
     ] {
-        let before = upstream.state().asked.len();
-        let answer = asked.run().await;
-        assert_eq!(answer.response.status, status, "{answer:?}");
-        assert_eq!(answer.response.header("www-authenticate").is_some(), status != 200, "{answer:?}");
-        assert_eq!(upstream.state().asked.len() > before, status == 200);
-        assert_eq!(answer.log.contains(r#""client_name":"robot""#), status == 200, "{}", answer.log);
-        assert!(!format!("{answer:?}").contains("glk_"), "{answer:?}");
+        let before = upstream.state().requests.len();
+        let response = request.run().await;
+        assert_eq!(response.response.status, status, "{response:?}");
+        assert_eq!(response.response.header("www-authenticate").is_some(), status != 200, "{response:?}");
+        assert_eq!(upstream.state().requests.len() > before, status == 200);
+        assert_eq!(response.log.contains(r#""client_name":"robot""#), status == 200, "{}", response.log);
+        assert!(!format!("{response:?}").contains("glk_"), "{response:?}");
     }
-    assert!(upstream.state().asked.iter().all(|asked| !asked.head.contains("glk_")));
+    assert!(upstream.state().requests.iter().all(|request| !request.head.contains("glk_")));
 }

@@ -50,7 +50,7 @@ async fn a_script_sees_the_request_and_nothing_of_ours() {
     );
     let route = "request: { method: POST, path: '/a/{name}?x={name}', headers: { X-Tenant: blue, Proxy: evil, \
         Authorization: secret }, body: { text: 'the body' } }";
-    let told = script.call(route, json!({"name": "b c"})).await.tool_text();
+    let text = script.call(route, json!({"name": "b c"})).await.tool_text();
     let expected = format!(
         "CONTENT_LENGTH=8\nCONTENT_TYPE=text/plain; charset=utf-8\nGATEWAY_INTERFACE=CGI/1.1\nHTTP_HOST=localhost\n\
          HTTP_USER_AGENT=glossator/{version}\nHTTP_X_TENANT=blue\nLC_ALL=C.UTF-8\nPATH=/usr/local/bin:/usr/bin:/bin\n\
@@ -61,7 +61,7 @@ async fn a_script_sees_the_request_and_nothing_of_ours() {
         file = script.0.file_name().unwrap().to_str().unwrap(),
         path = script.0.display(),
     );
-    let own: Vec<&str> = told.lines().filter(|line| !line.starts_with("TRACEPARENT")).collect();
+    let own: Vec<&str> = text.lines().filter(|line| !line.starts_with("TRACEPARENT")).collect();
     assert_eq!(own.join("\n"), expected);
 }
 

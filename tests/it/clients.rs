@@ -165,8 +165,8 @@ async fn a_key_is_sent_in_one_header_once() {
     assert_eq!(in_query.status, 401);
     let expired = send(&served, "GET /time", &[&bearer(OLD)], "").await;
     check_challenge(&expired, 401, &["error=\"invalid_token\"", "the key has expired"]);
-    for asked in &upstream.state().asked {
-        assert!(!asked.head.contains("glk_"), "{}", asked.head);
+    for request in &upstream.state().requests {
+        assert!(!request.head.contains("glk_"), "{}", request.head);
     }
 }
 
@@ -229,7 +229,7 @@ async fn a_client_sees_and_calls_only_its_tools() {
 #[tokio::test]
 async fn a_hidden_tool_and_a_missing_one_have_the_same_response() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
-    let told = async |line: &str, name: &str, headers: &[&str]| {
+    let response_of = async |line: &str, name: &str, headers: &[&str]| {
         let response = send(&served, &line.replace("NAME", name), headers, "").await;
         let head: Vec<String> = response.head.lines().map(str::to_owned).collect();
         let head: Vec<String> = head
@@ -238,14 +238,22 @@ async fn a_hidden_tool_and_a_missing_one_have_the_same_response() {
             .collect();
         (response.status, head, response.text().replace(&format!("`{name}`"), "`NAME`"))
     };
-    let question = ["Origin: https://app.test", "Access-Control-Request-Method: PUT"];
-    for headers in [&[][..], &question, &[&bearer(READER)], &[&bearer(OLD)]] {
+    let preflight = ["Origin: https://app.test", "Access-Control-Request-Method: PUT"];
+    for headers in [&[][..], &preflight, &[&bearer(READER)], &[&bearer(OLD)]] {
         for line in ["OPTIONS /tools/NAME", "GET /tools/NAME", "DELETE /tools/NAME"] {
             let (hidden, missing) = ("set_thing", "met_thing");
-            assert_eq!(told(line, hidden, headers).await, told(line, missing, headers).await, "{line}");
+            assert_eq!(
+                response_of(line, hidden, headers).await,
+                response_of(line, missing, headers).await,
+                "{line}"
+            );
         }
         for line in ["OPTIONS /NAME", "POST /NAME"] {
-            assert_eq!(told(line, "thing", headers).await, told(line, "thank", headers).await, "{line}");
+            assert_eq!(
+                response_of(line, "thing", headers).await,
+                response_of(line, "thank", headers).await,
+                "{line}"
+            );
         }
     }
     let reader = bearer(READER);
@@ -287,9 +295,9 @@ async fn passthrough_has_its_own_scopes() {
     assert_eq!(send(&served, "GET /old", &both, "").await.status, 200);
     assert_eq!(send(&served, "GET /old", &[&bearer(WRITER)], "").await.status, 200);
     let state = upstream.state();
-    assert_eq!(state.asked[0].header("authorization"), ["Basic eDp5"], "that was not shown to us");
-    assert!(state.asked.iter().all(|asked| !asked.head.contains("glk_")));
-    assert!(state.asked[1].header("authorization").is_empty());
+    assert_eq!(state.requests[0].header("authorization"), ["Basic eDp5"], "that was not shown to us");
+    assert!(state.requests.iter().all(|request| !request.head.contains("glk_")));
+    assert!(state.requests[1].header("authorization").is_empty());
 }
 
 #[tokio::test]
@@ -327,11 +335,11 @@ async fn a_preflight_request_needs_no_credential() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
     for (line, path) in [("OPTIONS /mcp", "/mcp"), ("OPTIONS /thing", "/thing")] {
         let headers = ["Origin: https://app.test", "Access-Control-Request-Method: PUT"];
-        let question = send(&served, line, &headers, "").await;
-        assert_eq!(question.status, 204, "{path}");
-        assert_eq!(question.header("access-control-allow-origin").as_deref(), Some("https://app.test"));
+        let preflight = send(&served, line, &headers, "").await;
+        assert_eq!(preflight.status, 204, "{path}");
+        assert_eq!(preflight.header("access-control-allow-origin").as_deref(), Some("https://app.test"));
     }
-    let refused = send(&served, "GET /tools", &["Origin: https://app.test"], "").await;
-    check_challenge(&refused, 401, &[]);
-    assert!(refused.header("access-control-expose-headers").unwrap().contains("www-authenticate"));
+    let rejected = send(&served, "GET /tools", &["Origin: https://app.test"], "").await;
+    check_challenge(&rejected, 401, &[]);
+    assert!(rejected.header("access-control-expose-headers").unwrap().contains("www-authenticate"));
 }

@@ -54,10 +54,10 @@ async fn processes(path: &PathBuf, count: usize) -> Vec<u32> {
 
 /// Whether such a process exists, even as a zombie of ours. Processes of others do not count.
 fn is_there(process: u32) -> bool {
-    let asked =
+    let ps =
         std::process::Command::new("ps").args(["-o", "ppid=,stat=", "-p", &process.to_string()]).output();
-    let told = String::from_utf8(asked.unwrap().stdout).unwrap();
-    let mut words = told.split_whitespace();
+    let state = String::from_utf8(ps.unwrap().stdout).unwrap();
+    let mut words = state.split_whitespace();
     match (words.next(), words.next()) {
         (Some(parent), Some(state)) => !state.starts_with('Z') || parent == std::process::id().to_string(),
         _ => false,
@@ -74,7 +74,7 @@ async fn gone(processes: &[u32]) {
 }
 
 #[tokio::test]
-async fn words_reach_the_program_as_they_are() {
+async fn arguments_reach_the_program_unchanged() {
     let nasty = "a b; echo $HOME `id` \"'*\\ \n é";
     let text = one(
         "{ command: [printf, '[%s]'] }",
@@ -108,13 +108,13 @@ async fn an_argument_is_no_option() {
 }
 
 #[tokio::test]
-async fn a_program_reads_what_it_is_given_and_sees_little_else() {
+async fn a_program_gets_stdin_and_a_minimal_environment() {
     let text = one(
         "{ command: [sh, -c, 'cat; echo; env | sort'], env: { set: { GREETING: hi } }, cwd: /tmp }",
         "request: { stdin: { json: '{{ args }}' } }",
     );
-    let told = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.tool_text();
-    let (read, seen) = told.split_once('\n').unwrap();
+    let text = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.tool_text();
+    let (read, seen) = text.split_once('\n').unwrap();
     assert!(read.starts_with(r#"{"a":1.5"#) && read.len() > 100_000, "{}", &read[..40]);
     // Variables that the shell itself sets are not glossator's.
     let seen: Vec<_> = seen

@@ -32,9 +32,9 @@ fn ok() -> Vec<Step> {
 
 /// Server that accepts the bearer token with this number and later ones.
 async fn taking_tokens_from(least: Arc<AtomicUsize>) -> Scripted {
-    Scripted::start(move |asked| {
+    Scripted::start(move |request| {
         let number =
-            asked.header("authorization").first().and_then(|value| value.strip_prefix("Bearer token-"));
+            request.header("authorization").first().and_then(|value| value.strip_prefix("Bearer token-"));
         match number.and_then(|number| number.parse::<usize>().ok()) {
             Some(number) if number >= least.load(Ordering::SeqCst) => ok(),
             _ => vec![Step::Send(response("401 Unauthorized", "text/plain", "who are you?"))],
@@ -71,8 +71,8 @@ async fn the_configured_credential_is_sent_for_every_client() {
     ] {
         let response = call(&before(&upstream, auth).await, "get_thing").await;
         assert_eq!(response.tool_text(), "here");
-        let asked = upstream.state().asked.pop().unwrap();
-        assert_eq!(asked.header("authorization"), [expected]);
+        let request = upstream.state().requests.pop().unwrap();
+        assert_eq!(request.header("authorization"), [expected]);
     }
 }
 
@@ -84,26 +84,26 @@ async fn a_token_is_fetched_once_and_replaced_when_it_is_rejected() {
     for _ in 0..3 {
         assert_eq!(call(&program, "get_thing").await.tool_text(), "here");
     }
-    let asked = server.state().asked;
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    assert_eq!(asked[0].line(), "POST /oauth/token?tenant=a HTTP/1.1");
-    assert_eq!(asked[0].header("authorization"), ["Basic bWU6czNjcjN0"]);
-    assert_eq!(asked[0].body, b"grant_type=client_credentials&scope=read+write");
+    let requests = server.state().requests;
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!(requests[0].line(), "POST /oauth/token?tenant=a HTTP/1.1");
+    assert_eq!(requests[0].header("authorization"), ["Basic bWU6czNjcjN0"]);
+    assert_eq!(requests[0].body, b"grant_type=client_credentials&scope=read+write");
 
     // The token is revoked. Even a request that must not be repeated is sent again: a server that responds
     // 401 has not processed it.
     least.store(2, Ordering::SeqCst);
     assert_eq!(call(&program, "make_thing").await.tool_text(), "here");
     let sent: Vec<_> =
-        upstream.state().asked.iter().map(|asked: &ReceivedRequest| asked.line().to_owned()).collect();
+        upstream.state().requests.iter().map(|request: &ReceivedRequest| request.line().to_owned()).collect();
     assert_eq!(sent[3..], ["POST /thing HTTP/1.1", "POST /thing HTTP/1.1"]);
-    assert_eq!(server.state().asked.len(), 2);
+    assert_eq!(server.state().requests.len(), 2);
 
     // The next token is refused at once, so requesting another would not help.
     least.store(9, Ordering::SeqCst);
     assert_eq!(call(&program, "get_thing").await.status, 401);
     assert_eq!(call(&program, "get_thing").await.status, 401);
-    assert_eq!(server.state().asked.len(), 3);
+    assert_eq!(server.state().requests.len(), 3);
 }
 
 #[tokio::test]
@@ -115,12 +115,12 @@ async fn nothing_is_sent_while_there_is_no_token() {
     for words in ["Retry later", "Retry in 1 s", "Retry in 1 s", "Retry in 1 s"] {
         let response = call(&program, "get_thing").await;
         assert_eq!(response.status, 502);
-        let told = response.tool_text();
-        assert!(told.contains("no credential") && told.contains(words), "{told}");
-        assert!(!told.contains("s3cr3t") && !told.contains("127.0.0.1"), "{told}");
+        let text = response.tool_text();
+        assert!(text.contains("no credential") && text.contains(words), "{text}");
+        assert!(!text.contains("s3cr3t") && !text.contains("127.0.0.1"), "{text}");
     }
     assert_eq!(upstream.state().connections, 0);
-    assert_eq!(server.state().asked.len(), 1, "a server that fails is left alone");
+    assert_eq!(server.state().requests.len(), 1, "a server that fails is left alone");
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn passthrough_forwards_the_clients_credential_and_none_of_ours() {
     for headers in [&[][..], &["Authorization: Bearer callers"]] {
         program.connect().await.send("GET /page", headers, "").await;
     }
-    let asked = upstream.state().asked;
-    assert!(asked[0].header("authorization").is_empty(), "{asked:?}");
-    assert_eq!(asked[1].header("authorization"), ["Bearer callers"]);
+    let requests = upstream.state().requests;
+    assert!(requests[0].header("authorization").is_empty(), "{requests:?}");
+    assert_eq!(requests[1].header("authorization"), ["Bearer callers"]);
 }

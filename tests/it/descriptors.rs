@@ -33,10 +33,10 @@ async fn admin(program: &mut Program) -> Client {
 }
 
 #[tokio::test]
-async fn probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors() {
+async fn the_admin_api_responds_without_free_descriptors() {
     let (mut program, gate, _upstream) = start("-n 128").await;
     program.wait_for_log("the limit of open files is lower than the configured limits may need", 1).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut clients = Vec::new();
     for _ in 0..150 {
         let mut client = program.connect().await;
@@ -62,7 +62,7 @@ async fn probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors
         }
     })
     .await;
-    let most = begun.elapsed().as_secs() + 2;
+    let most = started.elapsed().as_secs() + 2;
     let log = program.log().await;
     let failures: Vec<_> = log.iter().filter(|line| line.to_string().contains(ACCEPT_FAILED)).collect();
     assert!(failures.len() as u64 <= most, "{failures:?}");

@@ -120,10 +120,10 @@ fn mutated(random: &mut fastrand::Rng, seed: &[u8], other: &[u8]) -> Vec<u8> {
 }
 
 fn check_law(law: laws::Law, input: &[u8]) -> Result<(), String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     match catch_unwind(AssertUnwindSafe(|| law(input))) {
         Err(_) => Err("it panics; see above".to_owned()),
-        Ok(()) if begun.elapsed() > TEST_TIMEOUT => Err(format!("it takes {:?}", begun.elapsed())),
+        Ok(()) if started.elapsed() > TEST_TIMEOUT => Err(format!("it takes {:?}", started.elapsed())),
         Ok(()) => Ok(()),
     }
 }

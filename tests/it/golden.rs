@@ -40,15 +40,16 @@ fn result_of(case: &Path) -> String {
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", case.display()));
     let [file] = &*loaded.routes else { panic!("{}: one route a case", case.display()) };
     let route = &file.route;
-    let reply = UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("response.http")).unwrap()))
-        .unwrap();
+    let response =
+        UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("response.http")).unwrap()))
+            .unwrap();
     let given: Map<String, Value> = match fs::read(case.join("args.json")) {
         Ok(json) => serde_json::from_slice(&json).unwrap(),
         Err(_) => Map::new(),
     };
     let args = route.input.check(Arguments::from(given)).unwrap().into_value();
     let facts = CallInput::new(&route.definition.name, &args);
-    let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
+    let result = translate(&route.translator, facts, &response, &mut Trace::off()).result;
     let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();
     write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);

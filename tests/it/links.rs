@@ -15,8 +15,8 @@ const FOLDERS: [&str; 4] = ["README.md", "config", "deploy", "src"];
 fn every_link_of_every_page_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = BTreeMap::new();
-    for place in FOLDERS {
-        gather(&root.join(place), &mut pages);
+    for path in FOLDERS {
+        gather(&root.join(path), &mut pages);
     }
     assert!(pages.len() >= 30, "pages are missing: found {}", pages.len());
     let anchors: BTreeMap<_, _> = pages.iter().map(|(path, text)| (path.clone(), anchors_of(text))).collect();
@@ -41,13 +41,13 @@ fn every_link_of_every_page_leads_somewhere() {
 }
 
 /// Collects the pages at a path, without their code blocks.
-fn gather(place: &Path, pages: &mut BTreeMap<PathBuf, String>) {
-    if place.is_dir() {
-        for entry in fs::read_dir(place).unwrap() {
+fn gather(path: &Path, pages: &mut BTreeMap<PathBuf, String>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
             gather(&entry.unwrap().path(), pages);
         }
-    } else if place.extension().is_some_and(|extension| extension == "md") {
-        pages.insert(place.to_owned(), prose_of(&fs::read_to_string(place).unwrap()));
+    } else if path.extension().is_some_and(|extension| extension == "md") {
+        pages.insert(path.to_owned(), prose_of(&fs::read_to_string(path).unwrap()));
     }
 }
 

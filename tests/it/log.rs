@@ -245,7 +245,7 @@ async fn a_call_has_one_line_with_its_cost() {
     let log = program.log().await;
     let calls = with(&log, "message", "call");
     assert_eq!(calls.len(), 2, "{log:?}");
-    for (line, (id, face)) in calls.into_iter().zip([("rest", "rest"), ("mcp", "mcp")]) {
+    for (line, (id, api)) in calls.into_iter().zip([("rest", "rest"), ("mcp", "mcp")]) {
         for (key, expected) in [
             ("route", Value::from("get_thing")),
             ("outcome", "success".into()),
@@ -255,7 +255,7 @@ async fn a_call_has_one_line_with_its_cost() {
             ("response_bytes", 8.into()),
             ("request_id", id.into()),
             ("client", "127.0.0.1".into()),
-            ("api", face.into()),
+            ("api", api.into()),
         ] {
             assert_eq!(line[key], expected, "{key} of {line}");
         }
@@ -290,16 +290,16 @@ async fn a_log_line_names_the_client_and_no_credential() {
     ];
     assert_eq!(client.send("POST /mcp", &headers, call).await.status, 200);
     program.terminate();
-    let (_, told) = program.ended().await;
-    assert!(!told.contains("glk_"), "{told}");
-    let log: Vec<Value> = told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let (_, output) = program.ended().await;
+    assert!(!output.contains("glk_"), "{output}");
+    let log: Vec<Value> = output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let calls = with(&log, "message", "call");
     let ids: Vec<&Value> = calls.iter().map(|line| &line["request_id"]).collect();
-    assert_eq!(ids, ["bearer", "key", "mcp"], "{told}");
-    assert!(calls.iter().all(|line| line["client_name"] == "robot"), "{told}");
-    assert!(calls.iter().all(|line| line["client"] == "127.0.0.1"), "{told}");
+    assert_eq!(ids, ["bearer", "key", "mcp"], "{output}");
+    assert!(calls.iter().all(|line| line["client_name"] == "robot"), "{output}");
+    assert!(calls.iter().all(|line| line["client"] == "127.0.0.1"), "{output}");
     let rejected = with(&log, "message", "request rejected");
-    assert_eq!((rejected.len(), &rejected[0]["request_id"]), (1, &"mistaken".into()), "{told}");
+    assert_eq!((rejected.len(), &rejected[0]["request_id"]), (1, &"mistaken".into()), "{output}");
 }
 
 #[tokio::test]
@@ -330,8 +330,8 @@ async fn every_log_line_of_a_call_has_its_request_id() {
         assert!(!lines.is_empty(), "no `{message}` in {log:?}");
         assert!(lines.iter().any(|line| line["request_id"] == id), "{lines:?}");
     }
-    let place = |message: &str| log.iter().position(|line| line["message"] == message).unwrap();
-    assert!(place("retrying upstream request") < place("upstream request failed"));
+    let position = |message: &str| log.iter().position(|line| line["message"] == message).unwrap();
+    assert!(position("retrying upstream request") < position("upstream request failed"));
     let call = with(&log, "request_id", "first").into_iter().find(|line| line["message"] == "call").unwrap();
     assert_eq!(call["attempts"], 2, "{call}");
 }
@@ -379,7 +379,7 @@ async fn a_request_that_the_end_of_the_server_cuts_off_has_its_client_and_path()
     let head = "Host: localhost\r\nContent-Length: 0\r\nX-Request-Id:";
     called.write(format!("POST /tools/get_thing HTTP/1.1\r\n{head} called\r\n\r\n")).await;
     passed.write(format!("POST /elsewhere HTTP/1.1\r\n{head} passed\r\n\r\n")).await;
-    upstream.until("both are in flight", |state| state.asked.len() == 2).await;
+    upstream.until("both are in flight", |state| state.requests.len() == 2).await;
     program.terminate();
     for client in [&mut called, &mut passed] {
         assert_eq!(client.read(false).await.status, 503);
@@ -421,7 +421,7 @@ async fn a_response_that_finds_no_memory_has_one_line() {
     let program = Program::start(&text, &[]).await;
     let mut held = program.connect().await;
     held.write("POST /tools/held HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
-    upstream.until("the first is asked for", |state| state.asked.len() == 1).await;
+    upstream.until("the first is asked for", |state| state.requests.len() == 1).await;
     // This request may arrive before the first response is read. Then it holds the memory until its deadline.
     let mut status = 0;
     while status != 503 {
@@ -471,11 +471,11 @@ async fn all_of_standard_error_is_json_where_the_log_is() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     program.terminate();
-    let (_, told) = program.ended().await;
-    let lines: Result<Vec<Value>, _> = told.lines().map(serde_json::from_str).collect();
-    let lines = lines.unwrap_or_else(|error| panic!("{error}: {told}"));
+    let (_, output) = program.ended().await;
+    let lines: Result<Vec<Value>, _> = output.lines().map(serde_json::from_str).collect();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}: {output}"));
     let warning = lines.iter().find(|line| line.to_string().contains("has no `description`"));
-    assert_eq!(warning.unwrap()["level"], "WARN", "{told}");
+    assert_eq!(warning.unwrap()["level"], "WARN", "{output}");
 }
 
 /// Log lines about a request to another server, before the client of the call is known.
@@ -503,7 +503,7 @@ async fn log_lines_about_jwks_have_the_request_id() {
 }
 
 #[tokio::test]
-async fn every_answer_has_the_name_of_its_request() {
+async fn every_response_has_its_request_id() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let config = format!("{}passthrough: old\n", config(&upstream));
     let program = Program::start(&config, &[]).await;
@@ -515,7 +515,7 @@ async fn every_answer_has_the_name_of_its_request() {
         let response = program.connect().await.send(line, &[], "").await;
         assert!(response.header("x-request-id").is_some_and(|id| id.len() > 8), "{line}");
     }
-    let refused = program.connect().await.send("GET /tools", &["Host: evil.example"], "").await;
-    assert_eq!(refused.status, 400, "it names two");
-    assert!(refused.header("x-request-id").is_some());
+    let rejected = program.connect().await.send("GET /tools", &["Host: evil.example"], "").await;
+    assert_eq!(rejected.status, 400, "it names two");
+    assert!(rejected.header("x-request-id").is_some());
 }

@@ -24,7 +24,7 @@ const OLDER: &str = "2025-11-25";
 /// Upstream whose `/feed` never ends, and whose `/wait` waits at the gate.
 async fn upstream(gate: &Gate) -> Scripted {
     let (held, never) = (gate.clone(), Gate::new());
-    Scripted::start(move |asked| match asked.line().split(' ').nth(1).unwrap() {
+    Scripted::start(move |request| match request.line().split(' ').nth(1).unwrap() {
         "/feed" => vec![
             Step::Send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n".to_vec()),
             Step::Hold(never.clone()),
@@ -132,7 +132,9 @@ async fn open_streams_end_with_their_key_and_calls_complete() {
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
     let mut calling = send(&served, ADA, NEWEST, call, "").await;
     upstream
-        .until("the call is there", |state| state.asked.iter().any(|asked| asked.line().contains("/wait")))
+        .until("the call is there", |state| {
+            state.requests.iter().any(|request| request.line().contains("/wait"))
+        })
         .await;
     // A change of another client does not affect them.
     let other = client("other", "glk_other-other-other-other-other", "use");

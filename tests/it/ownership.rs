@@ -36,9 +36,9 @@ const ROUTES: &str = r#"
 /// Upstream whose `GET /wait` waits at the gate.
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
-    Scripted::start(move |asked: &ReceivedRequest| {
+    Scripted::start(move |request: &ReceivedRequest| {
         let send = |body: &str| Step::Send(response("200 OK", "application/json", body));
-        match asked.line().split(' ').take(2).collect::<Vec<_>>()[..] {
+        match request.line().split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", _] => vec![send(r#"{"id": 7}"#)],
             ["GET", "/wait"] => vec![Step::Hold(gate.clone()), send(r#""at last""#)],
             ["GET", "/jobs/7"] => vec![send(r#"{"state": "running"}"#)],
@@ -131,7 +131,7 @@ async fn about(served: &Loaded, key: &str, method: &str, name: &str, mut params:
 }
 
 /// Creates a task of the owner, and returns its id.
-async fn begun(served: &Loaded, tool: &str) -> String {
+async fn create_task(served: &Loaded, tool: &str) -> String {
     let created = about(served, OWNER, "tools/call", tool, json!({ "name": tool, "arguments": {} })).await;
     created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
 }
@@ -141,23 +141,27 @@ async fn a_task_is_visible_only_to_its_client() {
     let (upstream, served) = served(&Gate::new()).await;
     let answer = json!({ "planner": { "action": "accept", "content": { "name": "Eve" } } });
     for (tool, status) in [("make_report", "working"), ("make_plan", "input_required")] {
-        let id = begun(&served, tool).await;
-        let asked = upstream.state().asked.len();
+        let id = create_task(&served, tool).await;
+        let requests_before = upstream.state().requests.len();
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             let params = |id: &str| json!({ "taskId": id, "inputResponses": answer });
-            let refused = about(&served, OTHER, method, &id, params(&id)).await;
+            let rejected = about(&served, OTHER, method, &id, params(&id)).await;
             let unknown = about(&served, OTHER, method, "made-up", params("made-up")).await;
-            assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
-            assert_eq!(refused, unknown, "it tells nothing that a made-up id does not");
+            assert_eq!(rejected["error"]["code"], -32602, "{method}: {rejected}");
+            assert_eq!(rejected, unknown, "it tells nothing that a made-up id does not");
         }
-        assert_eq!(upstream.state().asked.len(), asked, "the upstream is not asked for a stranger");
+        assert_eq!(
+            upstream.state().requests.len(),
+            requests_before,
+            "the upstream is not asked for a stranger"
+        );
         let own = about(&served, OWNER, "tasks/get", &id, json!({ "taskId": id })).await;
         assert_eq!(own["result"]["status"], status, "{own}");
         let cancelled = about(&served, OWNER, "tasks/cancel", &id, json!({ "taskId": id })).await;
         assert!(cancelled["error"].is_null(), "{cancelled}");
     }
-    assert!(upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE /jobs/7 ")));
-    assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("POST /plans ")));
+    assert!(upstream.state().requests.iter().any(|request| request.line().starts_with("DELETE /jobs/7 ")));
+    assert!(!upstream.state().requests.iter().any(|request| request.line().starts_with("POST /plans ")));
 }
 
 #[tokio::test]
@@ -169,18 +173,18 @@ async fn an_input_request_accepts_responses_only_of_its_client() {
     let mut again = call;
     again["requestState"] = first["requestState"].clone();
     again["inputResponses"] = json!({ "confirm": { "action": "accept" } });
-    let refused = about(&served, OTHER, "tools/call", "delete_page", again.clone()).await;
-    assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    assert_eq!(upstream.state().asked.len(), 0);
+    let rejected = about(&served, OTHER, "tools/call", "delete_page", again.clone()).await;
+    assert_eq!(rejected["error"]["code"], -32602, "{rejected}");
+    assert_eq!(upstream.state().requests.len(), 0);
     let done = about(&served, OWNER, "tools/call", "delete_page", again).await;
     assert_eq!(done["result"]["resultType"], "complete", "{done}");
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 /// Call that waits for an input response.
 struct Questioned {
     waiting: Client,
-    told: String,
+    received: String,
     /// Response that confirms it.
     answer: Value,
 }
@@ -190,11 +194,11 @@ async fn questioned(served: &Loaded, session: &str) -> Questioned {
     let params = json!({ "name": "delete_page", "arguments": { "id": "7" } });
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
     let mut waiting = begin(served, OWNER, OLDER, call, session).await;
-    let told = waiting.read_until("\"elicitation/create\"").await;
-    let data = told.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
-    let question: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
-    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
-    Questioned { waiting, told, answer }
+    let received = waiting.read_until("\"elicitation/create\"").await;
+    let data = received.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
+    let input_request: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": input_request["id"], "result": { "action": "accept" } });
+    Questioned { waiting, received, answer }
 }
 
 #[tokio::test]
@@ -203,13 +207,13 @@ async fn a_request_on_a_stream_accepts_responses_only_of_its_client() {
     let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
     let Questioned { mut waiting, answer, .. } = questioned(&served, &own).await;
     for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &String::new(), 400), (OTHER, &own, 404)] {
-        let refused = send(&served, key, OLDER, answer.clone(), headers).await;
-        assert_eq!(refused.status, status, "{}", refused.text());
+        let rejected = send(&served, key, OLDER, answer.clone(), headers).await;
+        assert_eq!(rejected.status, status, "{}", rejected.text());
     }
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
     assert_eq!(send(&served, OWNER, OLDER, answer, &own).await.status, 202);
     soon("the result", waiting.read(false)).await;
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 #[tokio::test]
@@ -222,17 +226,17 @@ async fn a_stream_is_resumed_only_by_its_client() {
     assert_eq!(send(&served, OWNER, OLDER, level, &own).await.status, 200);
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
     let mut client = begin(&served, OWNER, OLDER, call, &own).await;
-    let told = client.read_until("begun").await;
-    let last = told.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    let received = client.read_until("begun").await;
+    let last = received.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
     drop(client);
     let back = format!("Last-Event-ID: {last}\r\n");
     let with = |session: &str| format!("{session}{back}");
     for (key, headers, status) in
         [(OTHER, with(&own), 404), (OTHER, with(&others), 400), ("", with(&own), 401)]
     {
-        let refused = opened(&served, key, &headers).await;
-        assert_eq!(refused.status, status, "{}", refused.text());
-        assert!(!refused.text().contains("begun"));
+        let rejected = opened(&served, key, &headers).await;
+        assert_eq!(rejected.status, status, "{}", rejected.text());
+        assert!(!rejected.text().contains("begun"));
     }
     // Another client can't cancel it either.
     let end = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
@@ -241,7 +245,7 @@ async fn a_stream_is_resumed_only_by_its_client() {
     gate.open();
     let rest = opened(&served, OWNER, &with(&own)).await;
     assert!(rest.status == 200 && rest.text().contains("at last"), "{}", rest.text());
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 #[tokio::test]
@@ -259,16 +263,16 @@ async fn a_subscription_belongs_to_its_session_and_its_clients_scopes() {
         let response = send(&served, key, OLDER, about("resources/subscribe", uri), session).await;
         assert_eq!(response.status, status, "{uri}: {}", response.text());
     }
-    let refused = send(&served, OTHER, OLDER, about("resources/unsubscribe", "test:thing"), &own).await;
-    assert_eq!(refused.status, 404, "{}", refused.text());
+    let rejected = send(&served, OTHER, OLDER, about("resources/unsubscribe", "test:thing"), &own).await;
+    assert_eq!(rejected.status, 404, "{}", rejected.text());
     assert_eq!(opened(&served, OTHER, &own).await.status, 404);
     // The modern revision reports which of the requested subscriptions are accepted.
     let filter = json!({ "notifications": { "resourceSubscriptions": ["test:thing", "test:secret"] } });
     for (key, heard) in [(OWNER, json!(["test:thing"])), (OTHER, json!(["test:secret", "test:thing"]))] {
         let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": filter });
         let mut stream = begin(&served, key, NEWEST, listen, "").await;
-        let told = stream.read_until("acknowledged").await;
-        let data = told.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let received = stream.read_until("acknowledged").await;
+        let data = received.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
         let acknowledged: Value = serde_json::from_str(data).unwrap();
         let mut uris = acknowledged["params"]["notifications"]["resourceSubscriptions"].clone();
         uris.as_array_mut().unwrap().sort_by_key(Value::to_string);
@@ -282,35 +286,36 @@ async fn only_replicas_can_forward_an_identity() {
     let upstream = upstream(&gate).await;
     let (one, two) = (replica(&upstream).await, replica(&upstream).await);
     // A task that the first replica holds.
-    let id = begun(&one, "make_plan").await;
+    let id = create_task(&one, "make_plan").await;
     let get = |key| about(&two, key, "tasks/get", &id, json!({ "taskId": id }));
     assert_eq!(get(OTHER).await["error"]["code"], -32602);
     let task = get(OWNER).await;
     assert_eq!(task["result"]["status"], "input_required", "{task}");
     // An input request that the first replica has sent.
     let (own, others) = (session(&one, OWNER).await, session(&two, OTHER).await);
-    let Questioned { waiting, told, answer } = questioned(&one, &own).await;
+    let Questioned { waiting, received, answer } = questioned(&one, &own).await;
     for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &own, 404)] {
         assert_eq!(send(&two, key, OLDER, answer.clone(), headers).await.status, status);
     }
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
     // The stream on which it waits is resumed at the second replica.
-    let last = told.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    let last = received.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
     drop(waiting);
     for (key, session, status) in [(OTHER, &own, 404), (OTHER, &others, 400)] {
-        let refused = opened(&two, key, &format!("{session}Last-Event-ID: {last}\r\n")).await;
-        assert_eq!(refused.status, status, "{}", refused.text());
+        let rejected = opened(&two, key, &format!("{session}Last-Event-ID: {last}\r\n")).await;
+        assert_eq!(rejected.status, status, "{}", rejected.text());
     }
     let mut rest = open(&two, OWNER, &format!("{own}Last-Event-ID: {last}\r\n")).await;
     rest.read_until("200 OK").await;
     assert_eq!(send(&two, OWNER, OLDER, answer, &own).await.status, 202);
     let rest = soon("the result", rest.read(false)).await;
     assert!(rest.text().contains("\"result\""), "{}", rest.text());
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
     // Headers of replicas that a client forges are ignored.
-    let said = format!("Glossator-Caller: {}\r\nGlossator-Handed-On: 1\r\n", r#"["owner","owner",["use"]]"#);
-    for told in [said, format!("Glossator-Caller: {id}\r\n")] {
-        assert_eq!(opened(&two, "", &format!("{own}{told}")).await.status, 401);
+    let forged =
+        format!("Glossator-Caller: {}\r\nGlossator-Handed-On: 1\r\n", r#"["owner","owner",["use"]]"#);
+    for headers in [forged, format!("Glossator-Caller: {id}\r\n")] {
+        assert_eq!(opened(&two, "", &format!("{own}{headers}")).await.status, 401);
     }
 }
 
@@ -322,9 +327,9 @@ async fn a_forwarded_identity_is_valid_for_one_request() {
     let relay = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let one = Loaded::start(&load(&upstream, &format!(", advertise_url: 'http://{}'", relay.address))).await;
     let two = replica(&upstream).await;
-    let id = begun(&one, "make_plan").await;
+    let id = create_task(&one, "make_plan").await;
     about(&two, OWNER, "tasks/get", &id, json!({ "taskId": id })).await;
-    let overheard = relay.state().asked[0].clone();
+    let overheard = relay.state().requests[0].clone();
     let (head, body) = (overheard.head.clone(), String::from_utf8(overheard.body.clone()).unwrap());
     assert!(head.contains("glossator-client: ") && !head.contains(OWNER), "{head}");
     let replayed = async |head: String, body: String| {
@@ -349,7 +354,7 @@ async fn a_forwarded_identity_is_valid_for_one_request() {
         (replaced("mcp-protocol-version: 2026-07-28", "mcp-protocol-version: 2025-11-25"), body.clone()),
         (replaced("glossator-forwarded: 1\r\n", ""), body.clone()),
     ] {
-        let refused = replayed(head.clone(), body).await;
-        assert_eq!(refused.status, 401, "{head}{}", refused.text());
+        let rejected = replayed(head.clone(), body).await;
+        assert_eq!(rejected.status, 401, "{head}{}", rejected.text());
     }
 }

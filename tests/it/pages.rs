@@ -59,13 +59,13 @@ fn every_page_shows_what_happens() {
 #[test]
 fn the_page_states_the_limits_of_jq_filters() {
     let page = fs::read_to_string(page("templates.md")).unwrap();
-    for said in [
+    for row in [
         format!("| may take | {} steps |", translate::JQ_WORK_LIMIT),
         format!("`until` or `while` | {} steps |", translate::JQ_ROUND_STEPS),
         format!("`reduce` or `foreach` | {} steps |", translate::JQ_FOLD_STEPS),
         format!("| may make | {} MiB |", translate::JQ_MEMORY_LIMIT_BYTES >> 20),
     ] {
-        assert!(page.contains(&said), "{said}");
+        assert!(page.contains(&row), "{row}");
     }
 }
 
@@ -263,7 +263,7 @@ fn every_extractor_has_a_page_that_the_reference_leads_to() {
 fn with_results(page: &str, path: &Path) -> String {
     let shown = path.display();
     let mut parts: Vec<String> = page.split("```").map(str::to_owned).collect();
-    let (mut rule, mut reply, mut shows) = (None, None, false);
+    let (mut rule, mut response, mut shows) = (None, None, false);
     // Splitting at fences alternates: prose, block, prose, …
     for block in parts.iter_mut().skip(1).step_by(2) {
         let (kind, body) = block.split_once('\n').unwrap_or_else(|| panic!("{shown}: an empty block"));
@@ -275,11 +275,12 @@ fn with_results(page: &str, path: &Path) -> String {
                 shows = true;
             }
             "yaml" => rule = Some(body.to_owned()),
-            "http" => reply = Some(body.to_owned()),
+            "http" => response = Some(body.to_owned()),
             "json" => {
                 let rule = rule.as_ref().unwrap_or_else(|| panic!("{shown}: a result without a rule"));
-                let reply = reply.as_ref().unwrap_or_else(|| panic!("{shown}: a result without a reply"));
-                let found = result_of(rule, reply, path);
+                let response =
+                    response.as_ref().unwrap_or_else(|| panic!("{shown}: a result without a reply"));
+                let found = result_of(rule, response, path);
                 let members = serde_json::from_str(body)
                     .unwrap_or_else(|_| Map::from_iter([("structuredContent".to_owned(), Value::Null)]));
                 let shown: Map<String, Value> = members
@@ -296,7 +297,7 @@ fn with_results(page: &str, path: &Path) -> String {
     parts.join("```")
 }
 
-fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
+fn result_of(rule: &str, response: &str, page: &Path) -> Value {
     let indented: String = rule.lines().map(|line| format!("      {line}\n")).collect();
     let name = page.file_stem().unwrap().to_string_lossy();
     let file = format!(
@@ -306,10 +307,10 @@ fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
     let loaded = config::load(&Sources::of_text(format!("{name}.yaml"), &file))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", page.display()));
     let route = &loaded.routes[0].route;
-    let reply = UpstreamResponse::from_recording(&Bytes::from(reply.to_owned())).unwrap();
+    let response = UpstreamResponse::from_recording(&Bytes::from(response.to_owned())).unwrap();
     let args = Value::Object(Map::new());
     let facts = CallInput::new(&route.definition.name, &args);
-    let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
+    let result = translate(&route.translator, facts, &response, &mut Trace::off()).result;
     let mut written = Vec::new();
     write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     serde_json::from_slice(&written).unwrap()

@@ -32,9 +32,9 @@ async fn a_request_is_proxied_unchanged_with_forwarded_headers() {
     assert_eq!(response.header("x-request-id").as_deref(), Some("theirs"));
 
     let state = upstream.state();
-    let asked = &state.asked[0];
-    assert_eq!(asked.line(), "PATCH /a%2Fb//./c;d?x=%20y&z HTTP/1.1");
-    assert_eq!(asked.body, b"body");
+    let request = &state.requests[0];
+    assert_eq!(request.line(), "PATCH /a%2Fb//./c;d?x=%20y&z HTTP/1.1");
+    assert_eq!(request.body, b"body");
     for (name, expected) in [
         ("cookie", "session=1"),
         ("accept-encoding", "gzip"),
@@ -46,10 +46,10 @@ async fn a_request_is_proxied_unchanged_with_forwarded_headers() {
         ("host", &upstream.address.to_string()),
         ("x-forwarded-host", &proxy.address.to_string()),
     ] {
-        assert_eq!(asked.header(name), [expected], "{name}");
+        assert_eq!(request.header(name), [expected], "{name}");
     }
     for absent in ["x-mine", "te", "connection", "transfer-encoding", "user-agent"] {
-        assert!(asked.header(absent).is_empty(), "{absent} in {}", asked.head);
+        assert!(request.header(absent).is_empty(), "{absent} in {}", request.head);
     }
 }
 
@@ -59,8 +59,8 @@ async fn a_client_cannot_remove_our_forwarded_headers() {
     let proxy = before(&upstream).await;
     proxy.send("GET /a", &["Connection: x-forwarded-for, x-forwarded-host, via, cookie"], "").await;
     let state = upstream.state();
-    assert_eq!(state.asked[0].header("x-forwarded-for"), ["127.0.0.1"]);
-    assert_eq!(state.asked[0].header("via"), ["1.1 glossator"]);
+    assert_eq!(state.requests[0].header("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(state.requests[0].header("via"), ["1.1 glossator"]);
 }
 
 /// Headers that an upstream would trust as a proxy's, or read as a CGI variable.
@@ -84,11 +84,11 @@ async fn a_client_does_not_lie_about_itself() {
     let headers = [&WORDS_OF_PROXIES[..], &lies].concat();
     before(&upstream).await.send("GET /a", &headers, "").await;
     let mut setup = Setup::new(upstream.address);
-    (setup.passthrough, setup.door.trusted_proxies) = (true, vec!["127.0.0.1/32".parse().unwrap()]);
+    (setup.passthrough, setup.filter.trusted_proxies) = (true, vec!["127.0.0.1/32".parse().unwrap()]);
     setup.start().await.send("GET /a", &headers, "").await;
 
     let state = upstream.state();
-    let [untrusted, trusted] = &state.asked[..] else { panic!("{:?}", state.asked) };
+    let [untrusted, trusted] = &state.requests[..] else { panic!("{:?}", state.requests) };
     for header in headers {
         let (name, value) = header.split_once(": ").unwrap();
         let name = name.to_ascii_lowercase();
@@ -123,7 +123,7 @@ async fn a_path_with_parent_segments_is_rejected() {
     ] {
         assert_eq!(proxy.send(&format!("GET {path}"), &[], "").await.status, 400, "{path}");
     }
-    assert!(upstream.state().asked.is_empty());
+    assert!(upstream.state().requests.is_empty());
 }
 
 #[tokio::test]
@@ -146,12 +146,12 @@ async fn both_bodies_are_streamed() {
         .await;
     upstream
         .until("the first part has come", |state| {
-            state.asked.first().is_some_and(|asked| asked.body == b"one")
+            state.requests.first().is_some_and(|request| request.body == b"one")
         })
         .await;
     client.write("3\r\ntwo\r\n0\r\n\r\n").await;
     client.read_until("first").await;
-    assert_eq!(upstream.state().asked[0].body, b"onetwo");
+    assert_eq!(upstream.state().requests[0].body, b"onetwo");
     gate.open();
     assert_eq!(client.read(false).await.text(), "firstsecond");
 }
@@ -162,7 +162,7 @@ async fn a_body_larger_than_our_own_limits_crosses() {
     let proxy = before(&upstream).await;
     let response = proxy.send("PUT /old", &[], &"a".repeat(6 << 20)).await;
     assert_eq!((response.status, response.body.len()), (200, 5 << 20));
-    assert_eq!(upstream.state().asked[0].body.len(), 6 << 20);
+    assert_eq!(upstream.state().requests[0].body.len(), 6 << 20);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn our_own_paths_are_not_proxied() {
         assert_eq!(proxy.get(path).await.status, 404, "{path}");
     }
     assert_eq!(proxy.send("GET /mcp/", &[], "").await.status, 405, "the endpoint itself");
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
     assert_eq!(proxy.get("/").await.text(), "old");
     assert_eq!(proxy.get("/healthy").await.text(), "old");
     assert_eq!(proxy.get("/status/x").await.text(), "old");
@@ -192,12 +192,12 @@ async fn requests_that_cannot_be_proxied_are_rejected_cleanly() {
     assert!(websocket.json()["error"].as_str().unwrap().contains("`websocket`"));
     assert_eq!(proxy.send("OPTIONS *", &[], "").await.status, 400);
     assert_eq!(proxy.send("CONNECT example.com:443", &[], "").await.status, 501);
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
     let h2c = proxy
         .send("GET /", &["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA"], "")
         .await;
     assert_eq!(h2c.text(), "old");
-    assert!(upstream.state().asked[0].header("http2-settings").is_empty());
+    assert!(upstream.state().requests[0].header("http2-settings").is_empty());
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn a_head_that_does_not_come_is_a_gateway_timeout() {
         (response.status, response.text()),
         (504, r#"{"error":"the upstream did not respond in time"}"#)
     );
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn a_body_that_pauses_for_too_long_is_broken_off() {
     client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let seen = client.read_to_end().await;
     assert!(seen.contains("first") && !seen.ends_with("0\r\n\r\n"), "{seen}");
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }
 
 #[tokio::test]
@@ -317,7 +317,7 @@ async fn an_upload_that_comes_too_slowly_is_broken_off() {
     let response = soon("a response", client.read(false)).await;
     assert_eq!(response.status, 408);
     assert_eq!(response.text(), r#"{"error":"the request's body arrived too slowly"}"#);
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }
 
 /// Eight of them used to hold all slots, for as long as they liked.
@@ -328,14 +328,14 @@ async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
     setup.passthrough = true;
     (setup.policy.max_in_flight, setup.policy.waiting_limit) = (4, 0);
     setup.policy.waiting_timeout = Duration::from_millis(50);
-    setup.door.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+    setup.filter.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     let proxy = setup.start().await;
     let mut slow = Vec::new();
     for _ in 0..8 {
         let mut client = proxy.connect().await;
         client.write(UPLOAD).await;
         slow.push(client);
-        upstream.until("the first is passed through", |state| state.asked.len() == 1).await;
+        upstream.until("the first is passed through", |state| state.requests.len() == 1).await;
     }
     for client in slow.iter_mut().skip(1) {
         client.read_until("HTTP/1.1 429").await;

@@ -34,13 +34,13 @@ async fn a_rate_limited_client_gets_retry_after() {
           b: { description: B., request: GET old/b }";
     let mut served = serve(&upstream, text).await;
     assert_eq!(call(&served, "a", &[]).await.tool_text(), "ok");
-    let refused = call(&served, "a", &[]).await;
-    assert_eq!(refused.status, 429, "{}", refused.text());
-    assert_eq!(refused.header("retry-after").as_deref(), Some("3600"));
-    let told = "The rate limit of this tool is exceeded. All clients together may call it once per hour. \
+    let rejected = call(&served, "a", &[]).await;
+    assert_eq!(rejected.status, 429, "{}", rejected.text());
+    assert_eq!(rejected.header("retry-after").as_deref(), Some("3600"));
+    let message = "The rate limit of this tool is exceeded. All clients together may call it once per hour. \
                 No request was sent. Retry in 3600 s.";
-    assert_eq!(refused.tool_text(), told);
-    assert_eq!(refused.json()["_meta"]["glossator/retryAfter"], 3600);
+    assert_eq!(rejected.tool_text(), message);
+    assert_eq!(rejected.json()["_meta"]["glossator/retryAfter"], 3600);
     assert_eq!(call(&served, "b", &[]).await.tool_text(), "ok", "another route has nothing to do with it");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "a" } });
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
@@ -48,15 +48,15 @@ async fn a_rate_limited_client_gets_retry_after() {
     assert_eq!((mcp.status, &mcp.json()["result"]["isError"]), (200, &true.into()), "{}", mcp.text());
     served.app.apply(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
-    assert_eq!(upstream.state().asked.len(), 2);
-    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().too_often.get(), 3);
+    assert_eq!(upstream.state().requests.len(), 2);
+    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().rate_limited.get(), 3);
 }
 
 /// A response proves that the upstream is reachable. The failures of one route are no evidence about others.
 #[tokio::test]
 async fn a_route_that_is_never_served_rejects_no_call_of_another() {
-    let upstream = Scripted::start(|asked| {
-        let is_good = asked.line().starts_with("GET /good");
+    let upstream = Scripted::start(|request| {
+        let is_good = request.line().starts_with("GET /good");
         let status = if is_good { "200 OK" } else { "503 Service Unavailable" };
         vec![Step::Send(response(status, "text/plain", "ok"))]
     })
@@ -92,27 +92,29 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     assert_eq!(call(&served, "again", &[]).await.status, 502);
     assert_eq!(call(&served, "again", &[]).await.status, 503, "both attempts of the first call count");
     assert_eq!(call(&served, "good", &[]).await.tool_text(), "ok");
-    assert_eq!(upstream.state().asked.len(), 3 + 5 + 2 + 1);
+    assert_eq!(upstream.state().requests.len(), 3 + 5 + 2 + 1);
     let snapshot = served.gateway.snapshot();
-    let state = |route: &str| snapshot.policies.routes[route].circuit_breaker().as_word();
+    let state = |route: &str| snapshot.policies.routes[route].circuit_breaker().as_str();
     assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
     let counts = snapshot.policies.routes["bad"].counts();
-    assert_eq!((counts.opened.get(), counts.rested.get()), (1, 1));
-    assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_word(), "closed");
+    assert_eq!((counts.opened.get(), counts.circuit_rejected.get()), (1, 1));
+    assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_str(), "closed");
 }
 
 /// An unreachable upstream is unreachable for every route.
 #[tokio::test]
 async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_healthy() {
-    let well = Arc::new(AtomicBool::new(false));
+    let is_healthy = Arc::new(AtomicBool::new(false));
     let upstream = {
-        let well = well.clone();
-        Scripted::start(move |asked| match asked.line().starts_with("GET /health") {
-            true if !well.load(Ordering::Relaxed) => {
+        let is_healthy = is_healthy.clone();
+        Scripted::start(move |request| match request.line().starts_with("GET /health") {
+            true if !is_healthy.load(Ordering::Relaxed) => {
                 vec![Step::Send(response("500 Internal Server Error", "text/plain", "not yet"))]
             }
             true => vec![Step::Send(response("200 OK", "text/plain", "well"))],
-            false if well.load(Ordering::Relaxed) => vec![Step::Send(response("200 OK", "text/plain", "ok"))],
+            false if is_healthy.load(Ordering::Relaxed) => {
+                vec![Step::Send(response("200 OK", "text/plain", "ok"))]
+            }
             false => vec![Step::Reset],
         })
         .await
@@ -135,10 +137,10 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
     assert_eq!(call(&served, "b", &[]).await.status, 502);
     assert_eq!(call(&served, "a", &[]).await.status, 503);
     let snapshot = served.gateway.snapshot();
-    let state = || snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_word();
+    let state = || snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_str();
     assert_eq!(state(), "open");
-    assert_eq!(snapshot.policies.routes["a"].circuit_breaker().as_word(), "closed");
-    well.store(true, Ordering::Relaxed);
+    assert_eq!(snapshot.policies.routes["a"].circuit_breaker().as_str(), "closed");
+    is_healthy.store(true, Ordering::Relaxed);
     soon("the circuit is closed", async {
         while state() != "closed" {
             tokio::task::yield_now().await;
@@ -161,12 +163,12 @@ async fn clients_are_distinguished_by_a_trusted_proxys_header() {
     let (one, other) = (["X-Forwarded-For: 203.0.113.9"], ["X-Forwarded-For: 203.0.113.9, 203.0.113.10"]);
     assert_eq!(call(&served, "a", &one).await.status, 200);
     assert_eq!(call(&served, "a", &other).await.status, 200);
-    let refused = call(&served, "b", &one).await;
-    assert_eq!(refused.status, 429);
+    let rejected = call(&served, "b", &one).await;
+    assert_eq!(rejected.status, 429);
     assert!(
-        refused.tool_text().contains("One client may call its tools once per hour."),
+        rejected.tool_text().contains("One client may call its tools once per hour."),
         "{}",
-        refused.tool_text()
+        rejected.tool_text()
     );
     let distrusting = serve(&upstream, &text.replace("server: { trusted_proxies: [127.0.0.1] }", "")).await;
     assert_eq!(call(&distrusting, "a", &one).await.status, 200);
@@ -184,10 +186,10 @@ async fn the_rate_of_an_upstream_counts_what_is_passed_through() {
     let served = serve(&upstream, text).await;
     let mut client = served.connect().await;
     assert_eq!(client.send("GET /other", &[], "").await.text(), "ok");
-    let refused = client.send("GET /other", &[], "").await;
-    assert_eq!((refused.status, refused.header("retry-after").as_deref()), (429, Some("3600")));
+    let rejected = client.send("GET /other", &[], "").await;
+    assert_eq!((rejected.status, rejected.header("retry-after").as_deref()), (429, Some("3600")));
     assert_eq!(call(&served, "a", &[]).await.status, 429);
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 #[tokio::test]
@@ -203,7 +205,7 @@ async fn a_client_may_set_a_shorter_timeout() {
         late.tool_text(),
         "The service sent no complete response within 50 ms. Retry, or request less."
     );
-    upstream.until("the request is dropped", |state| state.left == 1).await;
+    upstream.until("the request is dropped", |state| state.closed_connections == 1).await;
     let wrong = call(&served, "a", &["X-Request-Timeout: soon"]).await;
     assert_eq!((wrong.status, wrong.tool_text().contains("such as `2.5`")), (400, true));
 }
@@ -231,16 +233,16 @@ async fn a_cached_response_is_reused_with_its_age_and_translated_again() {
     assert_eq!((second.tool_text().as_str(), second.header("age").is_some()), ("first: temp: 5", true));
     assert!(second.json()["_meta"]["glossator/age"].is_u64(), "{}", second.text());
     in_city(&served, "Bergen").await;
-    assert_eq!(upstream.state().asked.len(), 2);
+    assert_eq!(upstream.state().requests.len(), 2);
     served.app.apply(&load(&upstream, &text.replace("first:", "second:"))).unwrap();
     let again = in_city(&served, "Oslo").await;
     assert_eq!(again.tool_text(), "second: temp: 5", "the reply is kept, not the result");
-    assert_eq!(upstream.state().asked.len(), 2);
+    assert_eq!(upstream.state().requests.len(), 2);
     let snapshot = served.gateway.snapshot();
     assert_eq!(
         (
-            snapshot.policies.routes["a"].counts().kept.get(),
-            snapshot.policies.routes["a"].counts().fetched.get()
+            snapshot.policies.routes["a"].counts().cache_hits.get(),
+            snapshot.policies.routes["a"].counts().cache_misses.get()
         ),
         (2, 2)
     );
@@ -261,13 +263,13 @@ async fn responses_that_rules_treat_as_errors_are_not_cached() {
     for _ in 0..2 {
         assert_eq!(call(&served, "a", &[]).await.tool_text(), "it restarts");
     }
-    assert_eq!(upstream.state().asked.len(), 2);
+    assert_eq!(upstream.state().requests.len(), 2);
 }
 
 #[tokio::test]
 async fn cached_responses_are_separate_per_authorized_client() {
-    let upstream = Scripted::start(|asked| {
-        let who = asked.header("authorization").concat();
+    let upstream = Scripted::start(|request| {
+        let who = request.header("authorization").concat();
         vec![Step::Send(response("200 OK", "text/plain", &format!("for {who}")))]
     })
     .await;
@@ -282,13 +284,13 @@ async fn cached_responses_are_separate_per_authorized_client() {
             assert_eq!(call(&served, "a", &[&header]).await.tool_text(), format!("for {who}"));
         }
     }
-    assert_eq!(upstream.state().asked.len(), 2);
+    assert_eq!(upstream.state().requests.len(), 2);
 }
 
 #[tokio::test]
 async fn a_stale_response_is_revalidated_by_its_etag() {
-    let upstream = Scripted::start(|asked| {
-        vec![Step::Send(match asked.header("if-none-match").first() {
+    let upstream = Scripted::start(|request| {
+        vec![Step::Send(match request.header("if-none-match").first() {
             Some(&"\"7\"") => b"HTTP/1.1 304 Not Modified\r\nETag: \"7\"\r\n\r\n".to_vec(),
             _ => b"HTTP/1.1 200 OK\r\nETag: \"7\"\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
                 .to_vec(),
@@ -302,9 +304,10 @@ async fn a_stale_response_is_revalidated_by_its_etag() {
         assert_eq!(call(&served, "a", &[]).await.tool_text(), "ok");
     }
     let state = upstream.state();
-    let conditions: Vec<_> = state.asked.iter().map(|asked| asked.header("if-none-match").len()).collect();
+    let conditions: Vec<_> =
+        state.requests.iter().map(|request| request.header("if-none-match").len()).collect();
     assert_eq!(conditions, [0, 1, 1]);
-    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().still_good.get(), 2);
+    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().revalidated.get(), 2);
 }
 
 #[tokio::test]
@@ -316,11 +319,11 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
     let (mut first, mut second) = (served.connect().await, served.connect().await);
     let request = "POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
     first.write(request).await;
-    upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
     second.write(request).await;
     let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     soon("the second call joins it", async {
-        while counts.joined.get() == 0 {
+        while counts.coalesced.get() == 0 {
             tokio::task::yield_now().await;
         }
     })
@@ -328,7 +331,7 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
     drop(first);
     gate.open();
     assert_eq!(second.read(false).await.tool_text(), "done");
-    assert_eq!((upstream.state().asked.len(), upstream.state().left), (1, 0));
+    assert_eq!((upstream.state().requests.len(), upstream.state().closed_connections), (1, 0));
 }
 
 #[tokio::test]
@@ -348,10 +351,10 @@ async fn a_coalesced_call_that_times_out_does_not_claim_that_nothing_was_sent() 
         let served = serve(&upstream, &text).await;
         let mut first = served.connect().await;
         first.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
         let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
         let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
-        assert_eq!((second.status, counts.joined.get()), (504, 1), "{policy}: {}", second.text());
+        assert_eq!((second.status, counts.coalesced.get()), (504, 1), "{policy}: {}", second.text());
         assert!(!second.tool_text().contains("No request was sent"), "{policy}: {}", second.tool_text());
         assert!(
             second.tool_text().contains("sent no complete response within 50 ms"),
@@ -365,7 +368,7 @@ async fn a_coalesced_call_that_times_out_does_not_claim_that_nothing_was_sent() 
 
 #[tokio::test]
 async fn a_request_that_hangs_is_sent_once_more() {
-    let upstream = Scripted::start(|asked| match asked.connection {
+    let upstream = Scripted::start(|request| match request.connection {
         0 => vec![Step::Hold(Gate::new())],
         _ => vec![Step::Send(response("200 OK", "text/plain", "quick"))],
     })
@@ -373,7 +376,7 @@ async fn a_request_that_hangs_is_sent_once_more() {
     let text = "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, hedge: 50ms } }";
     let served = serve(&upstream, text).await;
     assert_eq!(call(&served, "a", &[]).await.tool_text(), "quick");
-    upstream.until("the other one is dropped", |state| state.left == 1).await;
+    upstream.until("the other one is dropped", |state| state.closed_connections == 1).await;
     let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
 }
@@ -401,7 +404,7 @@ async fn a_stale_response_replaces_a_failure_if_configured() {
     failing.store(true, Ordering::SeqCst);
     let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     soon("the kept reply is old", async {
-        while counts.old.get() == 0 {
+        while counts.stale_served.get() == 0 {
             assert_eq!(call(&served, "a", &[]).await.tool_text(), "well");
         }
     })
@@ -429,15 +432,15 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
     };
     let first = get("/thing", "10.0.0.1");
     let others = async {
-        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
         let second = get("/thing", "10.0.0.1").await;
         assert!(second.tool_text().contains("the limit per client is 1"), "{}", second.text());
         let through = get("/elsewhere", "10.0.0.1").await;
-        for said in [second, through] {
-            assert_eq!((said.status, said.header("retry-after").as_deref()), (429, Some("2")));
+        for response in [second, through] {
+            assert_eq!((response.status, response.header("retry-after").as_deref()), (429, Some("2")));
         }
         let opening = async {
-            upstream.until("another's is too", |state| state.asked.len() == 2).await;
+            upstream.until("another's is too", |state| state.requests.len() == 2).await;
             gate.open();
         };
         let (another, ()) = tokio::join!(get("/elsewhere", "10.0.0.9"), opening);

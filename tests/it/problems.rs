@@ -10,7 +10,7 @@ use glossator::config::{self, ConfigSource, Environment, Flag, Sources};
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/problems");
 
 /// Problems of a case, warnings included.
-fn said(case: &Path) -> String {
+fn report_of(case: &Path) -> String {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
     let pairs = |text: &str| -> Vec<(String, String)> {
         let lines = text.lines().filter_map(|line| line.split_once('='));
@@ -30,12 +30,12 @@ fn said(case: &Path) -> String {
         Ok(loaded) => loaded.warnings,
         Err(problems) => problems.as_slice().to_vec(),
     };
-    let mut said = String::new();
+    let mut report = String::new();
     for problem in problems {
-        writeln!(said, "{problem}\n").unwrap();
+        writeln!(report, "{problem}\n").unwrap();
     }
     // The path of the folder differs on every machine.
-    said.replace(&format!("{}/", case.display()), "")
+    report.replace(&format!("{}/", case.display()), "")
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn every_mistake_has_its_message() {
     assert!(cases.len() >= 30, "cases have gone missing");
     let mut wrong = String::new();
     for case in cases {
-        let found = said(&case);
+        let found = report_of(&case);
         let expected_path = case.join("expected.txt");
         if update {
             fs::write(&expected_path, &found).unwrap();

@@ -36,7 +36,7 @@ async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
     let mut served = Loaded::start(&load(&config(&upstream, &["old_tool"], ""))).await;
     let (mut calling, mut client) = (served.connect().await, served.connect().await);
     calling.write("POST /tools/old_tool HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     let other = load(&config(&upstream, &["new_tool", "other_tool"], "server: { body_limit: 10KiB }"));
     assert_eq!(served.app.apply(&other).unwrap(), [""; 0]);
     assert_eq!(tools(&mut client).await, ["new_tool", "other_tool"]);
@@ -94,8 +94,8 @@ async fn sighup_activates_a_valid_file_and_reports_an_invalid_one() {
 
     std::fs::write(&file, config(&upstream, &["a", "b"], "server: { listn: x }")).unwrap();
     program.signal("HUP");
-    let told = program.wait_for_log("config reload failed", 1).await;
-    let line: Value = serde_json::from_str(&told).unwrap();
+    let line = program.wait_for_log("config reload failed", 1).await;
+    let line: Value = serde_json::from_str(&line).unwrap();
     let report = line["report"].as_str().unwrap();
     assert_eq!((&line["level"], &line["problems"]), (&"ERROR".into(), &1.into()));
     assert!(report.contains("unknown key `listn`") && report.contains("did you mean `listen`?"), "{report}");
@@ -107,13 +107,13 @@ async fn sighup_activates_a_valid_file_and_reports_an_invalid_one() {
     )
     .unwrap();
     program.signal("HUP");
-    let told = program.wait_for_log("take effect only after a restart", 1).await;
-    assert!(told.contains("server.listen, log.level"), "{told}");
+    let line = program.wait_for_log("take effect only after a restart", 1).await;
+    assert!(line.contains("server.listen, log.level"), "{line}");
     soon("the new table", async { while tools(&mut client).await != ["b"] {} }).await;
     std::fs::remove_file(&file).unwrap();
     program.signal("HUP");
-    let told = program.wait_for_log("config reload failed", 2).await;
-    assert!(told.contains("the configuration is not there"), "{told}");
+    let line = program.wait_for_log("config reload failed", 2).await;
+    assert!(line.contains("the configuration is not there"), "{line}");
     assert_eq!(tools(&mut client).await, ["b"]);
     assert!(program.is_running());
 }

@@ -24,7 +24,7 @@ async fn head_of(route: &str, arguments: &str) -> String {
     let response = served.connect().await.send("POST /tools/a", &json, arguments).await;
     assert_eq!(response.tool_text(), "ok", "{route}: {}", response.text());
     let state = upstream.state();
-    state.asked[0].head.clone()
+    state.requests[0].head.clone()
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ use Becomes::{Error, Text, TextAlone};
 
 /// Server that sends these bytes to the first request, and a good response to all others.
 async fn server(first: Vec<Step>) -> Scripted {
-    Scripted::start(move |asked| {
-        if asked.line().contains("/first") {
+    Scripted::start(move |request| {
+        if request.line().contains("/first") {
             first.clone()
         } else {
             vec![Step::Send(response("200 OK", "text/plain", "second"))]
@@ -44,13 +44,17 @@ async fn check(bytes: &[u8], then_closes: bool, expected: Becomes) {
     let upstream = server(steps).await;
     let proxy = setup(&upstream).start().await;
     let response = proxy.call("first", "").await;
-    let told = response.tool_text();
+    let result_text = response.tool_text();
     match expected {
-        Text(text) | TextAlone(text) => assert_eq!((response.status, told.as_str()), (200, text), "{shown}"),
-        Error(words) => assert!(response.status == 502 && told.contains(words), "{shown}: {told}"),
+        Text(text) | TextAlone(text) => {
+            assert_eq!((response.status, result_text.as_str()), (200, text), "{shown}")
+        }
+        Error(words) => {
+            assert!(response.status == 502 && result_text.contains(words), "{shown}: {result_text}")
+        }
     }
     assert_eq!(proxy.call("second", "").await.tool_text(), "second", "{shown}");
-    let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
+    let connections: Vec<_> = upstream.state().requests.iter().map(|request| request.connection).collect();
     let used_again = matches!(expected, Text(_));
     assert_eq!(connections, [0, usize::from(!used_again)], "{shown}");
 }
@@ -155,7 +159,7 @@ async fn bytes_after_a_response_are_not_the_next_response() {
         for _ in 0..3 {
             assert_eq!(proxy.call("second", "").await.tool_text(), "second", "{first}");
         }
-        assert_ne!(upstream.state().asked[1].connection, 0, "{first}");
+        assert_ne!(upstream.state().requests[1].connection, 0, "{first}");
     }
 }
 
@@ -173,16 +177,17 @@ async fn a_body_of_a_204_that_comes_late_is_not_taken_for_the_next_response() {
         let second = proxy.call("second", "").await;
         gate.open();
         assert_eq!(second.tool_text(), "second", "{head}");
-        let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
+        let connections: Vec<_> =
+            upstream.state().requests.iter().map(|request| request.connection).collect();
         assert_eq!(connections, [0, 1], "{head}");
     }
 }
 
 #[tokio::test]
 async fn a_204_without_a_body_leaves_its_connection_for_the_next_call() {
-    let told = "Done: the service responded with status 204 No Content and no content.";
-    check(b"HTTP/1.1 204 No Content\r\n\r\n", false, Text(told)).await;
-    check(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", false, Text(told)).await;
+    let no_content = "Done: the service responded with status 204 No Content and no content.";
+    check(b"HTTP/1.1 204 No Content\r\n\r\n", false, Text(no_content)).await;
+    check(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", false, Text(no_content)).await;
 }
 
 #[tokio::test]
@@ -193,7 +198,7 @@ async fn endless_interim_responses_time_out() {
     let proxy = setup.start().await;
     let response = proxy.call("first", "").await;
     assert!(response.status == 504 && response.tool_text().contains("within 200 ms"), "{}", response.text());
-    upstream.until("the connection is closed", |state| state.left == 1).await;
+    upstream.until("the connection is closed", |state| state.closed_connections == 1).await;
 }
 
 #[tokio::test]
@@ -236,10 +241,10 @@ async fn arguments_make_no_other_request() {
     let hostile = r#"{"which":"a HTTP/1.1\r\nX-Evil: 1\r\n\r\nGET /evil"}"#;
     assert_eq!(proxy.call("thing", hostile).await.tool_text(), "ok");
     let state = upstream.state();
-    assert_eq!(state.asked.len(), 1);
+    assert_eq!(state.requests.len(), 1);
     assert_eq!(
-        state.asked[0].line(),
+        state.requests[0].line(),
         "GET /things/a%20HTTP%2F1.1%0D%0AX-Evil%3A%201%0D%0A%0D%0AGET%20%2Fevil HTTP/1.1"
     );
-    assert!(state.asked[0].header("x-evil").is_empty());
+    assert!(state.requests[0].header("x-evil").is_empty());
 }

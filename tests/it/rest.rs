@@ -16,8 +16,8 @@ const JSON: &str = "Content-Type: application/json";
 
 /// Proxy whose upstream echoes the JSON body: all arguments.
 async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
-    let upstream = Scripted::start(|asked| {
-        let body = String::from_utf8(asked.body.clone()).unwrap();
+    let upstream = Scripted::start(|request| {
+        let body = String::from_utf8(request.body.clone()).unwrap();
         vec![crate::support::Step::Send(response("200 OK", "application/json", &body))]
     })
     .await;
@@ -81,7 +81,7 @@ async fn a_head_is_answered_like_a_get_without_its_body() {
     assert_eq!((response.status, response.body.len()), (200, 0));
     assert!(response.header("content-length").unwrap().parse::<usize>().unwrap() > 0);
     assert_eq!(client.send("HEAD /health", &[], "").await.status, 200);
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 #[tokio::test]
@@ -110,14 +110,14 @@ async fn a_body_that_is_no_json_object_has_its_own_error() {
     check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "Invalid JSON body");
     let form = proxy.send("POST /weather", &["Content-Type: application/x-www-form-urlencoded"], "a=b").await;
     check_error(&form, 415, "expected a body of type `application/json`");
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_rejected_in_any_encoding() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.door = FilterSettings { body_limit_bytes: 100, ..FilterSettings::default() };
+    setup.filter = FilterSettings { body_limit_bytes: 100, ..FilterSettings::default() };
     let proxy = setup.start().await;
     let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(100));
     check_error(&proxy.call("get_thing", &long).await, 413, "longer than 100 bytes");
@@ -127,13 +127,13 @@ async fn a_body_over_the_limit_is_rejected_in_any_encoding() {
         .await;
     client.write(format!("{:x}\r\n{long}\r\n", long.len())).await;
     check_error(&client.read(false).await, 413, "longer than 100 bytes");
-    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(upstream.state().requests.len(), 0);
 }
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_not_waited_for() {
     let mut setup = answering("200 OK", "text/plain", "ok").await;
-    setup.door.body_timeout = Duration::from_millis(20);
+    setup.filter.body_timeout = Duration::from_millis(20);
     let proxy = setup.start().await;
     let mut client = proxy.connect().await;
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{").await;
@@ -142,8 +142,8 @@ async fn a_body_that_never_ends_is_not_waited_for() {
 
 #[tokio::test]
 async fn the_plain_envelope_is_the_value_alone() {
-    let upstream = Scripted::start(|asked| {
-        let (status, body) = match asked.line().split(' ').nth(1).unwrap() {
+    let upstream = Scripted::start(|request| {
+        let (status, body) = match request.line().split(' ').nth(1).unwrap() {
             "/object" => ("200 OK", r#"{"b": 1.0}"#),
             "/array" => ("200 OK", "[1, 2]"),
             _ => ("404 Not Found", r#"{"message": "no such thing"}"#),
@@ -160,10 +160,11 @@ async fn the_plain_envelope_is_the_value_alone() {
     let missing = proxy.call("missing", "").await;
     assert_eq!((missing.status, missing.text()), (404, r#"{"error":"no such thing"}"#));
 
-    let asked = proxy.send("POST /tools/object", &["Accept: application/vnd.glossator.mcp+json"], "").await;
-    assert_eq!(asked.json()["isError"], false);
-    assert_eq!(asked.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
-    assert_eq!(asked.header("vary").as_deref(), Some("accept"));
+    let response =
+        proxy.send("POST /tools/object", &["Accept: application/vnd.glossator.mcp+json"], "").await;
+    assert_eq!(response.json()["isError"], false);
+    assert_eq!(response.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
+    assert_eq!(response.header("vary").as_deref(), Some("accept"));
 }
 
 #[tokio::test]
@@ -227,10 +228,10 @@ async fn the_manifest_has_the_url_of_each_tool() {
 async fn a_client_may_have_the_manifest_as_mcp_lists_tools() {
     let proxy = answering("200 OK", "text/plain", "ok").await.start().await;
     let accept = "Accept: application/vnd.glossator.mcp+json";
-    let asked = proxy.send("GET /tools", &[accept], "").await;
-    assert_eq!(asked.json()["tools"][0]["endpoint"], "/tools/get_thing");
-    assert_eq!(asked.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
-    assert_eq!(asked.header("vary").as_deref(), Some("accept"));
+    let response = proxy.send("GET /tools", &[accept], "").await;
+    assert_eq!(response.json()["tools"][0]["endpoint"], "/tools/get_thing");
+    assert_eq!(response.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
+    assert_eq!(response.header("vary").as_deref(), Some("accept"));
 }
 
 #[tokio::test]
@@ -343,8 +344,8 @@ async fn foreign_hosts_are_rejected_and_probes_are_not() {
     for path in ["/tools", "/elsewhere"] {
         client.write(format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n")).await;
         check_error(&client.read(false).await, 403, "host `evil.example` is not allowed");
-        let refused = client.send(&format!("GET {path}"), &["Origin: https://evil.example"], "").await;
-        check_error(&refused, 403, "origin `https://evil.example` is not allowed");
+        let rejected = client.send(&format!("GET {path}"), &["Origin: https://evil.example"], "").await;
+        check_error(&rejected, 403, "origin `https://evil.example` is not allowed");
     }
     client.write("GET /health HTTP/1.1\r\nHost: 10.0.0.7:8080\r\n\r\n").await;
     assert_eq!(client.read(false).await.status, 200);
@@ -423,8 +424,8 @@ async fn an_invalid_argument_is_quoted_without_secrets() {
     route.translator.redaction = Redaction::new(vec![pattern]);
     setup.routes = vec![route];
     let response = setup.start().await.call("pay", r#"{"card": "1234-5678"}"#).await;
-    let told = "argument `card` must be an integer; found `[redacted]`";
-    assert_eq!((response.status, &response.json()["content"][0]["text"]), (400, &json!(told)));
+    let message = "argument `card` must be an integer; found `[redacted]`";
+    assert_eq!((response.status, &response.json()["content"][0]["text"]), (400, &json!(message)));
 }
 
 #[tokio::test]

@@ -14,11 +14,11 @@ async fn slow_and_quick() -> (Scripted, Gate) {
     let gate = Gate::new();
     let upstream = Scripted::start({
         let gate = gate.clone();
-        move |asked| {
-            let answer = Step::Send(response("200 OK", "text/plain", "done"));
-            match asked.line().contains("/slow") {
-                true => vec![Step::Hold(gate.clone()), answer],
-                false => vec![answer],
+        move |request| {
+            let done = Step::Send(response("200 OK", "text/plain", "done"));
+            match request.line().contains("/slow") {
+                true => vec![Step::Hold(gate.clone()), done],
+                false => vec![done],
             }
         }
     })
@@ -42,7 +42,7 @@ async fn connections_during_in_flight_requests_are_served() {
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     proxy.stop();
     for _ in 0..50 {
         let mut client = proxy.connect().await;
@@ -66,7 +66,7 @@ async fn calls_queued_for_a_slot_at_shutdown_are_served() {
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     let mut waiting = proxy.connect().await;
     waiting.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     // The connection is accepted, but served only after another one has ended.
@@ -93,7 +93,7 @@ async fn queued_calls_do_not_delay_the_shutdown() {
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     // More connections than the seconds that a test may take.
     let mut waiting = Vec::new();
     for _ in 0..50 {
@@ -131,9 +131,9 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let said = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: get_slow\r\n";
-    newer.write(&head(&call(meta), said)).await;
-    upstream.until("the calls are in flight", |state| state.asked.len() == 4).await;
+    let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: get_slow\r\n";
+    newer.write(&head(&call(meta), headers)).await;
+    upstream.until("the calls are in flight", |state| state.requests.len() == 4).await;
     proxy.stop();
     for client in [&mut rest, &mut through] {
         let response = client.read(false).await;
@@ -144,12 +144,12 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
     for client in [&mut older, &mut newer] {
         let response = client.read(false).await;
         assert_eq!(response.status, 200);
-        let answer = response.json();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32603)), "{answer}");
+        let message = response.json();
+        assert_eq!((&message["id"], &message["error"]["code"]), (&json!(7), &json!(-32603)), "{message}");
         assert!(client.is_closed().await);
     }
     assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 4 });
-    upstream.until("the upstream is left", |state| state.left == 4).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 4).await;
 }
 
 #[tokio::test]
@@ -182,15 +182,15 @@ async fn during_the_delay_it_serves_and_is_not_ready() {
     let mut program = Program::start(&format!("{config}admin: {{ listen: '127.0.0.1:0' }}\n"), &[]).await;
     let line = program.wait_for_log("admin API listening", 1).await;
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let operators = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
-    let operators: std::net::SocketAddr = operators.unwrap().parse().unwrap();
+    let admin = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
+    let admin: std::net::SocketAddr = admin.unwrap().parse().unwrap();
     let mut before = program.connect().await;
     assert_eq!(before.send("POST /tools/get_thing", &[], "").await.header("connection"), None);
-    assert_eq!(Client::connect(operators).await.send("GET /readyz", &[], "").await.status, 200);
-    assert_eq!(health(&["--address", &operators.to_string()], None), (Some(0), "ready\n".to_owned()));
+    assert_eq!(Client::connect(admin).await.send("GET /readyz", &[], "").await.status, 200);
+    assert_eq!(health(&["--address", &admin.to_string()], None), (Some(0), "ready\n".to_owned()));
     program.terminate();
     program.wait_for_log("graceful shutdown started", 1).await;
-    assert_eq!(Client::connect(operators).await.send("GET /readyz", &[], "").await.status, 503);
+    assert_eq!(Client::connect(admin).await.send("GET /readyz", &[], "").await.status, 503);
     let mut anew = program.connect().await;
     for client in [&mut before, &mut anew] {
         let response = client.send("POST /tools/get_thing", &[], "").await;
@@ -200,9 +200,9 @@ async fn during_the_delay_it_serves_and_is_not_ready() {
     }
     assert!(program.is_running());
     // As in a container, where the process listens on every address.
-    let listen = format!("0.0.0.0:{}", operators.port());
-    let (status, told) = health(&[], Some(&listen));
-    assert!(status == Some(1) && told.contains("/readyz responded with 503"), "{told}");
+    let listen = format!("0.0.0.0:{}", admin.port());
+    let (status, stderr) = health(&[], Some(&listen));
+    assert!(status == Some(1) && stderr.contains("/readyz responded with 503"), "{stderr}");
 }
 
 /// Exit status and output of `glossator health`.
@@ -227,7 +227,7 @@ async fn a_socket_of_systemd_stays_open_across_restarts() {
     assert_eq!(first.address, address);
     let mut slow = first.connect().await;
     slow.write(SLOW).await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     first.terminate();
     let quick = async || {
         let mut client = Client::connect(address).await;

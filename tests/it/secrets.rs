@@ -30,7 +30,7 @@ fn secret(name: &str) -> String {
 
 /// Fails if the output contains a secret, also in base64.
 #[track_caller]
-fn look_through(what: &str, said: &str) {
+fn assert_no_secrets(what: &str, text: &str) {
     let encoded: Vec<String> = (0..3)
         .map(|shift| {
             // At most three characters next to the marker also encode its neighbours.
@@ -39,33 +39,33 @@ fn look_through(what: &str, said: &str) {
         })
         .collect();
     for form in encoded.iter().map(String::as_str).chain([CANARY]) {
-        if let Some(at) = said.find(form) {
+        if let Some(at) = text.find(form) {
             let around: String =
-                said[..at].chars().rev().take(300).collect::<Vec<_>>().iter().rev().collect();
-            let behind: String = said[at..].chars().take(100).collect();
+                text[..at].chars().rev().take(300).collect::<Vec<_>>().iter().rev().collect();
+            let behind: String = text[at..].chars().take(100).collect();
             panic!("a secret ({form}) in {what}:\n…{around}{behind}…");
         }
     }
 }
 
 /// Response of an upstream, by the end of the path. Each echoes the whole request.
-fn echo(asked: &ReceivedRequest) -> Vec<Step> {
-    let path = asked.line().split(' ').nth(1).unwrap();
-    let quoted = Value::from(asked.head.as_str()).to_string();
-    let credential = asked.header("authorization").join("; ");
+fn echo(request: &ReceivedRequest) -> Vec<Step> {
+    let path = request.line().split(' ').nth(1).unwrap();
+    let quoted = Value::from(request.head.as_str()).to_string();
+    let credential = request.header("authorization").join("; ");
     let json = |status: &str, body: &str| response(status, "application/json", body);
     let sent = match path.rsplit('/').next().unwrap().split('?').next().unwrap() {
-        "ok" => response("200 OK", "text/plain", &asked.head),
+        "ok" => response("200 OK", "text/plain", &request.head),
         "ok_json" => json("200 OK", &format!(r#"{{"echo": {quoted}}}"#)),
         "hidden" => json("200 OK", &format!(r#"{{"success": false, "error": {quoted}}}"#)),
-        "bad" => response("400 Bad Request", "text/plain", &asked.head),
+        "bad" => response("400 Bad Request", "text/plain", &request.head),
         "bad_json" => json("403 Forbidden", &format!(r#"{{"error": {{"message": {quoted}}}}}"#)),
         "bad_php" => {
             let body = format!(r#"{{"detail": {}}}"#, quoted.replace('/', r"\/"));
             response("422 Unprocessable", "application/problem+json", &body)
         }
         "bad_html" => {
-            let body = format!("<h1>No</h1><pre>{}</pre>", asked.head.replace('&', "&amp;"));
+            let body = format!("<h1>No</h1><pre>{}</pre>", request.head.replace('&', "&amp;"));
             response("404 Not Found", "text/html", &body)
         }
         "cut" => {
@@ -76,7 +76,7 @@ fn echo(asked: &ReceivedRequest) -> Vec<Step> {
             let head = format!("WWW-Authenticate: Bearer error=\"{credential}\"");
             format!("HTTP/1.1 401 Unauthorized\r\n{head}\r\nContent-Length: 0\r\n\r\n").into_bytes()
         }
-        "broken" => response("500 Oh", "text/plain", &asked.head),
+        "broken" => response("500 Oh", "text/plain", &request.head),
         "away" => {
             let place = format!("http://127.0.0.1:1/?{credential}");
             format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n").into_bytes()
@@ -85,12 +85,12 @@ fn echo(asked: &ReceivedRequest) -> Vec<Step> {
             let place = format!("/ok?{credential}");
             format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n").into_bytes()
         }
-        "no_http" => format!("{}\r\n\r\n", asked.head).into_bytes(),
+        "no_http" => format!("{}\r\n\r\n", request.head).into_bytes(),
         "odd_head" => format!("HTTP/1.1 200 OK {credential}\r\nX {credential}: 1\r\n\r\n").into_bytes(),
-        "cut_off" => format!("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{}", asked.head).into_bytes(),
-        "unreadable" => json("200 OK", &format!("not JSON: {}", asked.head)),
+        "cut_off" => format!("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{}", request.head).into_bytes(),
+        "unreadable" => json("200 OK", &format!("not JSON: {}", request.head)),
         // A client that uses HTTP/2.
-        "*" => format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", asked.head).into_bytes(),
+        "*" => format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", request.head).into_bytes(),
         other => panic!("nothing is known of {other}"),
     };
     vec![Step::Send(sent), Step::Close]
@@ -140,14 +140,14 @@ impl Hunt {
             vec![Step::Send(response("200 OK", "application/json", &token))]
         })
         .await;
-        let refusing = Scripted::start(|asked| {
-            let body = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
+        let refusing = Scripted::start(|request| {
+            let body = format!("{} {}", request.head, String::from_utf8_lossy(&request.body));
             let body = serde_json::json!({ "error": body, "error_description": body }).to_string();
             vec![Step::Send(response("401 Unauthorized", "application/json", &body))]
         })
         .await;
-        let odd = Scripted::start(|asked| {
-            vec![Step::Send(format!("{} {}\r\n\r\n", asked.head, secret("odd")).into_bytes()), Step::Close]
+        let odd = Scripted::start(|request| {
+            vec![Step::Send(format!("{} {}\r\n\r\n", request.head, secret("odd")).into_bytes()), Step::Close]
         })
         .await;
         let no_tls = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -165,8 +165,8 @@ impl Hunt {
                 let mut words = vec![0; 4096];
                 let length = stream.read(&mut words).await.unwrap_or_default();
                 let words = String::from_utf8_lossy(&words[..length]).replace("\r\n", " ");
-                let said = format!("-ERR unknown command `HELLO`, with args beginning with: {words}\r\n");
-                let _ = stream.write_all(said.as_bytes()).await;
+                let error = format!("-ERR unknown command `HELLO`, with args beginning with: {words}\r\n");
+                let _ = stream.write_all(error.as_bytes()).await;
             }
         });
         let variables = [
@@ -235,8 +235,8 @@ impl Hunt {
             .unwrap();
         text += "routes:\n";
         writeln!(text, "  program_fails: {{ description: x, request: RUN program }}").unwrap();
-        let told = "response: { when: { exit_status: 3 }, error: '{{ stderr }}' }";
-        writeln!(text, "  program_told: {{ description: x, request: RUN program, {told} }}").unwrap();
+        let rule = "response: { when: { exit_status: 3 }, error: '{{ stderr }}' }";
+        writeln!(text, "  program_told: {{ description: x, request: RUN program, {rule} }}").unwrap();
         writeln!(text, "  child_fails: {{ description: x, request: CALL child/any }}").unwrap();
         for upstream in &upstreams {
             for way in WAYS {
@@ -264,14 +264,14 @@ impl Hunt {
     }
 
     /// All output of a command.
-    async fn said_by(&self, arguments: &[&str], variables: &[(&str, String)]) -> String {
+    async fn output_of(&self, arguments: &[&str], variables: &[(&str, String)]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
         command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(!said.is_empty(), "{arguments:?} says nothing");
-        said.into_owned()
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(!printed.is_empty(), "{arguments:?} says nothing");
+        printed.into_owned()
     }
 }
 
@@ -293,7 +293,7 @@ async fn no_client_and_no_log_gets_a_secret() {
             }
             let tool = format!("{upstream}_{way}");
             let response = program.connect().await.send(&format!("POST /tools/{tool}"), &[], "").await;
-            look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
+            assert_no_secrets(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
             let call = format!(
                 r#"{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{"name": "{tool}", "arguments": {{}}}}}}"#
             );
@@ -304,36 +304,39 @@ async fn no_client_and_no_log_gets_a_secret() {
             ];
             let response = program.connect().await.send("POST /mcp", &headers, &call).await;
             assert!(response.text().contains("\"content\""), "{}", response.text());
-            look_through(&format!("the MCP answer of {tool}"), &(response.head.clone() + response.text()));
+            assert_no_secrets(
+                &format!("the MCP answer of {tool}"),
+                &(response.head.clone() + response.text()),
+            );
         }
     }
     for tool in ["program_fails", "program_told", "child_fails"] {
         let response = program.connect().await.send(&format!("POST /tools/{tool}"), &[], "").await;
         assert!(response.status >= 400, "{tool}: {}", response.text());
-        look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
+        assert_no_secrets(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
     }
     program.wait_for_log("command failed", 2).await;
     program.wait_for_log("standard error of the MCP program", 3).await;
     for page in ["/tools", "/openapi.json", "/health", "/status", "/nothing"] {
         let response = program.connect().await.send(&format!("GET {page}"), &[], "").await;
-        look_through(page, &(response.head.clone() + response.text()));
+        assert_no_secrets(page, &(response.head.clone() + response.text()));
     }
-    let told: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
-    let operators: SocketAddr = told["address"].as_str().unwrap().parse().unwrap();
+    let line: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
+    let admin: SocketAddr = line["address"].as_str().unwrap().parse().unwrap();
     let shows = format!("Authorization: Bearer {}", secret("admin"));
     let send = |line: &'static str| {
         let shows = shows.clone();
         async move {
-            Client::connect(operators).await.send(line, &[&shows, "Content-Type: application/json"], "").await
+            Client::connect(admin).await.send(line, &[&shows, "Content-Type: application/json"], "").await
         }
     };
     for page in ["GET /config", "GET /routes", "GET /metrics", "GET /readyz", "GET /nothing"] {
         let response = send(page).await;
         assert!(response.status == 200 || page.ends_with("nothing"), "{page}: {}", response.text());
-        look_through(page, &(response.head.clone() + response.text()));
+        assert_no_secrets(page, &(response.head.clone() + response.text()));
     }
-    let refused = Client::connect(operators).await.send("GET /config", &[], "").await;
-    look_through("a refusal", &(refused.head.clone() + refused.text()));
+    let rejected = Client::connect(admin).await.send("GET /config", &[], "").await;
+    assert_no_secrets("a refusal", &(rejected.head.clone() + rejected.text()));
     // A reload that finds problems beside the secrets reports them.
     let broken = hunt
         .text
@@ -344,14 +347,14 @@ async fn no_client_and_no_log_gets_a_secret() {
     program.wait_for_log("config reload failed", 1).await;
     let reloaded = send("POST /reload").await;
     assert_eq!(reloaded.status, 422);
-    look_through("a reload", &(reloaded.head.clone() + reloaded.text()));
+    assert_no_secrets("a reload", &(reloaded.head.clone() + reloaded.text()));
     program.terminate();
     let (_, log) = program.ended().await;
     assert!(
         log.contains("\"TRACE\"") && log.contains("no credential is available"),
         "the log has every detail"
     );
-    look_through("the log", &log);
+    assert_no_secrets("the log", &log);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -371,7 +374,7 @@ async fn no_command_prints_a_secret() {
         &["explain", "path_ok", "--args", "{}", "--output", "json", "--config", good],
         &["schema"],
     ] {
-        look_through(&format!("{arguments:?}"), &hunt.said_by(arguments, &[]).await);
+        assert_no_secrets(&format!("{arguments:?}"), &hunt.output_of(arguments, &[]).await);
     }
     // An error in every line in turn, so that each line is shown.
     let lines: Vec<&str> = hunt.text.lines().take_while(|line| *line != "routes:").collect();
@@ -399,12 +402,12 @@ async fn no_command_prints_a_secret() {
         let environment: Environment = hunt.variables.iter().cloned().collect();
         let origin = ConfigSource::Text { name: "broken.yaml".into(), text: mistake.clone() };
         let sources = Sources { origin, environment, flags: Vec::new() };
-        look_through("the sources", &format!("{sources:?}"));
+        assert_no_secrets("the sources", &format!("{sources:?}"));
         match config::load(&sources) {
-            Ok(loaded) => look_through("what was loaded", &format!("{loaded:?}")),
+            Ok(loaded) => assert_no_secrets("what was loaded", &format!("{loaded:?}")),
             Err(problems) => {
-                look_through(&mistake, &format!("{problems}\n{problems:?}"));
-                look_through("the same as JSON", &serde_json::to_string(&problems).unwrap());
+                assert_no_secrets(&mistake, &format!("{problems}\n{problems:?}"));
+                assert_no_secrets("the same as JSON", &serde_json::to_string(&problems).unwrap());
             }
         }
     }
@@ -412,7 +415,7 @@ async fn no_command_prints_a_secret() {
     let broken = broken.to_str().unwrap();
     for output in ["text", "json"] {
         let arguments = ["check", "--output", output, "--config", broken];
-        look_through("a broken file", &hunt.said_by(&arguments, &[]).await);
+        assert_no_secrets("a broken file", &hunt.output_of(&arguments, &[]).await);
     }
     // Values that were meant for another variable.
     for key in [
@@ -426,8 +429,8 @@ async fn no_command_prints_a_secret() {
         "SECRTE",
     ] {
         let wrong = [(&*format!("GLOSSATOR__SERVER__{key}"), format!("http://me:{}@host", secret("wrong")))];
-        let said = hunt.said_by(&["check", "--config", good], &wrong).await;
-        assert!(said.contains(key), "{said}");
-        look_through(key, &said);
+        let printed = hunt.output_of(&["check", "--config", good], &wrong).await;
+        assert!(printed.contains(key), "{printed}");
+        assert_no_secrets(key, &printed);
     }
 }

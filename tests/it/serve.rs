@@ -22,7 +22,7 @@ async fn a_request_in_flight_is_finished_before_the_end() {
     let mut unused = proxy.connect().await;
     let mut client = proxy.connect().await;
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     proxy.stop();
     assert!(idle.is_closed().await && unused.is_closed().await, "nothing is in flight there");
     gate.open();
@@ -69,7 +69,7 @@ async fn the_second_signal_ends_the_program_at_once() {
     let mut program = Program::start(&config, &[]).await;
     let mut client = program.connect().await;
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     program.terminate();
     // As `timeout` does, which signals the process and then its group.
     program.terminate();
@@ -97,7 +97,7 @@ async fn two_interrupts_end_the_program_with_their_status() {
     let mut program = Program::start(&config, &[]).await;
     let mut client = program.connect().await;
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
     soon("the second signal counts", async {
         while program.is_running() {
             program.signal("INT");
@@ -128,7 +128,7 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let (teller, told) = oneshot::channel();
+    let (sender, ready) = oneshot::channel();
     // Not a thread of the runtime, which would wait for it: a program that has exited opens no pipe.
     std::thread::spawn({
         let (pipe, pid, stdout) = (pipe.clone(), child.id().to_string(), child.stdout.take().unwrap());
@@ -143,16 +143,16 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
             drop(pipe);
             let mut line = String::new();
             std::io::BufReader::new(stdout).read_line(&mut line).unwrap();
-            teller.send(line)
+            sender.send(line)
         }
     });
-    let told = soon("the program listens, or has ended", told).await.unwrap();
+    let ready = soon("the program listens, or has ended", ready).await.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     for left in [pipe, file] {
         std::fs::remove_file(left).unwrap();
     }
-    assert!(told.starts_with("listening on "), "{told:?}");
+    assert!(ready.starts_with("listening on "), "{ready:?}");
 }
 
 #[tokio::test]
@@ -180,16 +180,16 @@ async fn an_idle_connection_is_kept_for_longer_than_headers_may_take() {
     setup.server.keepalive_timeout = Duration::from_millis(600);
     let proxy = setup.start().await;
     let (mut idle, mut slow) = (proxy.connect().await, proxy.connect().await);
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(slow.send("GET /health", &[], "").await.status, 200);
     slow.write("GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(slow.is_closed().await);
-    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
     tokio::time::sleep(Duration::from_millis(150)).await;
     assert_eq!(idle.send("GET /health", &[], "").await.status, 200);
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(idle.is_closed().await);
-    assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
+    assert!(started.elapsed() > Duration::from_millis(400), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_connection_over_the_limit_waits_while_all_others_are_active() {
         assert_eq!(first.send("POST /tools/get_thing", &[], "").await.tool_text(), "ok");
     };
     let second = async {
-        upstream.until("the first is asked", |state| state.asked.len() == 1).await;
+        upstream.until("the first is asked", |state| state.requests.len() == 1).await;
         let mut second = proxy.connect().await;
         second.write("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         gate.open();

@@ -125,14 +125,14 @@ async fn call(replica: &Loaded, tool: &str) -> u16 {
 }
 
 async fn counting() -> (Scripted, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&request_count);
     let upstream = Scripted::start(move |_| {
         let number = count.fetch_add(1, Ordering::SeqCst);
         vec![Step::Send(response("200 OK", "text/plain", &format!("reply {number}")))]
     })
     .await;
-    (upstream, asked)
+    (upstream, request_count)
 }
 
 const LIMITED: &str =
@@ -143,12 +143,12 @@ const LIMITED: &str =
 ";
 
 /// Runs a command in the store that no replica uses, and returns the response.
-async fn say(store: &Store, command: &str) -> String {
+async fn send_command(store: &Store, command: &str) -> String {
     let mut stream = UnixStream::connect(store.folder.join("store.sock")).await.unwrap();
     stream.write_all(format!("AUTH s3cr3t\r\n{command}\r\nQUIT\r\n").as_bytes()).await.unwrap();
-    let mut said = String::new();
-    soon("its answer", stream.read_to_string(&mut said)).await.unwrap();
-    said
+    let mut reply = String::new();
+    soon("its answer", stream.read_to_string(&mut reply)).await.unwrap();
+    reply
 }
 
 /// Number of admitted calls, alternating between replicas.
@@ -188,7 +188,7 @@ async fn limits_apply_across_replicas_and_follow_on_store_failure() {
 #[tokio::test]
 async fn a_response_cached_by_one_replica_is_served_by_all() {
     let Some(mut store) = Store::start().await else { return };
-    let (upstream, asked) = counting().await;
+    let (upstream, request_count) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
     assert_eq!(call(&one, "kept").await, 200);
     let key = || one.gateway.shared().unwrap().counts().attempted();
@@ -203,11 +203,11 @@ async fn a_response_cached_by_one_replica_is_served_by_all() {
     let mut client = other.connect().await;
     let given = client.send("POST /tools/kept", &["Content-Type: application/json"], "{}").await;
     assert_eq!((given.tool_text().as_str(), given.header("age").is_some()), ("reply 0", true));
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(request_count.load(Ordering::SeqCst), 1);
     store.kill();
     until_up(&other, false).await;
     assert_eq!(call(&other, "kept").await, 200);
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "it is the replica's own by now");
+    assert_eq!(request_count.load(Ordering::SeqCst), 1, "it is the replica's own by now");
 }
 
 #[tokio::test]
@@ -251,11 +251,11 @@ async fn a_change_is_notified_by_every_replica_with_shared_subscriptions() {
     watching.write(get(&id)).await;
     watching.read_until("text/event-stream").await;
     watches(&quick, 1).await;
-    upstream.until("both have looked", |state| state.asked.len() >= 4).await;
+    upstream.until("both have looked", |state| state.requests.len() >= 4).await;
     version.fetch_add(1, Ordering::SeqCst);
     for client in [&mut stream, &mut watching] {
-        let told = client.read_until("notifications/resources/updated").await;
-        assert!(told.contains("news:all"), "{told}");
+        let received = client.read_until("notifications/resources/updated").await;
+        assert!(received.contains("news:all"), "{received}");
     }
     // A replica that starts later, with another store than before, recognizes the contents.
     let late = store.replica(&upstream, &resource("1d")).await;
@@ -313,7 +313,7 @@ async fn a_session_that_is_ended_is_taken_by_no_replica() {
 #[tokio::test]
 async fn entries_of_other_writers_in_the_store_are_ignored() {
     let Some(store) = Store::start().await else { return };
-    let (upstream, asked) = counting().await;
+    let (upstream, request_count) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
     assert_eq!((call(&one, "kept").await, call(&one, "limited").await), (200, 200));
     let counted = || one.gateway.shared().unwrap().counts().attempted();
@@ -331,19 +331,19 @@ async fn entries_of_other_writers_in_the_store_are_ignored() {
         let script = format!(
             "EVAL \"local all = redis.call('KEYS', 'glossator:*') for _, key in ipairs(all) do redis.call('DEL', key) {instead} end return #all\" 0"
         );
-        let said = say(&store, &script).await;
-        assert!(said.contains(":2\r\n"), "{said}");
-        let before = asked.load(Ordering::SeqCst);
+        let reply = send_command(&store, &script).await;
+        assert!(reply.contains(":2\r\n"), "{reply}");
+        let before = request_count.load(Ordering::SeqCst);
         let other = store.replica(&upstream, LIMITED).await;
         assert_eq!(call(&other, "kept").await, 200, "{instead}");
-        assert_eq!(asked.load(Ordering::SeqCst), before + 1, "{instead}");
+        assert_eq!(request_count.load(Ordering::SeqCst), before + 1, "{instead}");
         assert_eq!(through([&other, &other], "limited").await, 5, "{instead}");
         assert!(is_up(&other));
     }
     // Keys in the store reveal nothing about the content.
-    let said = say(&store, "KEYS *").await;
-    assert!(said.contains("glossator:page:") && said.contains("glossator:rate:"), "{said}");
+    let reply = send_command(&store, "KEYS *").await;
+    assert!(reply.contains("glossator:page:") && reply.contains("glossator:rate:"), "{reply}");
     for word in ["limited", "kept", "127.0.0.1", "old"] {
-        assert!(!said.contains(word), "{said}");
+        assert!(!reply.contains(word), "{reply}");
     }
 }

@@ -52,9 +52,9 @@ async fn request_sent(program: &Program) -> TcpStream {
 #[tokio::test]
 async fn a_client_that_does_not_read_long_responses_is_evicted() {
     let (mut program, _upstream) = start("").await;
-    let mut crowd = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..3 {
-        crowd.push(request_sent(&program).await);
+        clients.push(request_sent(&program).await);
     }
     let reading = async {
         let mut client = program.connect().await;
@@ -68,10 +68,10 @@ async fn a_client_that_does_not_read_long_responses_is_evicted() {
     program.wait_for_log(LEFT, 2).await;
     program.wait_for_log("response buffer full", 1).await;
     let mut cut_off = 0;
-    for left in crowd {
-        let mut taken = Vec::new();
-        let _ = soon("what is left", left.take(2 * RESPONSE_BYTES as u64).read_to_end(&mut taken)).await;
-        cut_off += usize::from(taken.len() < 2 * RESPONSE_BYTES);
+    for left in clients {
+        let mut received = Vec::new();
+        let _ = soon("what is left", left.take(2 * RESPONSE_BYTES as u64).read_to_end(&mut received)).await;
+        cut_off += usize::from(received.len() < 2 * RESPONSE_BYTES);
     }
     assert!(cut_off >= 2, "{cut_off}");
 }
@@ -81,9 +81,9 @@ async fn a_client_that_does_not_read_long_responses_is_evicted() {
 #[tokio::test]
 async fn bytes_in_socket_buffers_are_counted_too() {
     let (mut program, _upstream) = start_with(1 << 20, "").await;
-    let mut crowd = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..6 {
-        crowd.push(request_sent(&program).await);
+        clients.push(request_sent(&program).await);
     }
     program.wait_for_log(LEFT, 1).await;
 }

@@ -36,9 +36,9 @@ async fn call(address: &Loaded, tool: &str) -> Response {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_work_frees_its_worker() {
-    let upstream = Scripted::start(|asked| {
+    let upstream = Scripted::start(|request| {
         let numbers = || (0..100_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
-        vec![Step::Send(match asked.line() {
+        vec![Step::Send(match request.line() {
             "GET /text HTTP/1.1" => response("200 OK", "text/plain", &"a".repeat(1 << 20)),
             "GET /numbers HTTP/1.1" => response("200 OK", "application/json", &format!("[{}]", numbers())),
             _ => response("200 OK", "text/csv", &format!("a\n{}", "1\n".repeat(10_000))),
@@ -109,23 +109,23 @@ async fn a_check_over_its_budget_is_an_error_and_a_long_one_runs_in_the_pool() {
     );
     let proxy = Loaded::start(&loaded).await;
     let mut client: Client = proxy.connect().await;
-    let mut told = async |tool: &str, arguments: &str| {
+    let mut call = async |tool: &str, arguments: &str| {
         let response = client.send(&format!("POST /tools/{tool}"), &[], arguments).await;
         (response.status, response.text().to_owned())
     };
 
     let numbers = format!(r#"{{"n":[1,{}1e-9998]}}"#, "1e-9998,".repeat(2_000));
-    let (status, text) = told("numbers", &numbers).await;
+    let (status, text) = call("numbers", &numbers).await;
     assert_eq!(status, 400, "{text}");
     assert!(text.contains("`n[1]` must have at most 400 digits and an exponent from -400 to 400"), "{text}");
 
     // The arguments are valid, and the response has a duplicate item.
-    let (status, text) = told("listed", &unique("2")).await;
+    let (status, text) = call("listed", &unique("2")).await;
     assert!(status == 502 && text.contains("must not contain duplicate items"), "{status} {text}");
-    let (status, text) = told("listed", &unique("1.0")).await;
+    let (status, text) = call("listed", &unique("1.0")).await;
     assert!(status == 400 && text.contains("must not contain duplicate items"), "{status} {text}");
 
-    let (status, text) = told("doubled", r#"{"n":[1]}"#).await;
+    let (status, text) = call("doubled", r#"{"n":[1]}"#).await;
     assert!(status == 400 && text.contains("more than 50,000,000 steps"), "{status} {text}");
 }
 
@@ -171,8 +171,8 @@ async fn a_long_rendering_runs_in_the_pool_and_one_over_its_budget_is_an_error()
         let (status, text) = call(tool, too_many).await;
         assert!(status == 400 && text.contains("can't be built from the arguments `n`"), "{tool}: {text}");
     }
-    let asked = &upstream.state().asked;
-    assert_eq!(asked[1].line(), "GET /n?n=300 HTTP/1.1");
-    let lengths: Vec<usize> = asked[2..].iter().map(|request| request.body.len()).collect();
-    assert_eq!((asked.len(), lengths), (6, vec![20, 1_000_000, 32, 1 << 19]));
+    let requests = &upstream.state().requests;
+    assert_eq!(requests[1].line(), "GET /n?n=300 HTTP/1.1");
+    let lengths: Vec<usize> = requests[2..].iter().map(|request| request.body.len()).collect();
+    assert_eq!((requests.len(), lengths), (6, vec![20, 1_000_000, 32, 1 << 19]));
 }

@@ -48,8 +48,8 @@ fn to(collector: &Scripted) -> [(&'static str, String); 3] {
 }
 
 fn spans_in(state: &crate::support::State) -> Vec<Span> {
-    let bodies = state.asked.iter().filter(|asked| asked.line().starts_with("POST /v1/traces "));
-    let requests = bodies.filter_map(|asked| ExportTraceServiceRequest::decode(&asked.body[..]).ok());
+    let bodies = state.requests.iter().filter(|request| request.line().starts_with("POST /v1/traces "));
+    let requests = bodies.filter_map(|request| ExportTraceServiceRequest::decode(&request.body[..]).ok());
     let scopes = requests.flat_map(|request| request.resource_spans).flat_map(|spans| spans.scope_spans);
     scopes.flat_map(|scope| scope.spans).collect()
 }
@@ -60,7 +60,7 @@ async fn spans(collector: &Scripted, count: usize) -> Vec<Span> {
     spans_in(&state)
 }
 
-fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
+fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
     let value = attributes.iter().find(|pair| pair.key == key)?.value.as_ref()?.value.as_ref()?;
     Some(match value {
         Said::StringValue(text) => text.clone(),
@@ -85,7 +85,7 @@ fn hex(bytes: &[u8]) -> String {
 #[track_caller]
 fn check(span: &Span, expected: &[(&str, &str)]) {
     for (key, value) in expected {
-        assert_eq!(said(&span.attributes, key).as_deref(), Some(*value), "{key} of {span:?}");
+        assert_eq!(attribute(&span.attributes, key).as_deref(), Some(*value), "{key} of {span:?}");
     }
 }
 
@@ -125,8 +125,8 @@ async fn a_rest_call_continues_its_clients_trace_and_the_upstream_ours() {
     );
     let attempts: Vec<&Span> = spans.iter().filter(|span| span.kind == 3).collect();
     assert_eq!(attempts.len(), 2);
-    let asked = upstream.state().asked;
-    for (number, (attempt, asked)) in attempts.into_iter().zip(&asked).enumerate() {
+    let requests = upstream.state().requests;
+    for (number, (attempt, request)) in attempts.into_iter().zip(&requests).enumerate() {
         assert_eq!(attempt.parent_span_id, server.span_id);
         let url = format!("http://{}/thing", upstream.address);
         let port = upstream.address.port().to_string();
@@ -140,11 +140,11 @@ async fn a_rest_call_continues_its_clients_trace_and_the_upstream_ours() {
         ];
         check(attempt, &known);
         assert_eq!(
-            said(&attempt.attributes, "http.request.resend_count"),
+            attribute(&attempt.attributes, "http.request.resend_count"),
             (number > 0).then(|| "1".to_owned())
         );
-        assert_eq!(asked.header("traceparent"), [format!("00-{TRACE}-{}-01", hex(&attempt.span_id))]);
-        assert_eq!(asked.header("tracestate"), ["a=1"]);
+        assert_eq!(request.header("traceparent"), [format!("00-{TRACE}-{}-01", hex(&attempt.span_id))]);
+        assert_eq!(request.header("tracestate"), ["a=1"]);
     }
     let log = program.log().await;
     let call = log.iter().find(|line| line["message"] == "call").unwrap();
@@ -183,7 +183,7 @@ async fn an_mcp_call_has_its_own_span_with_the_parent_from_meta() {
             ("network.transport", "tcp"),
         ],
     );
-    assert_eq!(said(&call.attributes, "error.type"), None);
+    assert_eq!(attribute(&call.attributes, "error.type"), None);
     assert_eq!(of_kind(&found, "GET").parent_span_id, call.span_id);
 
     let meta = json!({
@@ -199,7 +199,8 @@ async fn an_mcp_call_has_its_own_span_with_the_parent_from_meta() {
     assert_eq!(response.status, 200, "{}", response.text());
     assert!(response.text().contains("\"isError\":true"), "{}", response.text());
     let found = spans(&collector, 5).await;
-    let call = found.iter().find(|span| said(&span.attributes, "jsonrpc.request.id").as_deref() == Some("a"));
+    let call =
+        found.iter().find(|span| attribute(&span.attributes, "jsonrpc.request.id").as_deref() == Some("a"));
     let call = call.unwrap();
     check(
         call,
@@ -225,12 +226,12 @@ async fn the_clients_sampling_decision_is_respected_and_propagated() {
     client.send("GET /handed/through", &[&format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01")], "").await;
     let spans = spans(&collector, 2).await;
     assert_eq!(spans.len(), 2, "only the second is told of: {:?}", names(&spans));
-    let asked = upstream.state().asked;
-    let unsampled = asked[0].header("traceparent")[0].to_owned();
+    let requests = upstream.state().requests;
+    let unsampled = requests[0].header("traceparent")[0].to_owned();
     assert!(unsampled.starts_with(&format!("00-{TRACE}-")) && unsampled.ends_with("-00"), "{unsampled}");
     assert!(!unsampled.contains("00f067aa0ba902b7"), "{unsampled}");
     let client_span = spans.iter().find(|span| span.kind == 3).unwrap();
-    assert_eq!(asked[1].header("traceparent"), [format!("00-{TRACE}-{}-01", hex(&client_span.span_id))]);
+    assert_eq!(requests[1].header("traceparent"), [format!("00-{TRACE}-{}-01", hex(&client_span.span_id))]);
     drop(program);
     std::fs::remove_file(file).unwrap();
 }
@@ -252,13 +253,13 @@ async fn queued_telemetry_is_exported_at_shutdown() {
     ];
     let (program, file) = start(&upstream, &telemetry, &variables).await;
     program.connect().await.send("GET /ask/1", &[], "").await;
-    assert!(collector.state().asked.is_empty());
+    assert!(collector.state().requests.is_empty());
     program.terminate();
     let (status, log) = program.ended().await;
     assert!(status.success() && !log.contains("hunter2"), "{log}");
     let state = collector.state();
-    let asked = |path: &str| state.asked.iter().find(|asked| asked.line().contains(path)).unwrap();
-    let traces = asked("POST /otlp/v1/traces ");
+    let request = |path: &str| state.requests.iter().find(|request| request.line().contains(path)).unwrap();
+    let traces = request("POST /otlp/v1/traces ");
     assert_eq!(traces.header("content-type"), ["application/x-protobuf"]);
     assert_eq!(
         (traces.header("x-tenant"), traces.header("authorization")),
@@ -269,13 +270,13 @@ async fn queued_telemetry_is_exported_at_shutdown() {
     for (key, value) in
         [("service.name", "weather"), ("team", "a b"), ("deployment.environment.name", "test")]
     {
-        assert_eq!(said(&resource, key).as_deref(), Some(value), "{resource:?}");
+        assert_eq!(attribute(&resource, key).as_deref(), Some(value), "{resource:?}");
     }
-    assert!(said(&resource, "service.version").is_some());
+    assert!(attribute(&resource, "service.version").is_some());
     assert_eq!(request.resource_spans[0].scope_spans[0].spans.len(), 2);
-    let metrics = ExportMetricsServiceRequest::decode(&asked("POST /otlp/v1/metrics ").body[..]).unwrap();
+    let metrics = ExportMetricsServiceRequest::decode(&request("POST /otlp/v1/metrics ").body[..]).unwrap();
     let resource = metrics.resource_metrics[0].resource.clone().unwrap().attributes;
-    assert_eq!(said(&resource, "service.name").as_deref(), Some("weather"));
+    assert_eq!(attribute(&resource, "service.name").as_deref(), Some("weather"));
     std::fs::remove_file(file).unwrap();
 }
 
@@ -286,11 +287,11 @@ async fn a_failed_export_is_retried_at_shutdown() {
     let collector = Scripted::answering(response("503 No", "text/plain", "")).await;
     let (program, file) = start(&upstream, "", &to(&collector)).await;
     program.connect().await.send("GET /ask/1", &[], "").await;
-    collector.until("the first time", |state| state.asked.len() == 1).await;
+    collector.until("the first time", |state| state.requests.len() == 1).await;
     program.terminate();
-    let (status, told) = program.ended().await;
-    assert!(status.success(), "{told}");
-    assert_eq!(collector.state().asked.len(), 2, "{told}");
+    let (status, output) = program.ended().await;
+    assert!(status.success(), "{output}");
+    assert_eq!(collector.state().requests.len(), 2, "{output}");
     std::fs::remove_file(file).unwrap();
 }
 
@@ -308,8 +309,8 @@ async fn metrics_are_exported_with_their_standard_names() {
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ask", "arguments": {} } });
     client.send("POST /mcp", &[MCP[0], MCP[1], "MCP-Protocol-Version: 2025-06-18"], &call.to_string()).await;
     let metrics = |state: &crate::support::State| -> Vec<Metric> {
-        let last = state.asked.iter().rev().find(|asked| asked.line().starts_with("POST /here "));
-        let request = last.and_then(|asked| ExportMetricsServiceRequest::decode(&asked.body[..]).ok());
+        let last = state.requests.iter().rev().find(|request| request.line().starts_with("POST /here "));
+        let request = last.and_then(|request| ExportMetricsServiceRequest::decode(&request.body[..]).ok());
         let scopes = request
             .into_iter()
             .flat_map(|request| request.resource_metrics)
@@ -338,7 +339,7 @@ async fn metrics_are_exported_with_their_standard_names() {
         ("error.type", "tool_error"),
         ("network.transport", "tcp"),
     ] {
-        assert_eq!(said(&point.attributes, key).as_deref(), Some(value), "{point:?}");
+        assert_eq!(attribute(&point.attributes, key).as_deref(), Some(value), "{point:?}");
     }
     assert_eq!(found("http.server.request.duration").unit, "s");
     let Some(Data::Sum(calls)) = &found("glossator.calls").data else { panic!("{metrics:?}") };
@@ -349,7 +350,7 @@ async fn metrics_are_exported_with_their_standard_names() {
     };
     found("process.memory.usage");
     assert!(
-        collector.state().asked.iter().all(|asked| !asked.line().contains("traces")),
+        collector.state().requests.iter().all(|request| !request.line().contains("traces")),
         "nobody asked for traces"
     );
     drop(program);

@@ -84,10 +84,10 @@ pub(crate) async fn shake(
 async fn send(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
+    let mut response = String::new();
     // Some connections end without a close notification.
-    let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
-    Ok(answer)
+    let _ = soon("an answer", stream.read_to_string(&mut response)).await;
+    Ok(response)
 }
 
 pub(crate) type Sender = http2::SendRequest<Full<Bytes>>;
@@ -118,8 +118,8 @@ async fn clients_come_through_tls_in_http_1_1_and_http_2() {
     let served = Loaded::start(&load(upstream.address, &section(&certified, ""))).await;
     for protocols in [&[][..], &["http/1.1"]] {
         let mut stream = shake(served.address, &certified, protocols, None).await.unwrap();
-        let answer = send(&mut stream, "/old").await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("old"), "{answer}");
+        let response = send(&mut stream, "/old").await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK") && response.ends_with("old"), "{response}");
     }
     let (mut sender, _) = http2_client(served.address, &certified).await;
     let mut other = sender.clone();
@@ -132,7 +132,7 @@ async fn clients_come_through_tls_in_http_1_1_and_http_2() {
     let response = get(&mut sender, "https://evil.example.com/tools").await;
     assert_eq!(response.status(), StatusCode::FORBIDDEN, "{}", text(response).await);
     let state = upstream.state();
-    let last = state.asked.last().unwrap();
+    let last = state.requests.last().unwrap();
     assert_eq!(last.line(), "GET /old?a=b HTTP/1.1");
     assert_eq!(last.header("x-forwarded-proto"), ["https"]);
     assert_eq!(last.header("x-forwarded-host"), ["localhost:8443"]);
@@ -147,7 +147,7 @@ async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
     let keys = format!("shutdown_timeout: 1h, write_timeout: 20ms, {}", section(&certified, ""));
     let mut served = Loaded::start(&load(upstream.address, &keys)).await;
     let address = served.address;
-    let asked = tokio::task::spawn_blocking(move || {
+    let handshake = tokio::task::spawn_blocking(move || {
         // A runtime that does not run after its first request.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let sender = runtime.block_on(async {
@@ -157,7 +157,7 @@ async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
         });
         (runtime, sender)
     });
-    let (runtime, _sender) = asked.await.unwrap();
+    let (runtime, _sender) = handshake.await.unwrap();
     served.stop();
     assert_eq!(served.ended().await, ShutdownOutcome::All);
     runtime.shutdown_background();
@@ -170,13 +170,13 @@ async fn a_client_without_a_required_certificate_is_rejected() {
     let more = format!(", client_ca: {:?}", client.cert.pem());
     let served = Loaded::start(&load(upstream.address, &section(&certified, &more))).await;
     for (own, expected) in [(None, false), (Some(&stranger), false), (Some(&client), true)] {
-        let answer = match shake(served.address, &certified, &[], own).await {
+        let response = match shake(served.address, &certified, &[], own).await {
             Ok(mut stream) => send(&mut stream, "/old").await.unwrap_or_default(),
             Err(_) => String::new(),
         };
-        assert_eq!(answer.ends_with("old"), expected, "{answer}");
+        assert_eq!(response.ends_with("old"), expected, "{response}");
     }
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 #[tokio::test]
@@ -187,9 +187,9 @@ async fn connections_without_a_handshake_are_closed() {
     for words in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "\0\x01\x02", ""] {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         stream.write_all(words.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let _ = soon("the end of the connection", stream.read_to_end(&mut answer)).await;
-        assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+        let mut response = Vec::new();
+        let _ = soon("the end of the connection", stream.read_to_end(&mut response)).await;
+        assert!(!response.starts_with(b"HTTP"), "{response:?}");
     }
     let (sender, connection) = http2_client(served.address, &certified).await;
     soon("the end of a connection on which nothing is asked", connection).await.unwrap().unwrap();
@@ -259,8 +259,8 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("crt", after.cert.pem());
-    let told = program.wait_for_log("config reload failed", 1).await;
-    assert!(told.contains("does not go with the certificate") && !told.contains("BEGIN"), "{told}");
+    let line = program.wait_for_log("config reload failed", 1).await;
+    assert!(line.contains("does not go with the certificate") && !line.contains("BEGIN"), "{line}");
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("key", after.signing_key.serialize_pem());
     program.wait_for_log("config reloaded", 1).await;
@@ -303,7 +303,7 @@ async fn when_certificates_expire_is_warned_of_and_measured() {
     ] {
         let loaded = load(file(own, roots));
         let warned: Vec<_> = loaded.warnings.iter().map(|problem| &problem.message).collect();
-        let is_expected = |(told, words): (&&String, &&str)| told.starts_with(*words);
+        let is_expected = |(error, words): (&&String, &&str)| error.starts_with(*words);
         assert!(warned.len() == expected.len() && warned.iter().zip(expected).all(is_expected), "{warned:?}");
     }
     let (admin, mut app) = admin(&file(now + 30 * DAY, [now + 40 * DAY, now + 50 * DAY]));
@@ -336,12 +336,12 @@ async fn endless() -> Scripted {
 async fn a_client_that_does_not_read_its_answer_loses_it() {
     let (upstream, certified) = (endless().await, certified());
     let request = b"GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let left = |count: usize| move |state: &crate::support::State| state.left == count;
+    let closed = |count: usize| move |state: &crate::support::State| state.closed_connections == count;
 
     let served = Loaded::start(&load(upstream.address, "write_timeout: 100ms")).await;
     let mut plain = TcpStream::connect(served.address).await.unwrap();
     plain.write_all(request).await.unwrap();
-    upstream.until("the upstream is left", left(1)).await;
+    upstream.until("the upstream is left", closed(1)).await;
 
     let server = format!("write_timeout: 100ms, {}", section(&certified, ""));
     let served = Loaded::start(&load(upstream.address, &server)).await;
@@ -363,9 +363,9 @@ async fn a_slow_reader_gets_its_whole_response() {
     let served = Loaded::start(&load(upstream.address, &server)).await;
     let (mut sender, _) = http2_client(served.address, &certified).await;
     let mut body = get(&mut sender, "https://localhost/old").await.into_body();
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     // The other wait for a while: the test is that it takes longer than the limit.
-    while begun.elapsed() < Duration::from_secs(3) {
+    while started.elapsed() < Duration::from_secs(3) {
         tokio::time::sleep(Duration::from_millis(20)).await;
         soon("more of the body", body.frame()).await.unwrap().unwrap();
     }
@@ -394,36 +394,36 @@ routes:
     for (shown, path, status) in
         [(Some(&client), "/old", "200 OK"), (None, "/old", "401 Unauthorized"), (Some(&stranger), "/old", "")]
     {
-        let answer = match shake(served.address, &own, &["http/1.1"], shown).await {
+        let response = match shake(served.address, &own, &["http/1.1"], shown).await {
             Ok(mut stream) => send(&mut stream, path).await.unwrap_or_default(),
             Err(_) => String::new(),
         };
-        let line = answer.lines().next().unwrap_or_default();
-        assert_eq!(line.strip_prefix("HTTP/1.1 ").unwrap_or_default(), status, "{answer}");
+        let line = response.lines().next().unwrap_or_default();
+        assert_eq!(line.strip_prefix("HTTP/1.1 ").unwrap_or_default(), status, "{response}");
     }
     let mut stream = shake(served.address, &own, &["http/1.1"], None).await.unwrap();
-    let told = "GET /old HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-SSL-Client-Verify: SUCCESS\r\n\
+    let request = "GET /old HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-SSL-Client-Verify: SUCCESS\r\n\
                 X-SSL-Client-S-DN: CN=other\r\nX-Forwarded-Client-Cert: DNS=localhost\r\n\r\n";
-    stream.write_all(told.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
-    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    let _ = soon("an answer", stream.read_to_string(&mut response)).await;
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
     // The credential in the request decides, even with a valid certificate.
     let mut stream = shake(served.address, &own, &["http/1.1"], Some(&client)).await.unwrap();
     let wrong = "GET /old HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-Key: wrong\r\n\r\n";
     stream.write_all(wrong.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
-    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let mut response = String::new();
+    let _ = soon("an answer", stream.read_to_string(&mut response)).await;
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
 }
 
 /// Sends a request over a connection that stays open, and returns the status.
 async fn get_status(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = vec![0; 64 << 10];
-    let count = soon("an answer", stream.read(&mut answer)).await.unwrap();
-    String::from_utf8_lossy(&answer[..count]).lines().next().unwrap_or_default().to_owned()
+    let mut response = vec![0; 64 << 10];
+    let count = soon("an answer", stream.read(&mut response)).await.unwrap();
+    String::from_utf8_lossy(&response[..count]).lines().next().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
@@ -460,9 +460,9 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
     let mut stream = shake(served.address, &own, &["http/1.1"], Some(&short)).await.unwrap();
     let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": { "notifications": {} } });
     stream.write_all(message(NEWEST, listen, "Connection: close\r\n").as_bytes()).await.unwrap();
-    let mut told = String::new();
-    let _ = soon("the end of the stream", stream.read_to_string(&mut told)).await;
-    assert!(told.contains("acknowledged") && told.contains("\"result\""), "{told}");
+    let mut received = String::new();
+    let _ = soon("the end of the stream", stream.read_to_string(&mut received)).await;
+    assert!(received.contains("acknowledged") && received.contains("\"result\""), "{received}");
     assert!(SystemTime::now() >= end - Duration::from_secs(1));
     assert_eq!(
         [get_status(&mut of_lasting, "/old").await, get_status(&mut of_short, "/old").await],

@@ -131,7 +131,7 @@ async fn send(served: &Loaded, line: &str, token: &str) -> Response {
 }
 
 #[tokio::test]
-async fn a_good_token_is_taken_and_goes_no_further() {
+async fn a_valid_token_is_accepted_and_not_forwarded() {
     let login = Login::new();
     let (upstream, served) = served(&login).await;
     // The newer name of the same algorithm (RFC 9864).
@@ -151,14 +151,14 @@ async fn a_good_token_is_taken_and_goes_no_further() {
         }
     }
     let reader = login.by_edwards(&claims(json!({})));
-    let refused = send(&served, "POST /tools/set_thing", &reader).await;
-    assert_eq!(refused.status, 403);
-    assert!(refused.header("www-authenticate").unwrap().contains("scope=\"read write\""));
+    let rejected = send(&served, "POST /tools/set_thing", &reader).await;
+    assert_eq!(rejected.status, 403);
+    assert!(rejected.header("www-authenticate").unwrap().contains("scope=\"read write\""));
     let robot = login.by_curve(&claims(json!({ "sub": "svc-7", "scope": null })));
     assert_eq!(send(&served, "POST /tools/set_thing", &robot).await.status, 200);
     assert_eq!(get(&served, &robot).await.status, 403, "it has what the file says, and no more");
     let state = upstream.state();
-    assert!(state.asked.iter().all(|asked| asked.header("authorization").is_empty()));
+    assert!(state.requests.iter().all(|request| request.header("authorization").is_empty()));
 }
 
 #[tokio::test]
@@ -226,8 +226,11 @@ async fn invalid_tokens_are_rejected() {
     ] {
         let response = get(&served, &token).await;
         assert_eq!(response.status, 401, "{what}: {}", response.text());
-        let told = format!("{}{}", response.head, response.text());
-        assert!(told.contains("error=\"invalid_token\"") && !told.contains("eyJ"), "{what}: {told}");
+        let response_text = format!("{}{}", response.head, response.text());
+        assert!(
+            response_text.contains("error=\"invalid_token\"") && !response_text.contains("eyJ"),
+            "{what}: {response_text}"
+        );
     }
     let in_query = send(&served, &format!("GET /thing?access_token={signed}"), "").await;
     assert_eq!(in_query.status, 401);
@@ -240,8 +243,8 @@ async fn clients_learn_the_authorization_servers() {
     let login = Login::new();
     let (_upstream, served) = served(&login).await;
     let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
-    let refused = send(&served, "GET /tools", "").await;
-    let challenge = refused.header("www-authenticate").unwrap();
+    let rejected = send(&served, "GET /tools", "").await;
+    let challenge = rejected.header("www-authenticate").unwrap();
     assert_eq!(challenge, format!("Bearer scope=\"read\", {place}"));
     for path in ["", "/mcp"] {
         let line = format!("GET /.well-known/oauth-protected-resource{path}");
@@ -266,8 +269,8 @@ async fn clients_learn_the_authorization_servers() {
 async fn jwks_are_fetched_and_kept_while_the_server_is_down() {
     let login = Login::new();
     let jwks = login.jwks();
-    let server = Scripted::start(move |asked| {
-        let body = match asked.line() {
+    let server = Scripted::start(move |request| {
+        let body = match request.line() {
             "GET /jwks HTTP/1.1" => jwks.clone(),
             "GET /huge HTTP/1.1" => format!("{{\"keys\": [], \"x\": \"{}\"}}", "y".repeat(300 << 10)),
             "GET /slow HTTP/1.1" => return vec![Step::Close],
@@ -281,14 +284,14 @@ async fn jwks_are_fetched_and_kept_while_the_server_is_down() {
     for (path, status) in [("/jwks", 200), ("/huge", 503), ("/slow", 503), ("/none", 503)] {
         let jwks = format!("http://{}{path}", server.address);
         let served = Loaded::start(&load(&file(upstream.address, &jwks))).await;
-        let asked = server.state().asked.len();
+        let requests_before = server.state().requests.len();
         let response = get(&served, &token).await;
         assert_eq!(response.status, status, "{path}: {}", response.text());
         assert_eq!(response.header("retry-after").is_some(), status == 503);
         let other = login.by_edwards(&claims(json!({})));
         let both = tokio::join!(get(&served, &token), get(&served, &other));
         assert_eq!((both.0.status, both.1.status), (status, status));
-        assert_eq!(server.state().asked.len(), asked + 1, "once for all of them");
+        assert_eq!(server.state().requests.len(), requests_before + 1, "once for all of them");
     }
 }
 

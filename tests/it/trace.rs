@@ -29,9 +29,9 @@ async fn trace_headers(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec
     };
     let response = program.connect().await.send(line, &all, body).await;
     assert_eq!(response.status, 200, "{}", response.text());
-    let asked = &upstream.state().asked[0];
-    let values = |name| asked.header(name).into_iter().map(str::to_owned).collect();
-    assert!(asked.header("baggage").is_empty());
+    let request = &upstream.state().requests[0];
+    let values = |name| request.header(name).into_iter().map(str::to_owned).collect();
+    assert!(request.header("baggage").is_empty());
     (values("traceparent"), values("tracestate"))
 }
 

@@ -14,10 +14,10 @@ fn check_error(response: &Response, status: u16, words: &str) {
     assert_eq!(response.status, status, "{}", response.text());
     assert_eq!(response.json()["isError"], true);
     assert!(response.json().get("structuredContent").is_none());
-    let told = response.tool_text();
-    assert!(told.contains(words), "{told}");
+    let text = response.tool_text();
+    assert!(text.contains(words), "{text}");
     for unsafe_word in ["127.0.0.1", "/thing", "old", "hyper", "os error", "tcp"] {
-        assert!(!told.contains(unsafe_word), "`{unsafe_word}` in {told}");
+        assert!(!text.contains(unsafe_word), "`{unsafe_word}` in {text}");
     }
     assert_eq!(
         response.json()["_meta"]["glossator/requestId"],
@@ -115,7 +115,7 @@ async fn a_body_that_announces_more_than_the_limit_is_not_read() {
     let upstream = Scripted::start(move |_| vec![send(head), Step::Hold(Gate::new())]).await;
     let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
     check_error(&response, 502, "longer than the limit of 1 MiB");
-    upstream.until("the connection is closed", |state| state.left == 1).await;
+    upstream.until("the connection is closed", |state| state.closed_connections == 1).await;
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
         setup.routes[0].timeout = Duration::from_millis(50);
         let response = setup.start().await.call("get_thing", "").await;
         check_error(&response, 504, "within 50 ms");
-        upstream.until("the connection is closed", |state| state.left == 1).await;
+        upstream.until("the connection is closed", |state| state.closed_connections == 1).await;
     }
 }
 
@@ -174,7 +174,7 @@ async fn a_call_without_a_slot_gets_retry_after() {
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {
-        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
         let second = proxy.call("get_thing", "").await;
         gate.open();
         second
@@ -183,7 +183,7 @@ async fn a_call_without_a_slot_gets_retry_after() {
     assert_eq!(first.tool_text(), "done");
     check_error(&second, 503, "busy");
     assert_eq!(second.header("retry-after").as_deref(), Some("2"));
-    assert_eq!(upstream.state().asked.len(), 1, "nothing was sent");
+    assert_eq!(upstream.state().requests.len(), 1, "nothing was sent");
 }
 
 /// A model must not be sent to check for an effect if nothing was sent.
@@ -203,7 +203,7 @@ async fn a_call_that_was_never_sent_says_so() {
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {
-        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
         let second = proxy.call("make_thing", "").await;
         gate.open();
         second
@@ -212,14 +212,14 @@ async fn a_call_that_was_never_sent_says_so() {
     assert_eq!(first.tool_text(), "done");
     check_error(&second, 504, "No request was sent");
     assert!(!second.text().contains("effect"), "{}", second.text());
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }
 
 #[tokio::test]
 async fn connections_are_used_again_and_a_dead_one_is_replaced() {
-    let upstream = Scripted::start(|asked| {
+    let upstream = Scripted::start(|request| {
         let mut steps = vec![Step::Send(response("200 OK", "text/plain", "ok"))];
-        if asked.header("connection").is_empty() && asked.line().contains("last") {
+        if request.header("connection").is_empty() && request.line().contains("last") {
             steps.push(Step::Close);
         }
         steps
@@ -232,7 +232,7 @@ async fn connections_are_used_again_and_a_dead_one_is_replaced() {
         let response = proxy.call("get_thing", &format!(r#"{{"which":"{which}"}}"#)).await;
         assert_eq!(response.tool_text(), "ok");
     }
-    let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
+    let connections: Vec<_> = upstream.state().requests.iter().map(|request| request.connection).collect();
     assert_eq!(connections, [0, 0, 0, 1, 1, 2]);
 }
 
@@ -248,16 +248,16 @@ async fn an_upstream_gets_the_configured_headers_only() {
     let response = setup.start().await.send("POST /tools/get_thing", &headers, "").await;
     assert_eq!(response.status, 200);
     let state = upstream.state();
-    let asked = &state.asked[0];
-    assert_eq!(asked.line(), "GET /base/thing HTTP/1.1");
-    assert_eq!(asked.header("authorization"), ["Bearer secret"]);
-    assert_eq!(asked.header("accept-language"), ["nb"]);
-    assert_eq!(asked.header("cookie"), ["a=b"]);
-    assert_eq!(asked.header("accept-encoding"), ["identity"]);
-    assert_eq!(asked.header("host"), [upstream.address.to_string()]);
-    assert!(asked.header("user-agent")[0].starts_with("glossator/"));
+    let request = &state.requests[0];
+    assert_eq!(request.line(), "GET /base/thing HTTP/1.1");
+    assert_eq!(request.header("authorization"), ["Bearer secret"]);
+    assert_eq!(request.header("accept-language"), ["nb"]);
+    assert_eq!(request.header("cookie"), ["a=b"]);
+    assert_eq!(request.header("accept-encoding"), ["identity"]);
+    assert_eq!(request.header("host"), [upstream.address.to_string()]);
+    assert!(request.header("user-agent")[0].starts_with("glossator/"));
     for absent in ["x-other", "x-request-id", "connection", "content-length", "transfer-encoding"] {
-        assert!(asked.header(absent).is_empty(), "{absent} in {}", asked.head);
+        assert!(request.header(absent).is_empty(), "{absent} in {}", request.head);
     }
 }
 
@@ -272,7 +272,7 @@ async fn a_route_may_request_compression_and_the_response_is_decompressed() {
     setup.upstream.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("br"));
     let response = setup.start().await.call("get_thing", "").await;
     assert_eq!(response.tool_text(), "hello\n");
-    assert_eq!(upstream.state().asked[0].header("accept-encoding"), ["br"]);
+    assert_eq!(upstream.state().requests[0].header("accept-encoding"), ["br"]);
 }
 
 #[tokio::test]
@@ -280,10 +280,10 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
     let elsewhere = Scripted::answering(response("200 OK", "text/plain", "stolen")).await;
     let away =
         format!("HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n", elsewhere.address);
-    let upstream = Scripted::start(move |asked| {
+    let upstream = Scripted::start(move |request| {
         let to =
             |place: &str| format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 4\r\n\r\ngone");
-        vec![Step::Send(match asked.line().split(' ').nth(1).unwrap() {
+        vec![Step::Send(match request.line().split(' ').nth(1).unwrap() {
             "/thing" => to("/second").into(),
             "/second" => to("third?x=1").into(),
             "/third?x=1" => response("200 OK", "text/plain", "found"),
@@ -317,7 +317,7 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
 /// A retry, the circuit breaker and their texts, over real sockets. Waits are tested under a paused clock.
 #[tokio::test]
 async fn a_transient_failure_is_retried_and_a_lasting_one_opens_the_circuit() {
-    let upstream = Scripted::start(|asked| match (asked.line().starts_with("GET"), asked.connection) {
+    let upstream = Scripted::start(|request| match (request.line().starts_with("GET"), request.connection) {
         (true, 0) => vec![Step::Close],
         (true, 1) => {
             vec![send("HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Close]
@@ -332,25 +332,25 @@ async fn a_transient_failure_is_retried_and_a_lasting_one_opens_the_circuit() {
     let proxy = setup.start().await;
     let response = proxy.call("get_thing", "").await;
     assert_eq!((response.status, response.tool_text().as_str()), (200, "here"), "{}", response.text());
-    assert_eq!(upstream.state().asked.len(), 3);
+    assert_eq!(upstream.state().requests.len(), 3);
     // A request that may have had its effect is sent once.
     for _ in 0..3 {
         check_error(&proxy.call("make_thing", "").await, 502, "may have taken effect");
     }
-    assert_eq!(upstream.state().asked.len(), 6);
+    assert_eq!(upstream.state().requests.len(), 6);
     let resting = proxy.call("get_thing", "").await;
     check_error(
         &resting,
         503,
         "temporarily unavailable after repeated failures. No request was sent. Retry in",
     );
-    assert_eq!(upstream.state().asked.len(), 6);
+    assert_eq!(upstream.state().requests.len(), 6);
 }
 
 /// Server that closes every connection without a response at the second request.
 async fn closing_on_the_second() -> Scripted {
     let served = std::sync::Mutex::new(std::collections::HashSet::new());
-    Scripted::start(move |asked| match served.lock().unwrap().insert(asked.connection) {
+    Scripted::start(move |request| match served.lock().unwrap().insert(request.connection) {
         true => vec![Step::Send(response("200 OK", "text/plain", "yes"))],
         false => vec![Step::Close],
     })
@@ -367,14 +367,14 @@ async fn a_closed_idle_connection_is_retried_for_idempotent_requests() {
     for _ in 0..5 {
         assert_eq!(proxy.call("get_thing", "").await.tool_text(), "yes");
     }
-    let before = upstream.state().asked.len();
+    let before = upstream.state().requests.len();
     // The connection is reused, and a request with an effect may have had it.
     check_error(
         &proxy.call("make_thing", "").await,
         502,
         "closed the connection before its response was complete",
     );
-    assert_eq!(upstream.state().asked.len(), before + 1);
+    assert_eq!(upstream.state().requests.len(), before + 1);
     assert_eq!(proxy.call("make_thing", "").await.tool_text(), "yes");
 }
 
@@ -384,5 +384,5 @@ async fn a_server_that_closes_a_new_connection_has_failed() {
     let mut setup = Setup::new(upstream.address);
     setup.policy.retry.max_attempts = 1;
     check_error(&setup.start().await.call("get_thing", "").await, 502, "closed the connection");
-    assert_eq!(upstream.state().asked.len(), 1);
+    assert_eq!(upstream.state().requests.len(), 1);
 }

@@ -23,10 +23,10 @@ const LONG: usize = 400 << 10;
 /// Upstream that sends the first part of `/held`, and the rest when the gate is open.
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
-    Scripted::start(move |asked: &ReceivedRequest| {
+    Scripted::start(move |request: &ReceivedRequest| {
         let body = "a".repeat(LONG);
         let whole = response("200 OK", "text/plain", &body);
-        match asked.line().split(' ').nth(1).unwrap() {
+        match request.line().split(' ').nth(1).unwrap() {
             "/held" => {
                 let (first, rest) = whole.split_at(whole.len() / 2);
                 vec![Step::Send(first.to_vec()), Step::Hold(gate.clone()), Step::Send(rest.to_vec())]

@@ -26,8 +26,8 @@ impl Watched {
     async fn start(answer: impl Fn(&ReceivedRequest, usize) -> String + Send + Sync + 'static) -> Self {
         let version = Version::default();
         let now = Arc::clone(&version);
-        let script = move |asked: &ReceivedRequest| {
-            vec![Step::Send(answer(asked, now.load(Ordering::SeqCst)).into_bytes())]
+        let script = move |request: &ReceivedRequest| {
+            vec![Step::Send(answer(request, now.load(Ordering::SeqCst)).into_bytes())]
         };
         let upstream = Scripted::start(script).await;
         Self { gateway: gateway(&upstream.address.to_string()), upstream, version }
@@ -39,8 +39,8 @@ impl Watched {
 
     /// Waits until the upstream was polled this many times more.
     async fn await_polls(&self, times: usize) {
-        let before = self.upstream.state().asked.len();
-        self.upstream.until("another look", |state| state.asked.len() >= before + times).await;
+        let before = self.upstream.state().requests.len();
+        self.upstream.until("another look", |state| state.requests.len() >= before + times).await;
     }
 
     /// Checks that there are no further changes.
@@ -101,10 +101,10 @@ async fn subscribers_are_notified_when_contents_change() {
 
 #[tokio::test]
 async fn an_upstream_with_validators_gets_conditional_requests() {
-    let watched = Watched::start(|asked, version| {
+    let watched = Watched::start(|request, version| {
         let etag = format!("\"v{version}\"");
-        if asked.header("if-none-match") == [etag.as_str()] {
-            assert_eq!(asked.header("if-modified-since"), ["Sat, 21 Nov 2026 09:30:00 GMT"]);
+        if request.header("if-none-match") == [etag.as_str()] {
+            assert_eq!(request.header("if-modified-since"), ["Sat, 21 Nov 2026 09:30:00 GMT"]);
             return "HTTP/1.1 304 Not Modified\r\n\r\n".to_owned();
         }
         let headers = format!("etag: {etag}\r\nlast-modified: Sat, 21 Nov 2026 09:30:00 GMT\r\n");
@@ -118,10 +118,10 @@ async fn an_upstream_with_validators_gets_conditional_requests() {
     assert_eq!(soon("the change", listener.next()).await, news());
     watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
-    let asked = watched.upstream.state().asked;
-    assert_eq!(asked[0].header("if-none-match"), Vec::<&str>::new());
-    assert_eq!(asked[1].header("if-none-match"), ["\"v0\""]);
-    assert_eq!(asked.last().unwrap().header("if-none-match"), ["\"v1\""]);
+    let requests = watched.upstream.state().requests;
+    assert_eq!(requests[0].header("if-none-match"), Vec::<&str>::new());
+    assert_eq!(requests[1].header("if-none-match"), ["\"v0\""]);
+    assert_eq!(requests.last().unwrap().header("if-none-match"), ["\"v1\""]);
 }
 
 #[tokio::test]

@@ -225,8 +225,9 @@ async fn old_servers_are_called_with_http_1_0() {
     setup.upstream.protocol = HttpVersion::Http10;
     let proxy = setup.start().await;
     proxy.call("get_thing", "").await;
-    let asked = upstream.until("the request came", |state| !state.asked.is_empty()).await.asked[0].clone();
-    assert_eq!(asked.line(), "GET /thing HTTP/1.0");
+    let request =
+        upstream.until("the request came", |state| !state.requests.is_empty()).await.requests[0].clone();
+    assert_eq!(request.line(), "GET /thing HTTP/1.0");
 }
 
 #[cfg(unix)]

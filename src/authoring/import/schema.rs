@@ -71,13 +71,13 @@ impl<'d> SchemaConverter<'d> {
         let mut out = Map::new();
         self.copy_keywords(object, &mut out);
         if let Some(properties) = object.get("properties") {
-            let mut kept = Map::new();
+            let mut converted = Map::new();
             for (name, property) in members(Some(properties)) {
                 if !self.is_for_other_use(property) {
-                    kept.insert(name.clone(), self.schema(property, depth + 1)?);
+                    converted.insert(name.clone(), self.schema(property, depth + 1)?);
                 }
             }
-            out.insert("properties".into(), Value::Object(kept));
+            out.insert("properties".into(), Value::Object(converted));
         }
         if let Some(item) = object.get("items") {
             out.insert("items".into(), self.schema(item, depth + 1)?);
@@ -92,13 +92,13 @@ impl<'d> SchemaConverter<'d> {
             _ => {}
         }
         for word in ["anyOf", "oneOf"] {
-            let mut kept = Vec::new();
+            let mut converted = Vec::new();
             for choice in items(object.get(word)) {
-                kept.push(self.schema(choice, depth + 1)?);
+                converted.push(self.schema(choice, depth + 1)?);
             }
-            if !kept.is_empty() {
+            if !converted.is_empty() {
                 // Authors seldom mean that a value must not match several choices.
-                out.insert("anyOf".into(), Value::Array(kept));
+                out.insert("anyOf".into(), Value::Array(converted));
             }
         }
         for part in items(object.get("allOf")) {
@@ -302,13 +302,13 @@ mod tests {
         let object = json!({"type": "object", "properties": fields});
         let wide: Map<String, Value> = (0..30).map(|number| (format!("o{number}"), object.clone())).collect();
         let document = Document::new(json!({"openapi": "3.1.0"})).unwrap();
-        let told = schema(
+        let schema_value = schema(
             &document,
             &json!({"type": "object", "properties": {"a": {"properties": wide}}}),
             SchemaUse::Input,
         );
-        let told = told.unwrap();
-        assert_eq!(told["properties"]["a"]["properties"].as_object().unwrap().len(), 30);
+        let schema_value = schema_value.unwrap();
+        assert_eq!(schema_value["properties"]["a"]["properties"].as_object().unwrap().len(), 30);
     }
 
     #[test]

@@ -249,8 +249,8 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     if let Some(media_type) = header(CONTENT_TYPE) {
         response.insert("content_type".into(), media_type.ok()?.into());
     }
-    if let Some(coding) = header(CONTENT_ENCODING) {
-        response.insert("headers".into(), json!({ "Content-Encoding": coding.ok()? }));
+    if let Some(encoding) = header(CONTENT_ENCODING) {
+        response.insert("headers".into(), json!({ "Content-Encoding": encoding.ok()? }));
     }
     match std::str::from_utf8(&upstream_response.body) {
         _ if upstream_response.body.is_empty() => {}

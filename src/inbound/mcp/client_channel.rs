@@ -38,7 +38,7 @@ const OUTBOX_LIMIT: usize = 64;
 pub(super) struct Outbox {
     /// `None` where the client accepts nothing but the result.
     sender: Option<mpsc::Sender<Bytes>>,
-    questions: Arc<OpenRequests>,
+    open_requests: Arc<OpenRequests>,
     /// The client whose responses are accepted.
     client: ClientIdentity,
 }
@@ -70,9 +70,9 @@ pub(super) enum ClientRequestError {
 
 impl Outbox {
     /// Creates a queue for a client that reads a stream, and its receiver.
-    pub(super) fn new(questions: Arc<OpenRequests>) -> (Self, Mailbox) {
+    pub(super) fn new(open_requests: Arc<OpenRequests>) -> (Self, Mailbox) {
         let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
-        (Self { sender: Some(sender), questions, client: ClientIdentity::Only }, mailbox)
+        (Self { sender: Some(sender), open_requests, client: ClientIdentity::Only }, mailbox)
     }
 
     /// The same for the sender of a request.
@@ -81,8 +81,8 @@ impl Outbox {
     }
 
     /// Creates a queue for a client that accepts one JSON document.
-    pub(super) fn closed(questions: Arc<OpenRequests>) -> Self {
-        Self { sender: None, questions, client: ClientIdentity::Only }
+    pub(super) fn closed(open_requests: Arc<OpenRequests>) -> Self {
+        Self { sender: None, open_requests, client: ClientIdentity::Only }
     }
 
     /// Whether messages other than the result reach the client.
@@ -120,16 +120,20 @@ impl Outbox {
         &self,
         method: &str,
         params: &Value,
-        patience: Duration,
+        timeout_after: Duration,
     ) -> Result<Box<RawValue>, ClientRequestError> {
         let sender = self.sender.as_ref().ok_or(ClientRequestError::NoChannel)?;
-        let question = self.questions.open(self.client.owner()).ok_or(ClientRequestError::TooManyOpen)?;
-        let message = json!({ "jsonrpc": "2.0", "id": question.id(), "method": method, "params": params });
+        let open_request =
+            self.open_requests.open(self.client.owner()).ok_or(ClientRequestError::TooManyOpen)?;
+        let message =
+            json!({ "jsonrpc": "2.0", "id": open_request.id(), "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
             mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
-        timeout(patience, question.answer()).await.unwrap_or(Err(ClientRequestError::Timeout(patience)))
+        timeout(timeout_after, open_request.result())
+            .await
+            .unwrap_or(Err(ClientRequestError::Timeout(timeout_after)))
     }
 }
 
@@ -143,7 +147,7 @@ pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
     /// Issues the ids, which other replicas can decrypt.
-    peers: Option<Replicas>,
+    replicas: Option<Replicas>,
     waiting: Mutex<HashMap<String, PendingClientResponse>>,
 }
 
@@ -152,52 +156,52 @@ pub(super) struct OpenRequests {
 struct PendingClientResponse {
     /// The client whose response is accepted, if clients have identities.
     owner: Option<Box<str>>,
-    answer: oneshot::Sender<ClientResult>,
+    result: oneshot::Sender<ClientResult>,
 }
 
 /// An open request, withdrawn on drop.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     id: String,
-    answer: oneshot::Receiver<ClientResult>,
+    result: oneshot::Receiver<ClientResult>,
     all: Arc<OpenRequests>,
 }
 
 impl OpenRequests {
     /// Creates an empty table, with these other replicas.
-    pub(super) fn new(peers: Replicas) -> Self {
-        Self { peers: Some(peers), waiting: Mutex::default() }
+    pub(super) fn new(replicas: Replicas) -> Self {
+        Self { replicas: Some(replicas), waiting: Mutex::default() }
     }
 
     /// The other replicas.
-    pub(super) fn peers(&self) -> Option<&Replicas> {
-        self.peers.as_ref()
+    pub(super) fn replicas(&self) -> Option<&Replicas> {
+        self.replicas.as_ref()
     }
 
     /// An unpredictable name, by which other replicas find this one.
     pub(super) fn new_id(&self) -> String {
-        self.peers.as_ref().map_or_else(random_id, Replicas::issue_id)
+        self.replicas.as_ref().map_or_else(random_id, Replicas::issue_id)
     }
 
     /// Opens a request to a client, under an unpredictable id. `None` if too many are open.
     pub(super) fn open(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
-        let (sender, answer) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let id = self.new_id();
         let mut waiting = self.waiting();
         if waiting.len() >= OPEN_REQUESTS_LIMIT {
             return None;
         }
-        waiting.insert(id.clone(), PendingClientResponse { owner: owner.map(Box::from), answer: sender });
-        Some(OpenRequest { id, answer, all: Arc::clone(self) })
+        waiting.insert(id.clone(), PendingClientResponse { owner: owner.map(Box::from), result: sender });
+        Some(OpenRequest { id, result, all: Arc::clone(self) })
     }
 
     /// Passes a response to the call that waits for it. Returns whether one does, of this client.
-    pub(super) fn complete(&self, id: &str, owner: Option<&str>, answered: ClientResult) -> bool {
+    pub(super) fn complete(&self, id: &str, owner: Option<&str>, result: ClientResult) -> bool {
         let mut waiting = self.waiting();
-        if waiting.get(id).is_none_or(|asked| asked.owner.as_deref() != owner) {
+        if waiting.get(id).is_none_or(|open_request| open_request.owner.as_deref() != owner) {
             return false;
         }
-        waiting.remove(id).is_some_and(|asked| asked.answer.send(answered).is_ok())
+        waiting.remove(id).is_some_and(|open_request| open_request.result.send(result).is_ok())
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, PendingClientResponse>> {
@@ -212,8 +216,8 @@ impl OpenRequest {
     }
 
     /// Waits for the response.
-    pub(super) async fn answer(mut self) -> Result<Box<RawValue>, ClientRequestError> {
-        match (&mut self.answer).await {
+    pub(super) async fn result(mut self) -> Result<Box<RawValue>, ClientRequestError> {
+        match (&mut self.result).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => {
                 Err(ClientRequestError::ClientError { code: error.code, message: error.message.into_owned() })
@@ -244,13 +248,15 @@ impl<'a> CallSubscriber<'a> {
     /// # Errors
     ///
     /// When the requested log level does not exist.
-    pub(super) fn new(protocol: &MessageDispatcher, client: &'a RpcContext<'_>) -> Result<Self, RpcError> {
-        let meta = &client.request.meta;
-        let level = match client.revision.lifecycle() {
+    pub(super) fn new(protocol: &MessageDispatcher, rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
+        let meta = &rpc.request.meta;
+        let level = match rpc.revision.lifecycle() {
             Lifecycle::PerRequest => meta.log_level()?,
-            Lifecycle::Handshake => client.carrier.session().and_then(|session| protocol.levels.get(session)),
+            Lifecycle::Handshake => {
+                rpc.message_context.session().and_then(|session| protocol.levels.get(session))
+            }
         };
-        Ok(Self { outbox: client.outbox, token: meta.progress_token(), level })
+        Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })
     }
 }
 
@@ -299,33 +305,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
-        let questions = Arc::<OpenRequests>::default();
-        let (outbox, mut mailbox) = Outbox::new(Arc::clone(&questions));
-        let asked = tokio::spawn(async move {
-            let answer = outbox.send_request("roots/list", &json!({}), TEST_TIMEOUT).await;
-            (answer.map(|result| result.get().to_owned()), outbox)
+        let open_requests = Arc::<OpenRequests>::default();
+        let (outbox, mut mailbox) = Outbox::new(Arc::clone(&open_requests));
+        let request = tokio::spawn(async move {
+            let result = outbox.send_request("roots/list", &json!({}), TEST_TIMEOUT).await;
+            (result.map(|result| result.get().to_owned()), outbox)
         });
         let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         assert_eq!(sent["method"], "roots/list");
         let id = sent["id"].as_str().unwrap();
-        assert!(!questions.complete("another", None, Ok(RawValue::NULL.to_owned())));
-        assert!(questions.complete(
+        assert!(!open_requests.complete("another", None, Ok(RawValue::NULL.to_owned())));
+        assert!(open_requests.complete(
             id,
             None,
             serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())
         ));
-        assert!(!questions.complete(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
-        let (answer, outbox) = asked.await.unwrap();
-        assert_eq!(answer.unwrap(), r#"{"roots": [ ]}"#);
+        assert!(!open_requests.complete(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
+        let (result, outbox) = request.await.unwrap();
+        assert_eq!(result.unwrap(), r#"{"roots": [ ]}"#);
 
-        let refused = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
+        let client_error = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
         let nothing = json!({});
-        let (answer, ()) = tokio::join!(outbox.send_request("roots/list", &nothing, TEST_TIMEOUT), async {
+        let (result, ()) = tokio::join!(outbox.send_request("roots/list", &nothing, TEST_TIMEOUT), async {
             let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
-            questions.complete(sent["id"].as_str().unwrap(), None, Err(refused));
+            open_requests.complete(sent["id"].as_str().unwrap(), None, Err(client_error));
         });
         assert_eq!(
-            answer.unwrap_err(),
+            result.unwrap_err(),
             ClientRequestError::ClientError { code: ErrorCode::INVALID_REQUEST, message: "no".to_owned() }
         );
 
@@ -338,7 +344,7 @@ mod tests {
             outbox.send_request("x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
             ClientRequestError::NoChannel
         );
-        let closed = Outbox::closed(questions);
+        let closed = Outbox::closed(open_requests);
         assert_eq!(
             closed.send_request("x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
             ClientRequestError::NoChannel

@@ -263,7 +263,7 @@ const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_me
 pub(super) struct RpcContext<'a> {
     pub(super) revision: Revision,
     pub(super) request: &'a RpcRequest<'a>,
-    pub(super) carrier: MessageContext<'a>,
+    pub(super) message_context: MessageContext<'a>,
     /// The id in the log and in errors.
     pub(super) request_id: RequestId,
     /// The queue of messages that are sent before the result.
@@ -284,7 +284,7 @@ pub(super) struct CacheHints {
 impl RpcContext<'_> {
     /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
-        self.carrier.capabilities(self.request, self.revision, self.seal)
+        self.message_context.capabilities(self.request, self.revision, self.seal)
     }
 
     /// Checks that the client's scopes include the needed ones.
@@ -293,7 +293,7 @@ impl RpcContext<'_> {
     ///
     /// [`RpcError::Forbidden`] when they do not.
     pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
-        match needed.is_empty() || self.carrier.client().may(needed) {
+        match needed.is_empty() || self.message_context.client().may(needed) {
             true => Ok(()),
             false => Err(RpcError::Forbidden { needed: needed.clone() }),
         }
@@ -301,12 +301,12 @@ impl RpcContext<'_> {
 
     /// The cache scope of lists: `private` if clients have identities, as each one then has its own list.
     pub(super) fn cache_scope(&self) -> &'static str {
-        if self.carrier.owner().is_some() { "private" } else { "public" }
+        if self.message_context.owner().is_some() { "private" } else { "public" }
     }
 
     /// Cache hints of the result; `None` before 2026-07-28.
-    pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
-        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+    pub(super) fn cache_hints(&self, ttl: Duration, cache_scope: &'static str) -> Option<CacheHints> {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         match self.revision.lifecycle() {
             Lifecycle::Handshake => None,
             Lifecycle::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
@@ -340,12 +340,12 @@ impl RpcContext<'_> {
             .map(|(name, value)| (name.as_str(), &**value))
             .collect();
         let hints = resource.and_then(|resource| {
-            let lasts: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
+            let ttl: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
             // The content may depend on forwarded headers.
             let is_private = resource.route.request.forwards_headers();
             let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
             let scope = if is_public { self.cache_scope() } else { "private" };
-            self.cache_hints(Duration::from_millis(lasts), scope)
+            self.cache_hints(Duration::from_millis(ttl), scope)
         });
         let meta = of("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         let mut meta = meta.unwrap_or_default();
@@ -355,13 +355,13 @@ impl RpcContext<'_> {
 
     /// A call with these arguments on behalf of the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
-        let client = self.carrier.client().clone();
-        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, client);
+        let Arrival { request_id, span, address, api, .. } = &self.message_context.context.arrival;
+        let client = self.message_context.client().clone();
+        let call = Call::new(arguments, self.message_context.headers(), request_id.clone(), *api, client);
         let message = McpMessage {
             method: &self.request.method,
             id: self.request.id.as_json(),
-            session: self.carrier.session(),
+            session: self.message_context.session(),
         };
         let (address, span, trace) = (*address, span.clone(), self.trace());
         Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }

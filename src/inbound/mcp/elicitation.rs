@@ -29,8 +29,8 @@ use crate::{
 /// Elicitor of a request: sends input requests to its client, or collects them for its result.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
-    client: &'a RpcContext<'a>,
-    asking: &'a InputRequests,
+    rpc: &'a RpcContext<'a>,
+    input_requests: &'a InputRequests,
     /// A digest of the request: the state of another request is rejected.
     subject: String,
     /// The input responses that came with the request (since 2026-07-28).
@@ -54,44 +54,51 @@ impl<'a> RequestElicitor<'a> {
     ///
     /// When the request has a state of another request, or its input responses are malformed.
     pub(super) fn new(
-        client: &'a RpcContext<'a>,
-        asking: &'a InputRequests,
+        rpc: &'a RpcContext<'a>,
+        input_requests: &'a InputRequests,
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Self, RpcError> {
-        let capabilities = || abilities(client.revision, &client.capabilities());
-        let (abilities, subject, answered, responses) = match client.revision.lifecycle() {
+        let capabilities = || capabilities(rpc.revision, &rpc.capabilities());
+        let (capabilities, subject, earlier_responses, responses) = match rpc.revision.lifecycle() {
             Lifecycle::PerRequest => {
                 // Most tools request no input, and their requests have no state.
                 let [request_state, input_responses] =
-                    ["requestState", "inputResponses"].map(|name| client.request.param(name));
+                    ["requestState", "inputResponses"].map(|name| rpc.request.param(name));
                 let request_state = request_state.optional_text("params.requestState")?;
-                let is_of_account = !asking.is_empty() || request_state.is_some();
+                let is_of_account = !input_requests.is_empty() || request_state.is_some();
                 let subject = if is_of_account {
-                    subject((&client.request.method, client.carrier.owner()), name, arguments)
+                    subject((&rpc.request.method, rpc.message_context.owner()), name, arguments)
                 } else {
                     String::new()
                 };
-                let state = request_state.map(|token| opened(client, &token, &subject)).transpose()?;
+                let state = request_state.map(|token| decrypt_state(rpc, &token, &subject)).transpose()?;
                 let responses = input_responses.object("params.inputResponses")?;
                 let mut responses: Map<String, Value> = responses.unwrap_or_default();
                 // Responses to requests that were not sent are ignored: a client, or the model behind it, may
                 // have made them up. The input requests are sent (again), as SEP-2322 recommends. Only
                 // arguments are accepted unrequested: the client may set them in the request as well, and
                 // they are checked in the same way.
-                let RequestState { answers: answered, asked, .. } = state.unwrap_or_default();
-                responses.retain(|name, _| asked.contains(name) || asking.gives_arguments(name));
-                let abilities =
-                    if asking.is_empty() { ClientCapabilities::default() } else { capabilities() };
-                (abilities, subject, answered, responses)
+                let RequestState { answers: earlier_responses, asked: requested, .. } =
+                    state.unwrap_or_default();
+                responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
+                let capabilities =
+                    if input_requests.is_empty() { ClientCapabilities::default() } else { capabilities() };
+                (capabilities, subject, earlier_responses, responses)
             }
             Lifecycle::Handshake => {
-                let can_ask = !asking.is_empty() && client.outbox.is_open();
-                let abilities = if can_ask { capabilities() } else { ClientCapabilities::default() };
-                (abilities, String::new(), Map::new(), Map::new())
+                let can_send_requests = !input_requests.is_empty() && rpc.outbox.is_open();
+                let capabilities =
+                    if can_send_requests { capabilities() } else { ClientCapabilities::default() };
+                (capabilities, String::new(), Map::new(), Map::new())
             }
         };
-        Ok(Self { client, asking, subject, round: ElicitationRound::new(abilities, answered, responses) })
+        Ok(Self {
+            rpc,
+            input_requests,
+            subject,
+            round: ElicitationRound::new(capabilities, earlier_responses, responses),
+        })
     }
 
     /// The response in place of a result, while input is missing.
@@ -104,61 +111,73 @@ impl<'a> RequestElicitor<'a> {
             RoundOutcome::Complete => Ok(None),
             RoundOutcome::Invalid(why) => Err(RpcError::Params(why.into())),
             RoundOutcome::Unsupported(missing) => Err(RpcError::Capability { missing }),
-            RoundOutcome::InputRequired(questions) => {
-                let requests = requests(&questions, self.client.revision);
-                let asked = questions.iter().map(|question| question.name.clone()).collect();
-                let state = RequestState { subject: self.subject, answers: self.round.answered, asked };
+            RoundOutcome::InputRequired(input_requests) => {
+                let requests = requests(&input_requests, self.rpc.revision);
+                let requested =
+                    input_requests.iter().map(|input_request| input_request.name.clone()).collect();
+                let state = RequestState {
+                    subject: self.subject,
+                    answers: self.round.input_responses,
+                    asked: requested,
+                };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
-                let expires = SystemTime::now() + self.asking.patience;
-                let state = self.client.seal.issue(Purpose::State, &state, expires);
+                let expires = SystemTime::now() + self.input_requests.patience;
+                let state = self.rpc.seal.issue(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
-                let (id, meta) = (self.client.request.id, self.client.meta);
+                let (id, meta) = (self.rpc.request.id, self.rpc.meta);
                 Ok(Some(RpcResponse::result(id, Some("input_required"), &members, meta)))
             }
         }
     }
 
     /// Legacy revisions: sends one input request after the other, as a person responds.
-    async fn send_input_requests(&self, questions: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
-        let mut answers = Map::new();
-        for question in questions {
-            let (method, params) = request(&question, self.client.revision);
-            let value = match self.client.outbox.send_request(method, &params, self.asking.patience).await {
-                Ok(result) => serde_json::from_str(result.get())
-                    .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
-                    .and_then(|result| answer(&question, result))
-                    .and_then(|answer| question.take(answer))
-                    .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
-                Err(ClientRequestError::ClientError { .. }) if question.optional => Value::Null,
-                Err(unanswered) => {
-                    return Err(format!("the input request `{}` failed: {unanswered}", question.name));
-                }
-            };
-            answers.insert(question.name, value);
+    async fn send_input_requests(
+        &self,
+        input_requests: Vec<InputRequest>,
+    ) -> Result<Map<String, Value>, String> {
+        let mut input_responses = Map::new();
+        for input_request in input_requests {
+            let (method, params) = request(&input_request, self.rpc.revision);
+            let value =
+                match self.rpc.outbox.send_request(method, &params, self.input_requests.patience).await {
+                    Ok(result) => serde_json::from_str(result.get())
+                        .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
+                        .and_then(|result| parse_response(&input_request, result))
+                        .and_then(|response| input_request.take(response))
+                        .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
+                    Err(ClientRequestError::ClientError { .. }) if input_request.optional => Value::Null,
+                    Err(unanswered) => {
+                        return Err(format!(
+                            "the input request `{}` failed: {unanswered}",
+                            input_request.name
+                        ));
+                    }
+                };
+            input_responses.insert(input_request.name, value);
         }
-        Ok(answers)
+        Ok(input_responses)
     }
 }
 
 impl Elicitor for RequestElicitor<'_> {
-    fn abilities(&self) -> ClientCapabilities {
-        self.round.abilities()
+    fn capabilities(&self) -> ClientCapabilities {
+        self.round.capabilities()
     }
 
-    fn answers(&self) -> Map<String, Value> {
-        self.round.answers()
+    fn input_responses(&self) -> Map<String, Value> {
+        self.round.input_responses()
     }
 
-    fn request_input(&mut self, questions: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        match self.client.revision.lifecycle() {
-            Lifecycle::PerRequest => self.round.request_input(questions),
-            Lifecycle::Handshake => Box::pin(self.send_input_requests(questions)),
+    fn request_input(&mut self, input_requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
+        match self.rpc.revision.lifecycle() {
+            Lifecycle::PerRequest => self.round.request_input(input_requests),
+            Lifecycle::Handshake => Box::pin(self.send_input_requests(input_requests)),
         }
     }
 
-    fn unable(&mut self, missing: Vec<MissingCapability>) {
-        match self.client.revision.lifecycle() {
-            Lifecycle::PerRequest => self.round.unable(missing),
+    fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
+        match self.rpc.revision.lifecycle() {
+            Lifecycle::PerRequest => self.round.report_unsupported(missing),
             // The model reads a tool error instead.
             Lifecycle::Handshake => {}
         }
@@ -166,10 +185,10 @@ impl Elicitor for RequestElicitor<'_> {
 }
 
 /// Input requests by name, in the form of revision 2026-07-28.
-pub(super) fn requests(questions: &[InputRequest], revision: Revision) -> Map<String, Value> {
-    let requests = questions.iter().map(|question| {
-        let (method, params) = request(question, revision);
-        (question.name.clone(), json!({ "method": method, "params": params }))
+pub(super) fn requests(input_requests: &[InputRequest], revision: Revision) -> Map<String, Value> {
+    let requests = input_requests.iter().map(|input_request| {
+        let (method, params) = request(input_request, revision);
+        (input_request.name.clone(), json!({ "method": method, "params": params }))
     });
     requests.collect()
 }
@@ -210,27 +229,27 @@ fn write_sorted(value: &Value, out: &mut String) {
 }
 
 /// Decrypts the state that a request returns.
-fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
-    let refuse =
+fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
+    let invalid =
         |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
-    let content = client
+    let content = rpc
         .seal
         .open(Purpose::State, token, SystemTime::now())
-        .map_err(|unsealed: TokenError| refuse(&unsealed.to_string()))?;
+        .map_err(|unsealed: TokenError| invalid(&unsealed.to_string()))?;
     let state: RequestState =
-        serde_json::from_slice(&content).map_err(|_| refuse("it was not issued here"))?;
+        serde_json::from_slice(&content).map_err(|_| invalid("it was not issued here"))?;
     match state.subject == subject {
         true => Ok(state),
-        false => Err(refuse("it was issued for another request")),
+        false => Err(invalid("it was issued for another request")),
     }
 }
 
 /// One round of input requests: matches responses to them, and records what is missing.
 #[derive(Debug)]
 pub(super) struct ElicitationRound {
-    pub(super) abilities: ClientCapabilities,
+    pub(super) capabilities: ClientCapabilities,
     /// All input responses, of this request and of earlier ones.
-    pub(super) answered: Map<String, Value>,
+    pub(super) input_responses: Map<String, Value>,
     /// The input responses of this request, until they are matched.
     responses: Option<Map<String, Value>>,
     pub(super) outcome: RoundOutcome,
@@ -251,28 +270,28 @@ pub(super) enum RoundOutcome {
 
 impl ElicitationRound {
     pub(super) fn new(
-        abilities: ClientCapabilities,
-        answered: Map<String, Value>,
+        capabilities: ClientCapabilities,
+        input_responses: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
-        Self { abilities, answered, responses: Some(responses), outcome: RoundOutcome::Complete }
+        Self { capabilities, input_responses, responses: Some(responses), outcome: RoundOutcome::Complete }
     }
 
-    pub(super) fn take(&mut self, questions: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
+    pub(super) fn accept(&mut self, input_requests: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
         /// Nobody reads it: the request ends with input requests or an error.
         const PENDING: &str = "input from the client is needed first";
         // The responses belong to input requests that were sent earlier; further ones need another request of
         // the client.
         let mut responses = self.responses.take().unwrap_or_default();
-        let (mut taken, mut open) = (Map::new(), Vec::new());
-        for question in questions {
-            let Some(response) = responses.remove(&question.name) else {
-                open.push(question);
+        let (mut accepted, mut open) = (Map::new(), Vec::new());
+        for input_request in input_requests {
+            let Some(response) = responses.remove(&input_request.name) else {
+                open.push(input_request);
                 continue;
             };
-            match answer(&question, response).and_then(|answer| question.take(answer)) {
+            match parse_response(&input_request, response).and_then(|response| input_request.take(response)) {
                 Ok(value) => {
-                    taken.insert(question.name, value);
+                    accepted.insert(input_request.name, value);
                 }
                 Err(InvalidInput::Declined(sentence)) => return Err(sentence),
                 Err(InvalidInput::Wrong(why)) => {
@@ -281,9 +300,9 @@ impl ElicitationRound {
                 }
             }
         }
-        self.answered.extend(taken.clone());
+        self.input_responses.extend(accepted.clone());
         if open.is_empty() {
-            return Ok(taken);
+            return Ok(accepted);
         }
         self.outcome = RoundOutcome::InputRequired(open);
         Err(PENDING.to_owned())
@@ -291,20 +310,20 @@ impl ElicitationRound {
 }
 
 impl Elicitor for ElicitationRound {
-    fn abilities(&self) -> ClientCapabilities {
-        self.abilities
+    fn capabilities(&self) -> ClientCapabilities {
+        self.capabilities
     }
 
-    fn answers(&self) -> Map<String, Value> {
-        self.answered.clone()
+    fn input_responses(&self) -> Map<String, Value> {
+        self.input_responses.clone()
     }
 
-    fn request_input(&mut self, questions: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        let taken = self.take(questions);
-        Box::pin(async move { taken })
+    fn request_input(&mut self, input_requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
+        let accepted = self.accept(input_requests);
+        Box::pin(async move { accepted })
     }
 
-    fn unable(&mut self, missing: Vec<MissingCapability>) {
+    fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
         self.outcome = RoundOutcome::Unsupported(missing);
     }
 }
@@ -313,7 +332,7 @@ impl Elicitor for ElicitationRound {
 ///
 /// `elicitation` was added in 2025-06-18; its modes, multiple choices and titles in 2025-11-25, where a
 /// capability without modes means forms (Elicitation, "Capabilities").
-pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -> ClientCapabilities {
+pub(super) fn capabilities(revision: Revision, capabilities: &Map<String, Value>) -> ClientCapabilities {
     let declared = |name: &str| capabilities.get(name).and_then(Value::as_object);
     let elicitation = declared("elicitation");
     let (form, link) = match (revision, elicitation) {
@@ -334,8 +353,8 @@ pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -
 }
 
 /// The method and the parameters of an input request.
-fn request(question: &InputRequest, revision: Revision) -> (&'static str, Value) {
-    match &question.inquiry {
+fn request(input_request: &InputRequest, revision: Revision) -> (&'static str, Value) {
+    match &input_request.inquiry {
         InputRequestKind::Form { message, form } => {
             let schema = form_of(revision, form.document());
             ("elicitation/create", json!({ "message": message, "requestedSchema": schema }))
@@ -410,11 +429,12 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 /// # Errors
 ///
 /// [`InvalidInput::Wrong`] if the specification does not allow it for such an input request.
-fn answer(question: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
-    let wrong =
-        |what: &str| InvalidInput::Wrong(format!("the response to input request `{}` {what}", question.name));
+fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
+    let wrong = |what: &str| {
+        InvalidInput::Wrong(format!("the response to input request `{}` {what}", input_request.name))
+    };
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
-    match &question.inquiry {
+    match &input_request.inquiry {
         InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {
             let action = result.get("action").and_then(Value::as_str);
             match (action, result.get("content")) {
@@ -498,7 +518,7 @@ mod tests {
 
     #[test]
     fn capabilities_are_read_as_each_revision_defines_them() {
-        let able = |revision, declared: Value| abilities(revision, declared.as_object().unwrap());
+        let able = |revision, declared: Value| capabilities(revision, declared.as_object().unwrap());
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
         let newest = able(Revision::R2026_07_28, all.clone());
@@ -521,11 +541,11 @@ mod tests {
 
     #[test]
     fn older_clients_get_the_forms_that_they_know() {
-        let question = form(json!({
+        let input_request = form(json!({
             "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}], "default": "s"},
             "sure": {"type": "boolean", "default": true},
         }));
-        let (method, params) = request(&question, Revision::R2025_06_18);
+        let (method, params) = request(&input_request, Revision::R2025_06_18);
         assert_eq!(method, "elicitation/create");
         assert_eq!(
             params["requestedSchema"]["properties"],
@@ -534,7 +554,7 @@ mod tests {
                 "sure": {"type": "boolean", "default": true},
             })
         );
-        let (_, newer) = request(&question, Revision::R2025_11_25);
+        let (_, newer) = request(&input_request, Revision::R2025_11_25);
         assert_eq!(newer["requestedSchema"]["properties"]["size"]["default"], "s");
     }
 
@@ -554,7 +574,7 @@ mod tests {
     #[test]
     fn input_responses_are_accepted_or_rejected() {
         let form = form(json!({"a": {"type": "string"}}));
-        let read = |value: Value| answer(&form, value);
+        let read = |value: Value| parse_response(&form, value);
         assert_eq!(read(json!({"action": "decline"})), Ok(InputAnswer::Declined));
         assert_eq!(read(json!({"action": "cancel", "content": 5})), Ok(InputAnswer::Cancelled));
         assert_eq!(read(json!({"action": "accept", "content": null})), Ok(InputAnswer::Accepted(Map::new())));
@@ -564,9 +584,13 @@ mod tests {
             assert!(matches!(read(wrong), Err(InvalidInput::Wrong(_))));
         }
         let roots = input_request(InputRequestKind::Roots);
-        let found = answer(&roots, json!({"roots": [{"uri": "file:///a", "name": "A", "_meta": {}}]}));
+        let found =
+            parse_response(&roots, json!({"roots": [{"uri": "file:///a", "name": "A", "_meta": {}}]}));
         assert_eq!(found, Ok(InputAnswer::Roots(vec![json!({"uri": "file:///a", "name": "A"})])));
-        assert!(answer(&roots, json!({"roots": [{}]})).is_err() && answer(&roots, json!({})).is_err());
+        assert!(
+            parse_response(&roots, json!({"roots": [{}]})).is_err()
+                && parse_response(&roots, json!({})).is_err()
+        );
     }
 
     #[test]
@@ -580,14 +604,15 @@ mod tests {
             models: Vec::new(),
             optional: false,
         };
-        let question = input_request(InputRequestKind::Sample(sample));
-        let said = |content: Value| answer(&question, json!({"model": "m", "content": content}));
+        let input_request = input_request(InputRequestKind::Sample(sample));
+        let respond =
+            |content: Value| parse_response(&input_request, json!({"model": "m", "content": content}));
         let text =
             |text: &str| InputAnswer::SampledText { text: text.into(), model: "m".into(), stop_reason: None };
-        assert_eq!(said(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
+        assert_eq!(respond(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
         let image = json!({"type": "image", "data": ""});
         let blocks = json!([image, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
-        assert_eq!(said(blocks), Ok(text("a\nb")));
-        assert!(said(json!({"type": "image", "data": ""})).is_err());
+        assert_eq!(respond(blocks), Ok(text("a\nb")));
+        assert!(respond(json!({"type": "image", "data": ""})).is_err());
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum ClientMessage<'a> {
     /// A response to a request of ours: its result or its error.
     Response {
         id: RpcId<'a>,
-        answered: Result<&'a RawValue, &'a RawValue>,
+        result: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
@@ -64,7 +64,7 @@ pub(super) struct RpcId<'a>(&'a RawValue);
 pub(super) struct RejectedMessage<'a> {
     pub(super) id: Option<RpcId<'a>>,
     pub(super) method: Option<Cow<'a, str>>,
-    pub(super) refusal: RpcError,
+    pub(super) error: RpcError,
 }
 
 /// A member of an object as raw JSON, if it is present. `null` counts as present.
@@ -144,13 +144,13 @@ pub(super) struct RequestMeta<'a> {
 /// [`RejectedMessage`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method
 /// accepts.
 pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<'_>> {
-    let envelope = envelope(body).map_err(|refusal| RejectedMessage { id: None, method: None, refusal })?;
+    let envelope = envelope(body).map_err(|error| RejectedMessage { id: None, method: None, error })?;
     let [method_member, params] = ["method", "params"].map(|name| envelope.get(name));
     let method = method_member.text();
     // The id first: whatever else is wrong, the error then names the request that it is for.
     let id = envelope.get("id").0.map(RpcId::parse).transpose();
-    let id = id.map_err(|refusal| RejectedMessage { id: None, method: method.clone(), refusal })?;
-    let reject = |refusal| RejectedMessage { id, method: method.clone(), refusal };
+    let id = id.map_err(|error| RejectedMessage { id: None, method: method.clone(), error })?;
+    let reject = |error| RejectedMessage { id, method: method.clone(), error };
     let no_message = |why: &'static str| reject(RpcError::NotAMessage(why.into()));
     if envelope.get("jsonrpc").text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
@@ -168,8 +168,8 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
             Ok(ClientMessage::Notification(RpcNotification { method: method.clone(), params }))
         }
         (None, Some(id)) => match (envelope.get("result").0, envelope.get("error").0) {
-            (_, Some(error)) => Ok(ClientMessage::Response { id, answered: Err(error) }),
-            (Some(result), None) => Ok(ClientMessage::Response { id, answered: Ok(result) }),
+            (_, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
+            (Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),
             (None, None) => Err(no_message("a message needs a `method`")),
         },
         (None, None) => Err(no_message("a message needs a `method`")),
@@ -426,8 +426,7 @@ mod tests {
     fn check_rejected(body: &str, id: Option<&str>, expected: &str) {
         let rejected = message(body.as_bytes()).unwrap_err();
         assert_eq!(rejected.id.map(RpcId::as_json), id, "{body}");
-        let found =
-            format!("{} {}", rejected.refusal.to_error(Revision::R2025_11_25).code.0, rejected.refusal);
+        let found = format!("{} {}", rejected.error.to_error(Revision::R2025_11_25).code.0, rejected.error);
         assert!(found.starts_with(expected), "{body}: {found}");
     }
 
@@ -512,10 +511,10 @@ mod tests {
         assert!(matches!(message(notification), Ok(ClientMessage::Notification(_))));
         assert!(matches!(
             message(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
-            Ok(ClientMessage::Response { answered: Ok(_), .. })
+            Ok(ClientMessage::Response { result: Ok(_), .. })
         ));
-        let refused = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
-        assert!(matches!(message(refused), Ok(ClientMessage::Response { answered: Err(_), .. })));
+        let error_response = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
+        assert!(matches!(message(error_response), Ok(ClientMessage::Response { result: Err(_), .. })));
     }
 
     #[track_caller]

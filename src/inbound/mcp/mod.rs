@@ -157,7 +157,7 @@ impl McpEndpoint {
         let guard = &self.filter.guard;
         let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
         if let Some(forwarded_identity) =
-            self.protocol.questions.peers().and_then(|peers| peers.forwarded_identity(head))
+            self.protocol.open_requests.replicas().and_then(|peers| peers.forwarded_identity(head))
         {
             let whole = Box::pin(self.read(arrival.logged(head), head, body)).await?;
             forwarded = forwarded_identity.sender_of(head, &whole);
@@ -187,54 +187,55 @@ impl McpEndpoint {
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
-    async fn respond_without_message(&self, carrier: MessageContext<'_>) -> Response<Body> {
-        let responded = match carrier.method() {
-            Some(&Method::GET) => Box::pin(self.get(carrier)).await,
-            Some(&Method::DELETE) => self.delete(carrier),
+    async fn respond_without_message(&self, message_context: MessageContext<'_>) -> Response<Body> {
+        let responded = match message_context.method() {
+            Some(&Method::GET) => Box::pin(self.get(message_context)).await,
+            Some(&Method::DELETE) => self.delete(message_context),
             Some(_) | None => return response::wrong_method(METHODS),
         };
-        responded.unwrap_or_else(|refusal| {
-            response::rejected(carrier.logged(), &refusal.rejection(Revision::R2025_11_25))
+        responded.unwrap_or_else(|error| {
+            response::rejected(message_context.logged(), &error.rejection(Revision::R2025_11_25))
         })
     }
 
     /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream
     /// comes from a person with a browser; one without a session can't be notified.
-    async fn get(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
-        let headers = carrier.headers();
-        let session = match (carrier.revision()?.lifecycle(), carrier.session_to_check()?) {
+    async fn get(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
+        let headers = message_context.headers();
+        let session = match (message_context.revision()?.lifecycle(), message_context.session_to_check()?) {
             (Lifecycle::Handshake, Some(session)) if response::accepts_stream(headers) => session,
             (Lifecycle::Handshake | Lifecycle::PerRequest, _) => {
                 return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
             }
         };
-        let ending = carrier.context.arrival.connection.ending.clone();
-        match ending.stage() {
+        let shutdown = message_context.context.arrival.connection.ending.clone();
+        match shutdown.stage() {
             Shutdown::Serving => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that there are no streams, and never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                return Ok(response::rejected(carrier.logged(), &Rejection::shutting_down()));
+                return Ok(response::rejected(message_context.logged(), &Rejection::shutting_down()));
             }
         }
         let protocol = Arc::clone(&self.protocol);
-        protocol.sessions.check(Some(session), carrier.owner())?;
+        protocol.sessions.check(Some(session), message_context.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            let rest = protocol.resumed(carrier, session, id).await;
+            let rest = protocol.resumed(message_context, session, id).await;
             return rest.ok_or_else(|| RpcError::NotAMessage(SESSION_NOT_FOUND.into()));
         }
-        let (place, closed) = protocol.streams.session_slot(session, carrier.client())?;
+        let (slot, closed) = protocol.streams.session_slot(session, message_context.client())?;
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
-        let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-        let (revoked, client) = (self.filter.guard.revoked(carrier.context), carrier.client().clone());
+        let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.open_requests));
+        let (revoked, client) =
+            (self.filter.guard.revoked(message_context.context), message_context.client().clone());
         let notifying = async move {
             let audience = subscriptions::Recipient { gateway: &protocol.gateway, client };
             tokio::select! {
-                () = subscriptions::notify_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
+                () = subscriptions::notify_session(listener, &outbox, &audience, &slot, subscribed, closed) => {}
                 () = revoked => {}
-                () = ending.begun() => {}
+                () = shutdown.begun() => {}
             }
             None
         };
@@ -242,12 +243,12 @@ impl McpEndpoint {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
+    fn delete(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let missing = || {
             RpcError::NotAMessage("header `Mcp-Session-Id` is missing: it names the session to end".into())
         };
-        let id = carrier.session_to_check()?.ok_or_else(missing)?;
-        self.protocol.sessions.end(id, carrier.owner())?;
+        let id = message_context.session_to_check()?.ok_or_else(missing)?;
+        self.protocol.sessions.end(id, message_context.owner())?;
         self.protocol.forget(id);
         self.protocol.publish_ended(id);
         let mut response = Response::new(Body::empty());
@@ -256,36 +257,36 @@ impl McpEndpoint {
     }
 
     async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
-        let carrier = MessageContext::http(&context, &head);
+        let message_context = MessageContext::http(&context, &head);
         let form = match response::form(&head.headers) {
             Ok(form) => form,
-            Err(rejection) => return response::rejected(carrier.logged(), &rejection),
+            Err(rejection) => return response::rejected(message_context.logged(), &rejection),
         };
-        let body = match self.read(carrier.logged(), &head, body).await {
+        let body = match self.read(message_context.logged(), &head, body).await {
             Ok(body) => body,
             Err(rejected) => return *rejected,
         };
         let protocol = Arc::clone(&self.protocol);
         let resumables = Arc::clone(&protocol.resumables);
-        let session = resumables.is_enabled().then(|| legacy_session(carrier)).flatten();
-        let questions = Arc::clone(&protocol.questions);
+        let session = resumables.is_enabled().then(|| legacy_session(message_context)).flatten();
+        let open_requests = Arc::clone(&protocol.open_requests);
         let (outbox, mailbox) = match form {
-            ResponseForm::Json => (Outbox::closed(questions), None),
+            ResponseForm::Json => (Outbox::closed(open_requests), None),
             ResponseForm::Either | ResponseForm::EventStream => {
-                let (outbox, mailbox) = Outbox::new(questions);
-                (outbox.with_client(carrier.client().clone()), Some(mailbox))
+                let (outbox, mailbox) = Outbox::new(open_requests);
+                (outbox.with_client(message_context.client().clone()), Some(mailbox))
             }
         };
-        let mut answering: PendingResponse = pin_in_box!(async move {
+        let mut pending: PendingResponse = pin_in_box!(async move {
             protocol.handle(MessageContext::http(&context, &head), &body, &outbox).await
         });
-        let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
+        let Some(mut mailbox) = mailbox else { return into_http_response(pending.await, form) };
         tokio::select! {
             biased;
-            answer = &mut answering => match mailbox.try_recv() {
+            response = &mut pending => match mailbox.try_recv() {
                 // A message just before the result is sent before it.
-                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(std::future::ready(answer))),
-                Err(_) => answered(answer, form),
+                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(std::future::ready(response))),
+                Err(_) => into_http_response(response, form),
             },
             first = async {
                 tokio::select! {
@@ -294,9 +295,9 @@ impl McpEndpoint {
                 }
             } => match session {
                 Some((session, revision)) => {
-                    resumables.respond(&session, revision, first, mailbox, answering)
+                    resumables.respond(&session, revision, first, mailbox, pending)
                 }
-                None => response::event_stream(first, mailbox, answering),
+                None => response::event_stream(first, mailbox, pending),
             },
         }
     }
@@ -309,14 +310,15 @@ enum RequestBody {
 }
 
 /// The session of a legacy request, and its revision.
-fn legacy_session(carrier: MessageContext<'_>) -> Option<(String, Revision)> {
-    let session = carrier.session()?;
-    let revision = carrier.revision().ok().filter(|revision| revision.lifecycle() == Lifecycle::Handshake)?;
+fn legacy_session(message_context: MessageContext<'_>) -> Option<(String, Revision)> {
+    let session = message_context.session()?;
+    let revision =
+        message_context.revision().ok().filter(|revision| revision.lifecycle() == Lifecycle::Handshake)?;
     Some((session.to_owned(), revision))
 }
 
-fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Response<Body> {
-    answer.map_or_else(response::accepted, |answer| answer.into_response(form))
+fn into_http_response(response: Option<response::RpcResponse>, form: ResponseForm) -> Response<Body> {
+    response.map_or_else(response::accepted, |response| response.into_response(form))
 }
 
 /// Settings of the MCP API.

@@ -23,58 +23,55 @@ use crate::{
 };
 
 /// `prompts/list`.
-pub(super) fn list(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
+    protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), rpc)
 }
 
 /// `prompts/get`.
-pub(super) async fn get(
-    protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let name = client.request.name()?;
-    let arguments = client.request.arguments()?;
-    match client.revision.lifecycle() {
+pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+    let name = rpc.request.name()?;
+    let arguments = rpc.request.arguments()?;
+    match rpc.revision.lifecycle() {
         Lifecycle::Handshake => {}
-        Lifecycle::PerRequest => client.carrier.check_name(&name)?,
+        Lifecycle::PerRequest => rpc.message_context.check_name(&name)?,
     }
     let snapshot = protocol.gateway.snapshot();
     let prompt = snapshot.prompts.get(&*name);
     let Some(prompt) = prompt else {
         return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
-            (Some(prompt), _) => Box::pin(forward(client, &snapshot, prompt, arguments)).await,
+            (Some(prompt), _) => Box::pin(forward(rpc, &snapshot, prompt, arguments)).await,
             (None, Some(sentence)) => Err(RpcError::Failed(sentence.to_owned())),
             (None, None) => Err(RpcError::UnknownPrompt { prompt: name.into_owned() }),
         };
     };
-    client.may(&prompt.scopes)?;
-    let mut elicitor = RequestElicitor::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
+    rpc.may(&prompt.scopes)?;
+    let mut elicitor = RequestElicitor::new(rpc, &prompt.asking, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| RpcError::Prompt(sentence.into()))?;
-    let answered = elicit_first(&prompt.asking, checked, &mut elicitor).await;
-    if let Some(questions) = elicitor.end()? {
-        return Ok(questions);
+    let arguments_checked = elicit_first(&prompt.asking, checked, &mut elicitor).await;
+    if let Some(input_required) = elicitor.end()? {
+        return Ok(input_required);
     }
-    let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.message()))?;
-    messages(client, &snapshot, prompt, &arguments).await
+    let arguments = arguments_checked.map_err(|unanswered| PromptError::Failed(unanswered.message()))?;
+    messages(rpc, &snapshot, prompt, &arguments).await
 }
 
 /// `prompts/get`, forwarded. The upstream checks which arguments are required.
 async fn forward(
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
     prompt: &ProxiedEntry,
     arguments: Map<String, Value>,
 ) -> Result<RpcResponse, RpcError> {
-    client.may(&prompt.route.scopes)?;
+    rpc.may(&prompt.route.scopes)?;
     if let Some((name, value)) = arguments.iter().find(|(_, value)| !value.is_string()) {
         let name: String = name.chars().take(100).collect();
         let sentence = format!("argument `{name}` must be a string, found {}", kind_of(value));
         return Err(RpcError::Prompt(sentence.into()));
     }
     let to = (McpMethod::GetPrompt, prompt.upstream_key.as_str());
-    match snapshot.forward(prompt, to, client.call(arguments)).await {
-        Ok(members) => Ok(client.forwarded(&members, None)),
+    match snapshot.forward(prompt, to, rpc.call(arguments)).await {
+        Ok(members) => Ok(rpc.forwarded(&members, None)),
         Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => {
             Err(RpcError::Prompt(text.into()))
         }
@@ -84,7 +81,7 @@ async fn forward(
 
 /// The messages for checked arguments, after all input requests.
 async fn messages(
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
     prompt: &Prompt,
     arguments: &Arguments,
@@ -100,16 +97,16 @@ async fn messages(
         role: &'static str,
         content: Box<RawValue>,
     }
-    let call = client.call(Map::new());
+    let call = rpc.call(Map::new());
     let messages = snapshot.prompt(prompt, arguments, &call).await?;
     let messages = messages.into_iter().map(|mut message| {
-        client.revision.adapt_content(&mut message.content);
+        rpc.revision.adapt_content(&mut message.content);
         let mut block = Vec::new();
         write_block(&message.content, &mut block);
         PromptMessage { role: message.role.as_str(), content: raw_json(block) }
     });
     let description = prompt.description.as_deref();
-    Ok(client.result(&PromptResult { description, messages: messages.collect() }))
+    Ok(rpc.result(&PromptResult { description, messages: messages.collect() }))
 }
 
 /// The target of a completion.
@@ -175,9 +172,9 @@ fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, Rpc
 /// `completion/complete`.
 pub(super) async fn complete(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let request = client.request;
+    let request = rpc.request;
     let reference = reference(request)?;
     let argument = request.param("argument").object("").ok().flatten();
     let WrittenArgument { name, value } = argument.ok_or_else(|| {
@@ -186,10 +183,10 @@ pub(super) async fn complete(
     let typed = TypedArgument { argument: &name, value: &value, others: context_arguments(request)? };
     let snapshot = protocol.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
-        return Box::pin(forward_completion(client, &snapshot, entry, reference, typed)).await;
+        return Box::pin(forward_completion(rpc, &snapshot, entry, reference, typed)).await;
     }
-    let suggestions = suggestions(&snapshot, client, &reference, typed).await?;
-    Ok(client.result(&completion(&suggestions)))
+    let suggestions = suggestions(&snapshot, rpc, &reference, typed).await?;
+    Ok(rpc.result(&completion(&suggestions)))
 }
 
 /// The proxied prompt or resource template of a reference, and the reference in the upstream's terms. `None`
@@ -211,15 +208,15 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Optio
 
 /// `completion/complete`, forwarded; empty if the upstream does not declare `completions`.
 async fn forward_completion(
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
     entry: &ProxiedEntry,
     reference: Value,
     TypedArgument { argument, value, others }: TypedArgument<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    client.may(&entry.route.scopes)?;
+    rpc.may(&entry.route.scopes)?;
     if !entry.completes {
-        return Ok(client.result(&completion(&Suggestions::default())));
+        return Ok(rpc.result(&completion(&Suggestions::default())));
     }
     let mut params = Map::new();
     params.insert("ref".to_owned(), reference);
@@ -228,8 +225,8 @@ async fn forward_completion(
         params.insert("context".to_owned(), json!({ "arguments": others }));
     }
     let to = (McpMethod::Complete, entry.upstream_key.as_str());
-    match snapshot.forward(entry, to, client.call(params)).await {
-        Ok(members) => Ok(client.forwarded(&members, None)),
+    match snapshot.forward(entry, to, rpc.call(params)).await {
+        Ok(members) => Ok(rpc.forwarded(&members, None)),
         Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => {
             Err(RpcError::Prompt(text.into()))
         }
@@ -239,11 +236,11 @@ async fn forward_completion(
 
 async fn suggestions(
     snapshot: &Snapshot,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     reference: &Reference<'_>,
     typed: TypedArgument<'_>,
 ) -> Result<Suggestions, RpcError> {
-    let call = client.call(Map::new());
+    let call = rpc.call(Map::new());
     let name = typed.argument;
     let unknown =
         |of: &str| RpcError::Prompt(format!("the {of} has no argument `{}`", TruncatedText(name)).into());
@@ -252,7 +249,7 @@ async fn suggestions(
             let found = snapshot.prompts.get(&**prompt);
             let found =
                 found.ok_or_else(|| RpcError::UnknownPrompt { prompt: prompt.clone().into_owned() })?;
-            client.may(&found.scopes)?;
+            rpc.may(&found.scopes)?;
             let argument = found.argument(name).ok_or_else(|| unknown("prompt"))?;
             match &argument.completion {
                 Some(completion) => Ok(snapshot.complete(completion, typed, &call).await),
@@ -262,7 +259,7 @@ async fn suggestions(
         Reference::Resource(uri) => {
             let route = snapshot.own_template(uri);
             let route = route.ok_or_else(|| RpcError::UnknownTemplate { uri: uri.clone().into_owned() })?;
-            client.may(&route.scopes)?;
+            rpc.may(&route.scopes)?;
             snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
         }
     }

@@ -41,7 +41,7 @@ pub(super) struct MessageDispatcher {
     pub(super) guard: Authenticator,
     pub(super) server_info: ServerInfo,
     pub(super) seal: TokenCipher,
-    pub(super) questions: Arc<OpenRequests>,
+    pub(super) open_requests: Arc<OpenRequests>,
     pub(super) eliciting_tasks: Arc<ElicitingTasks>,
     pub(super) levels: LogLevels,
     pub(super) sessions: Sessions,
@@ -55,11 +55,11 @@ pub(super) struct MessageDispatcher {
 impl MessageDispatcher {
     pub(super) fn new(gateway: Gateway, settings: McpApiSettings, guard: Authenticator) -> Self {
         let seal = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
-        let strangers =
+        let unknown_sessions =
             if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
-        let sessions = Sessions::new(seal.clone(), strangers);
+        let sessions = Sessions::new(seal.clone(), unknown_sessions);
         let streams = OpenStreams::new(settings.max_streams, settings.max_streams_per_client);
-        let questions = Arc::new(OpenRequests::new(Replicas::new(
+        let open_requests = Arc::new(OpenRequests::new(Replicas::new(
             seal.clone(),
             settings.advertise_url.clone(),
             settings.peer_tls.clone(),
@@ -67,10 +67,10 @@ impl MessageDispatcher {
         Self {
             gateway,
             guard,
-            resumables: Arc::new(ResumableStreams::new(settings.resume, Arc::clone(&questions))),
+            resumables: Arc::new(ResumableStreams::new(settings.resume, Arc::clone(&open_requests))),
             server_info: ServerInfo::new(settings.server),
             seal,
-            questions,
+            open_requests,
             eliciting_tasks: Arc::default(),
             levels: LogLevels::default(),
             in_flight: InFlightRequests::default(),
@@ -82,10 +82,10 @@ impl MessageDispatcher {
     }
 
     /// Completes when the sender of a message may no longer have an open stream; never over stdio.
-    pub(super) async fn revoked(&self, carrier: MessageContext<'_>) {
-        match carrier.is_stdio() {
+    pub(super) async fn revoked(&self, message_context: MessageContext<'_>) {
+        match message_context.is_stdio() {
             true => std::future::pending().await,
-            false => self.guard.revoked(carrier.context).await,
+            false => self.guard.revoked(message_context.context).await,
         }
     }
 
@@ -93,14 +93,14 @@ impl MessageDispatcher {
     /// read.
     pub(super) fn error_response(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         id: Option<RpcId<'_>>,
         method: Option<&str>,
         revision: Revision,
-        refusal: &RpcError,
+        error: &RpcError,
     ) -> RpcResponse {
-        self.errors.count(method, refusal, revision);
-        RpcResponse::error(carrier.logged(), id, revision, refusal)
+        self.errors.count(method, error, revision);
+        RpcResponse::error(message_context.logged(), id, revision, error)
     }
 
     /// Handles a body: one message, or a batch if the revision has them. `None` if there is no response, as
@@ -109,69 +109,69 @@ impl MessageDispatcher {
     /// Messages before the result of a request go to `outbox`. Dropping the future cancels the request.
     pub(super) async fn handle(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         body: &[u8],
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
-        match carrier.revision() {
+        match message_context.revision() {
             Ok(revision) if revision.supports_batches() => match message::batch(body) {
-                Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
-                Some(Err(refusal)) => Some(self.error_response(carrier, None, None, revision, &refusal)),
-                None => self.message(carrier, body, outbox).await,
+                Some(Ok(members)) => Box::pin(self.batch(message_context, &members, outbox)).await,
+                Some(Err(error)) => Some(self.error_response(message_context, None, None, revision, &error)),
+                None => self.message(message_context, body, outbox).await,
             },
-            Ok(_) | Err(_) => self.message(carrier, body, outbox).await,
+            Ok(_) | Err(_) => self.message(message_context, body, outbox).await,
         }
     }
 
     /// Handles all messages of a batch at once, and collects the responses.
     async fn batch(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         members: &[&RawValue],
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
-        let answers = join_all(members.iter().map(|member| async {
+        let responses = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
             match message::message(body) {
                 // It must be alone (2025-03-26, Lifecycle, "Initialization").
                 Ok(ClientMessage::Request(request)) if request.method == "initialize" => {
-                    let refusal = RpcError::NotAMessage("`initialize` can't be part of a batch".into());
+                    let error = RpcError::NotAMessage("`initialize` can't be part of a batch".into());
                     let revision = Revision::R2025_03_26;
                     Some(self.error_response(
-                        carrier,
+                        message_context,
                         Some(request.id),
                         Some(&request.method),
                         revision,
-                        &refusal,
+                        &error,
                     ))
                 }
-                _ => self.message(carrier, body, outbox).await,
+                _ => self.message(message_context, body, outbox).await,
             }
         }));
-        let answers: Vec<RpcResponse> = answers.await.into_iter().flatten().collect();
-        (!answers.is_empty()).then(|| RpcResponse::batch(answers))
+        let responses: Vec<RpcResponse> = responses.await.into_iter().flatten().collect();
+        (!responses.is_empty()).then(|| RpcResponse::batch(responses))
     }
 
     /// Handles one message.
     async fn message(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         body: &[u8],
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(ClientMessage::Request(request)) => request,
             // Boxed, so that the future of every call has no space for it.
-            other => return Box::pin(self.other_message(carrier, body, other)).await,
+            other => return Box::pin(self.other_message(message_context, body, other)).await,
         };
-        let session = carrier.cancelling_session();
+        let session = message_context.cancelling_session();
         let flight = session.and_then(|session| self.in_flight.add(session, request.id.as_json()));
         let Some(flight) = flight else {
-            return Some(self.request(carrier, &request, outbox).await);
+            return Some(self.request(message_context, &request, outbox).await);
         };
         tokio::select! {
             biased;
-            answer = self.request(carrier, &request, outbox) => Some(answer),
+            response = self.request(message_context, &request, outbox) => Some(response),
             () = flight.cancelled() => None,
         }
     }
@@ -179,62 +179,69 @@ impl MessageDispatcher {
     /// Handles a notification, a response, or an invalid message.
     async fn other_message(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         body: &[u8],
         message: Result<ClientMessage<'_>, RejectedMessage<'_>>,
     ) -> Option<RpcResponse> {
-        let said = carrier.revision();
+        let declared = message_context.revision();
         // For errors before the revision of a request is known.
-        let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &RpcError| Some(self.error_response(carrier, id, None, assumed, refusal));
-        let (message, revision) = match (message, said) {
-            (Err(RejectedMessage { id, method, refusal }), _) => {
-                return Some(self.error_response(carrier, id, method.as_deref(), assumed, &refusal));
+        let assumed = declared.as_ref().copied().unwrap_or(Revision::R2026_07_28);
+        let reject =
+            |id, error: &RpcError| Some(self.error_response(message_context, id, None, assumed, error));
+        let (message, revision) = match (message, declared) {
+            (Err(RejectedMessage { id, method, error }), _) => {
+                return Some(self.error_response(message_context, id, method.as_deref(), assumed, &error));
             }
-            (Ok(_), Err(refusal)) => return refuse(None, &refusal),
+            (Ok(_), Err(error)) => return reject(None, &error),
             (Ok(message), Ok(revision)) => (message, revision),
         };
-        if let Err(refusal) = self.check_session(carrier, revision) {
-            return refuse(None, &refusal);
+        if let Err(error) = self.check_session(message_context, revision) {
+            return reject(None, &error);
         }
         match (message, revision.lifecycle()) {
             (ClientMessage::Request(request), _) => {
                 unreachable!("requests are handled elsewhere: {}", request.method)
             }
-            (ClientMessage::Notification(notification), era) => {
-                if let (Some(session), Some(id)) = (carrier.cancelling_session(), notification.cancelled()) {
+            (ClientMessage::Notification(notification), lifecycle) => {
+                if let (Some(session), Some(id)) =
+                    (message_context.cancelling_session(), notification.cancelled())
+                {
                     self.in_flight.cancel(session, id.as_json());
                     return None;
                 }
-                match era {
+                match lifecycle {
                     Lifecycle::Handshake => None,
                     Lifecycle::PerRequest => {
-                        let checked = carrier.check_notification(&notification);
-                        checked.err().and_then(|refusal| refuse(None, &refusal))
+                        let checked = message_context.check_notification(&notification);
+                        checked.err().and_then(|error| reject(None, &error))
                     }
                 }
             }
-            (ClientMessage::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
-                true => None,
-                false if self.forward_response(carrier, id, body).await => None,
-                // Over stdio it can only be late, and needs no response.
-                false if carrier.is_stdio() => None,
-                false => refuse(
-                    None,
-                    &RpcError::NotAMessage(
-                        "no request with this id is open here; with several replicas, each needs \
+            (ClientMessage::Response { id, result }, _) => {
+                match self.complete_open_request(message_context, id, result) {
+                    true => None,
+                    false if self.forward_response(message_context, id, body).await => None,
+                    // Over stdio it can only be late, and needs no response.
+                    false if message_context.is_stdio() => None,
+                    false => reject(
+                        None,
+                        &RpcError::NotAMessage(
+                            "no request with this id is open here; with several replicas, each needs \
                          `server.advertise_url`"
-                            .into(),
+                                .into(),
+                        ),
                     ),
-                ),
-            },
+                }
+            }
         }
     }
 
     /// Checks the session of a message. Since 2026-07-28 there are none, whatever a header names.
-    fn check_session(&self, carrier: MessageContext<'_>, revision: Revision) -> Result<(), RpcError> {
+    fn check_session(&self, message_context: MessageContext<'_>, revision: Revision) -> Result<(), RpcError> {
         match revision.lifecycle() {
-            Lifecycle::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
+            Lifecycle::Handshake => {
+                self.sessions.check(message_context.session_to_check()?, message_context.owner())
+            }
             Lifecycle::PerRequest => Ok(()),
         }
     }
@@ -242,7 +249,7 @@ impl MessageDispatcher {
     /// The rest of a stream after the event with this id, from this replica or another.
     pub(super) async fn resumed(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         session: &str,
         id: &str,
     ) -> Option<Response<Body>> {
@@ -250,61 +257,66 @@ impl MessageDispatcher {
             return Some(response);
         }
         let (name, _) = id.rsplit_once('.')?;
-        self.questions.peers()?.resume(name, carrier).await
+        self.open_requests.replicas()?.resume(name, message_context).await
     }
 
     /// Passes a client's response to the call that waits for it. Returns whether one does.
-    fn answered(
+    fn complete_open_request(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         id: RpcId<'_>,
-        answered: Result<&RawValue, &RawValue>,
+        result: Result<&RawValue, &RawValue>,
     ) -> bool {
         let Some(id) = id.as_text() else { return false };
-        let answered = answered.map(ToOwned::to_owned).map_err(|error| {
+        let result = result.map(ToOwned::to_owned).map_err(|error| {
             let unreadable =
                 || ErrorData::new(ErrorCode::INTERNAL_ERROR, "an error that can't be read", None);
             serde_json::from_str(error.get()).unwrap_or_else(|_| unreadable())
         });
-        self.questions.complete(&id, carrier.owner(), answered)
+        self.open_requests.complete(&id, message_context.owner(), result)
     }
 
     /// Forwards a client's response to the replica that sent the request. Returns whether it was accepted.
-    async fn forward_response(&self, carrier: MessageContext<'_>, id: RpcId<'_>, body: &[u8]) -> bool {
-        let (Some(id), Some(peers)) = (id.as_text(), self.questions.peers()) else { return false };
-        peers.forward_response(&id, carrier, body).await
+    async fn forward_response(
+        &self,
+        message_context: MessageContext<'_>,
+        id: RpcId<'_>,
+        body: &[u8],
+    ) -> bool {
+        let (Some(id), Some(replicas)) = (id.as_text(), self.open_requests.replicas()) else { return false };
+        replicas.forward_response(&id, message_context, body).await
     }
 
     async fn request(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         request: &RpcRequest<'_>,
         outbox: &Outbox,
     ) -> RpcResponse {
-        let refuse = |revision, refusal: &RpcError| {
+        let reject = |revision, error: &RpcError| {
             let id = Some(request.id);
-            let answer = self.error_response(carrier, id, Some(&request.method), revision, refusal);
-            match refusal {
+            let response = self.error_response(message_context, id, Some(&request.method), revision, error);
+            match error {
                 RpcError::Forbidden { needed } => {
                     let known = || self.gateway.snapshot().needed_scopes();
-                    answer.with_challenge(carrier.context.identity.challenge_for(needed, known))
+                    response.with_challenge(message_context.context.identity.challenge_for(needed, known))
                 }
-                _ => answer,
+                _ => response,
             }
         };
-        let revision = match carrier.revision_of(request) {
+        let revision = match message_context.revision_of(request) {
             Ok(revision) => revision,
             // Such an error has the same status in every revision.
-            Err(refusal) => return refuse(Revision::R2026_07_28, &refusal),
+            Err(error) => return reject(Revision::R2026_07_28, &error),
         };
-        let Arrival { request_id, connection, .. } = &carrier.context.arrival;
+        let Arrival { request_id, connection, .. } = &message_context.context.arrival;
         let request_id = request_id.clone();
         let (seal, meta) = (&self.seal, self.server_info.result_meta(revision));
-        let client = RpcContext { revision, request, carrier, request_id, outbox, seal, meta };
+        let client = RpcContext { revision, request, message_context, request_id, outbox, seal, meta };
         let result = pin!(self.result(&client));
         let result = connection.ending.unless_overdue(result).await;
         let result = result.unwrap_or(Err(RpcError::ShuttingDown));
-        result.unwrap_or_else(|refusal| refuse(revision, &refusal))
+        result.unwrap_or_else(|error| reject(revision, &error))
     }
 
     fn has(&self, needs: RequiredCapability) -> bool {
@@ -319,13 +331,13 @@ impl MessageDispatcher {
         }
     }
 
-    async fn result(&self, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-        let (request, revision) = (client.request, client.revision);
+    async fn result(&self, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+        let (request, revision) = (rpc.request, rpc.revision);
         match revision.lifecycle() {
             Lifecycle::Handshake => {}
             Lifecycle::PerRequest => {
                 request.meta.check_capabilities()?;
-                client.carrier.check_method(&request.method)?;
+                rpc.message_context.check_method(&request.method)?;
             }
         }
         let row = MethodRow::by_name(&request.method);
@@ -337,42 +349,43 @@ impl MessageDispatcher {
         let server_info = &self.server_info;
         if method != Method::Initialize {
             // A client whose session has ended may still name it while it begins another.
-            self.check_session(client.carrier, revision)?;
+            self.check_session(rpc.message_context, revision)?;
         }
         // All but calls are boxed: the future of every call would have the size of the largest of them.
         match method {
             Method::Initialize => {
                 let requested = request.param("protocolVersion").required_text("params.protocolVersion")?;
                 let negotiated = Revision::negotiated(&requested);
-                let answer = server_info.initialize(&self.gateway.snapshot(), client, negotiated);
+                let response = server_info.initialize(&self.gateway.snapshot(), rpc, negotiated);
                 // Anything but an object counts as none: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
-                let session = Session::new(negotiated, capabilities).with_client(client.carrier.client());
-                Ok(answer.with_session(session.encrypt(&self.seal, SystemTime::now())))
+                let session =
+                    Session::new(negotiated, capabilities).with_client(rpc.message_context.client());
+                Ok(response.with_session(session.encrypt(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {
                 let level = request.param("level").level("params.level")?;
-                if let Some(session) = client.carrier.session() {
+                if let Some(session) = rpc.message_context.session() {
                     self.set_level(session, level);
                 }
-                Ok(client.result(&json!({})))
+                Ok(rpc.result(&json!({})))
             }
-            Method::Ping => Ok(client.result(&json!({}))),
-            Method::Discover => Ok(server_info.discover(&self.gateway.snapshot(), client)),
-            Method::ListTools => tools::list(self, client),
-            Method::CallTool => tools::call(self, client).await,
-            Method::ListPrompts => prompts::list(self, client),
-            Method::GetPrompt => Box::pin(prompts::get(self, client)).await,
-            Method::Complete => Box::pin(prompts::complete(self, client)).await,
-            Method::Listen => Box::pin(subscriptions::listen(self, client)).await,
-            Method::GetTask => Box::pin(tasks::get(self, client)).await,
-            Method::UpdateTask => Box::pin(tasks::update(self, client)).await,
-            Method::CancelTask => Box::pin(tasks::cancel(self, client)).await,
-            Method::ListResources => resources::list(self, client),
-            Method::ListResourceTemplates => resources::list_templates(self, client),
-            Method::ReadResource => Box::pin(resources::read(self, client)).await,
-            Method::Subscribe => Box::pin(resources::subscribe(self, client)).await,
-            Method::Unsubscribe => Box::pin(resources::unsubscribe(self, client)).await,
+            Method::Ping => Ok(rpc.result(&json!({}))),
+            Method::Discover => Ok(server_info.discover(&self.gateway.snapshot(), rpc)),
+            Method::ListTools => tools::list(self, rpc),
+            Method::CallTool => tools::call(self, rpc).await,
+            Method::ListPrompts => prompts::list(self, rpc),
+            Method::GetPrompt => Box::pin(prompts::get(self, rpc)).await,
+            Method::Complete => Box::pin(prompts::complete(self, rpc)).await,
+            Method::Listen => Box::pin(subscriptions::listen(self, rpc)).await,
+            Method::GetTask => Box::pin(tasks::get(self, rpc)).await,
+            Method::UpdateTask => Box::pin(tasks::update(self, rpc)).await,
+            Method::CancelTask => Box::pin(tasks::cancel(self, rpc)).await,
+            Method::ListResources => resources::list(self, rpc),
+            Method::ListResourceTemplates => resources::list_templates(self, rpc),
+            Method::ReadResource => Box::pin(resources::read(self, rpc)).await,
+            Method::Subscribe => Box::pin(resources::subscribe(self, rpc)).await,
+            Method::Unsubscribe => Box::pin(resources::unsubscribe(self, rpc)).await,
         }
     }
 }

@@ -134,22 +134,31 @@ impl Replicas {
     }
 
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
-    pub(super) async fn forward_response(&self, id: &str, carrier: MessageContext<'_>, body: &[u8]) -> bool {
+    pub(super) async fn forward_response(
+        &self,
+        id: &str,
+        message_context: MessageContext<'_>,
+        body: &[u8],
+    ) -> bool {
         let Some(giver) = self.issuer(id) else { return false };
-        let headers = carrier.headers();
+        let headers = message_context.headers();
         let carried =
             FORWARDED_HEADERS.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
-        let response = self.send(giver, carrier, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
+        let response = self.send(giver, message_context, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
         response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
     /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
-    pub(super) async fn resume(&self, name: &str, carrier: MessageContext<'_>) -> Option<Response<Body>> {
+    pub(super) async fn resume(
+        &self,
+        name: &str,
+        message_context: MessageContext<'_>,
+    ) -> Option<Response<Body>> {
         let giver = self.issuer(name)?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static(PATH);
-        let headers = carrier.headers().clone();
-        *request.headers_mut() = self.forwarded_headers(carrier, request.method(), headers, b"")?;
+        let headers = message_context.headers().clone();
+        *request.headers_mut() = self.forwarded_headers(message_context, request.method(), headers, b"")?;
         let written = giver.written.clone();
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
         let response = within_timeout(&written, self.upstream(giver).stream(request, deadline)).await?;
@@ -161,27 +170,27 @@ impl Replicas {
     pub(super) async fn forward_request(
         &self,
         address: &str,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         body: &[u8],
     ) -> Option<UpstreamResponse> {
         let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
-        let mut headers = carrier.headers().clone();
+        let mut headers = message_context.headers().clone();
         remove_hop_by_hop(&mut headers);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        self.send(peer, carrier, headers, body, RESULT_LIMIT_BYTES).await
+        self.send(peer, message_context, headers, body, RESULT_LIMIT_BYTES).await
     }
 
     /// Sends a message to another replica, unless it was forwarded before.
     async fn send(
         &self,
         peer: ReplicaUrl,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         headers: HeaderMap,
         body: &[u8],
         response_limit_bytes: usize,
     ) -> Option<UpstreamResponse> {
         let method = Method::POST;
-        let headers = self.forwarded_headers(carrier, &method, headers, body)?;
+        let headers = self.forwarded_headers(message_context, &method, headers, body)?;
         let request = HttpRequest {
             under: PathBase::UpstreamUrl,
             method,
@@ -190,25 +199,25 @@ impl Replicas {
             body: Bytes::copy_from_slice(body),
         };
         let (deadline, request) = (Deadline::after(REQUEST_TIMEOUT), request.into());
-        let ask = UpstreamCall::new(request, response_limit_bytes, deadline, false);
+        let call = UpstreamCall::new(request, response_limit_bytes, deadline, false);
         let written = peer.written.clone();
-        within_timeout(&written, self.upstream(peer).answer(&ask)).await
+        within_timeout(&written, self.upstream(peer).answer(&call)).await
     }
 
     /// The headers of a forwarded message; `None` if it was forwarded before.
     fn forwarded_headers(
         &self,
-        carrier: MessageContext<'_>,
+        message_context: MessageContext<'_>,
         method: &Method,
         mut headers: HeaderMap,
         body: &[u8],
     ) -> Option<HeaderMap> {
-        if carrier.headers().contains_key(FORWARDED) {
+        if message_context.headers().contains_key(FORWARDED) {
             return None;
         }
         headers.insert(FORWARDED, HeaderValue::from_static("1"));
         headers.remove(IDENTITY);
-        if let Some(client) = carrier.client().client() {
+        if let Some(client) = message_context.client().client() {
             let token = sign_identity(&self.seal, client, method, &headers, body)?;
             headers.insert(IDENTITY, token);
         }
@@ -405,8 +414,8 @@ mod tests {
                 .await;
         });
         let (other, _) = replica(None);
-        let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());
-        let asked = tokio::spawn(async move {
+        let (outbox, mut mailbox) = Outbox::new(asker.protocol.open_requests.clone());
+        let request = tokio::spawn(async move {
             let params = serde_json::json!({});
             outbox
                 .send_request("roots/list", &params, REQUEST_TIMEOUT)
@@ -417,7 +426,7 @@ mod tests {
         let id = sent["id"].as_str().unwrap();
         assert_eq!(answer(&other, id, Some(FORWARDED)).await, StatusCode::BAD_REQUEST);
         assert_eq!(answer(&other, id, None).await, StatusCode::ACCEPTED);
-        assert_eq!(asked.await.unwrap().unwrap(), r#"{"roots":[]}"#);
+        assert_eq!(request.await.unwrap().unwrap(), r#"{"roots":[]}"#);
         assert_eq!(answer(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
         assert_eq!(answer(&asker, id, None).await, StatusCode::BAD_REQUEST);
     }

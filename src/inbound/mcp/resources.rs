@@ -17,18 +17,18 @@ use crate::{
 };
 
 /// `resources/list`.
-pub(super) fn list(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
+    protocol.server_info.list(&snapshot.lists.resources, !snapshot.awaited.resources, rpc)
 }
 
 /// `resources/templates/list`.
 pub(super) fn list_templates(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
+    protocol.server_info.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, rpc)
 }
 
 fn uri_of(request: &RpcRequest<'_>) -> Result<String, RpcError> {
@@ -38,45 +38,45 @@ fn uri_of(request: &RpcRequest<'_>) -> Result<String, RpcError> {
 /// `resources/read`.
 pub(super) async fn read(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let (request, revision) = (client.request, client.revision);
+    let (request, revision) = (rpc.request, rpc.revision);
     let uri = uri_of(request)?;
     match revision.lifecycle() {
         Lifecycle::Handshake => {}
-        Lifecycle::PerRequest => client.carrier.check_name(&uri)?,
+        Lifecycle::PerRequest => rpc.message_context.check_name(&uri)?,
     }
     let snapshot = protocol.gateway.snapshot();
     if let Some(needed) = snapshot.scopes_of_uri(&uri) {
-        client.may(needed)?;
+        rpc.may(needed)?;
     }
     if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
-        let read = Box::pin(forward(client, &snapshot, resource, &uri)).await;
-        return read.map_err(|error| read_error(uri, &error, client));
+        let read = Box::pin(forward(rpc, &snapshot, resource, &uri)).await;
+        return read.map_err(|error| read_error(uri, &error, rpc));
     }
-    let listening = CallSubscriber::new(protocol, client)?;
-    let call = Call { subscriber: Some(&listening), ..client.call(Map::new()) };
+    let listening = CallSubscriber::new(protocol, rpc)?;
+    let call = Call { subscriber: Some(&listening), ..rpc.call(Map::new()) };
     // Dropped with the connection, which cancels the upstream request.
     let read = snapshot.read(&uri, call).await;
-    let read = read.map_err(|error| read_error(uri, &error, client))?;
+    let read = read.map_err(|error| read_error(uri, &error, rpc))?;
     let scope = match read.freshness.scope {
-        CacheScope::Public => client.cache_scope(),
+        CacheScope::Public => rpc.cache_scope(),
         CacheScope::Private => "private",
     };
-    let hints = client.cache_hints(read.freshness.lasts, scope);
-    Ok(client.result(&WithHints { members: ReadResult { contents: &read.contents }, hints }))
+    let hints = rpc.cache_hints(read.freshness.ttl, scope);
+    Ok(rpc.result(&WithHints { members: ReadResult { contents: &read.contents }, hints }))
 }
 
 /// `resources/read`, forwarded. The calling function has checked the client's scopes.
 async fn forward(
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
     resource: &ProxiedEntry,
     uri: &str,
 ) -> Result<RpcResponse, ResourceReadError> {
     let to = (McpMethod::ReadResource, uri);
-    match snapshot.forward(resource, to, client.call(Map::new())).await {
-        Ok(members) => Ok(client.forwarded(&members, Some(resource))),
+    match snapshot.forward(resource, to, rpc.call(Map::new())).await {
+        Ok(members) => Ok(rpc.forwarded(&members, Some(resource))),
         Err(ForwardError::Unknown(text)) => Err(ResourceReadError::Missing(text)),
         Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => {
             Err(ResourceReadError::Failed(text))
@@ -89,13 +89,13 @@ struct ReadResult<'a> {
     contents: &'a [ResourceContents],
 }
 
-fn read_error(uri: String, error: &ResourceReadError, client: &RpcContext<'_>) -> RpcError {
+fn read_error(uri: String, error: &ResourceReadError, rpc: &RpcContext<'_>) -> RpcError {
     let why = error.to_string();
     match error {
         ResourceReadError::Unknown | ResourceReadError::Missing(_) => RpcError::NoResource { uri, why },
         ResourceReadError::Arguments(_) => RpcError::ResourceArguments { uri, why },
         ResourceReadError::Failed(_) => {
-            RpcError::ResourceFailed { uri, why, request_id: client.request_id.as_str().to_owned() }
+            RpcError::ResourceFailed { uri, why, request_id: rpc.request_id.as_str().to_owned() }
         }
     }
 }
@@ -103,11 +103,11 @@ fn read_error(uri: String, error: &ResourceReadError, client: &RpcContext<'_>) -
 /// `resources/subscribe`, of legacy revisions.
 pub(super) async fn subscribe(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let (session, uri) = subscription(client)?;
+    let (session, uri) = subscription(rpc)?;
     if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
-        client.may(needed)?;
+        rpc.may(needed)?;
     }
     protocol.subscribe(session, &uri).await.map_err(|error| match error {
         WatchError::Unknown => RpcError::NoResource { uri: uri.clone(), why: error.to_string() },
@@ -115,23 +115,23 @@ pub(super) async fn subscribe(
             RpcError::Params(error.to_string().into())
         }
     })?;
-    Ok(client.result(&json!({})))
+    Ok(rpc.result(&json!({})))
 }
 
 /// `resources/unsubscribe`. It is no error if there was no subscription.
 pub(super) async fn unsubscribe(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let (session, uri) = subscription(client)?;
+    let (session, uri) = subscription(rpc)?;
     protocol.unsubscribe(session, &uri).await;
-    Ok(client.result(&json!({})))
+    Ok(rpc.result(&json!({})))
 }
 
-fn subscription<'a>(client: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
-    let uri = uri_of(client.request)?;
-    let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
-    let session = client.carrier.session().filter(is_ours).ok_or_else(|| {
+fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
+    let uri = uri_of(rpc.request)?;
+    let is_synthetic = |id: &&str| Session::open(rpc.seal, id, SystemTime::now()).is_ok();
+    let session = rpc.message_context.session().filter(is_synthetic).ok_or_else(|| {
         RpcError::Params(
             "a subscription needs a session, and this request names none that exists: send the \
              `Mcp-Session-Id` that `initialize` returned"

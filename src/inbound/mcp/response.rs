@@ -98,13 +98,13 @@ impl RpcResponse {
         request: LoggedRequest<'_>,
         id: Option<RpcId<'_>>,
         revision: Revision,
-        refusal: &RpcError,
+        error: &RpcError,
     ) -> Self {
-        request.log_rejection(&refusal.rejection(revision));
-        Self::unlogged_error(id, revision, refusal)
+        request.log_rejection(&error.rejection(revision));
+        Self::unlogged_error(id, revision, error)
     }
 
-    fn unlogged_error(id: Option<RpcId<'_>>, revision: Revision, refusal: &RpcError) -> Self {
+    fn unlogged_error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
         #[derive(Serialize)]
         struct Response<'a> {
             jsonrpc: &'static str,
@@ -117,8 +117,9 @@ impl RpcResponse {
             (None, UnknownId::Null) => Some(None),
             (None, UnknownId::Omitted) => None,
         };
-        let error = refusal.to_error(revision);
-        Self::new(refusal.status(revision), &Response { jsonrpc: "2.0", id, error })
+        let status = error.status(revision);
+        let error = error.to_error(revision);
+        Self::new(status, &Response { jsonrpc: "2.0", id, error })
     }
 
     /// The response of another replica.
@@ -127,8 +128,8 @@ impl RpcResponse {
     }
 
     /// The responses of a batch, at least one, in one message.
-    pub(super) fn batch(answers: Vec<Self>) -> Self {
-        let bodies: Vec<Vec<u8>> = answers.into_iter().map(Self::into_body).collect();
+    pub(super) fn batch(responses: Vec<Self>) -> Self {
+        let bodies: Vec<Vec<u8>> = responses.into_iter().map(Self::into_body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
         Self { body, ..Self::default() }
     }
@@ -199,10 +200,10 @@ pub(super) fn write_tool_result(
 /// both specifications allow.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.log_rejection(rejection);
-    let refusal = RpcError::NotAMessage(rejection.to_string().into());
-    let mut answer = RpcResponse::unlogged_error(None, Revision::R2026_07_28, &refusal);
-    answer.status = rejection.status;
-    let mut response = answer.into_response(ResponseForm::Json);
+    let error = RpcError::NotAMessage(rejection.to_string().into());
+    let mut response = RpcResponse::unlogged_error(None, Revision::R2026_07_28, &error);
+    response.status = rejection.status;
+    let mut response = response.into_response(ResponseForm::Json);
     rejection.add_header(response.headers_mut());
     response
 }
@@ -288,19 +289,19 @@ struct Events {
     first: Option<Bytes>,
     mailbox: Mailbox,
     /// `None` after the result has arrived.
-    answering: Option<PendingResponse>,
+    pending: Option<PendingResponse>,
     last: Option<Bytes>,
 }
 
 /// The response that streams a first message, the messages of the mailbox, and then the result of
-/// `answering`. Without a first message, a comment shows proxies that the stream is open.
+/// `pending`. Without a first message, a comment shows proxies that the stream is open.
 pub(super) fn event_stream(
     first: Option<Bytes>,
     mailbox: Mailbox,
-    answering: PendingResponse,
+    pending: PendingResponse,
 ) -> Response<Body> {
     let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
-    let events = Events { first: Some(first), mailbox, answering: Some(answering), last: None };
+    let events = Events { first: Some(first), mailbox, pending: Some(pending), last: None };
     let events =
         unfold(events, |mut events| async { Some((Ok::<_, Infallible>(events.next().await?), events)) });
     as_stream(Response::new(Body::from_stream(events)))
@@ -337,14 +338,14 @@ impl Events {
         if self.first.is_some() {
             return self.first.take();
         }
-        if let Some(answering) = &mut self.answering {
+        if let Some(pending) = &mut self.pending {
             tokio::select! {
                 biased;
-                answer = answering => {
+                response = pending => {
                     // The mailbox is closed; its remaining messages are sent first.
-                    self.answering = None;
+                    self.pending = None;
                     self.mailbox.close();
-                    self.last = answer.map(|answer| as_event(None, &answer.into_body()).into());
+                    self.last = response.map(|response| as_event(None, &response.into_body()).into());
                 }
                 Some(message) = self.mailbox.recv() => return Some(as_event(None, &message).into()),
                 () = sleep(KEEP_ALIVE.0) => return Some(Bytes::from_static(KEEP_ALIVE.1)),
@@ -416,7 +417,7 @@ mod stream_tests {
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
-    fn answer() -> Option<RpcResponse> {
+    fn response() -> Option<RpcResponse> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let Ok(ClientMessage::Request(request)) = message(body) else { unreachable!() };
         Some(RpcResponse::result(request.id, None, &json!({}), &Map::new()))
@@ -431,7 +432,7 @@ mod stream_tests {
             mailbox,
             Box::pin(async move {
                 outbox.notify("notifications/two", &json!({}));
-                answer()
+                response()
             }),
         );
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -454,7 +455,7 @@ mod stream_tests {
             Box::pin(async move {
                 sleep(3 * KEEP_ALIVE.0 - Duration::from_secs(1)).await;
                 drop(outbox);
-                answer()
+                response()
             }),
         );
         assert_eq!(text_of(response).await.matches(": keep-alive\n\n").count(), 2);

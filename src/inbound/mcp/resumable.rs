@@ -53,7 +53,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ResumableStreams {
     settings: ResumeSettings,
-    questions: Arc<OpenRequests>,
+    open_requests: Arc<OpenRequests>,
     streams: Mutex<HashMap<String, Arc<ResumableStream>>>,
     read_bytes: AtomicUsize,
 }
@@ -73,22 +73,22 @@ pub struct ResumeSettings {
 }
 
 impl ResumableStreams {
-    pub(super) fn new(settings: ResumeSettings, questions: Arc<OpenRequests>) -> Self {
-        Self { settings, questions, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
+    pub(super) fn new(settings: ResumeSettings, open_requests: Arc<OpenRequests>) -> Self {
+        Self { settings, open_requests, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
     /// The response to a request of a session: a stream of `first`, the messages of the mailbox, and the
-    /// result of `answering`.
+    /// result of `pending`.
     pub(super) fn respond(
         self: &Arc<Self>,
         session: &str,
         revision: Revision,
         first: Option<Bytes>,
         mailbox: Mailbox,
-        answering: PendingResponse,
+        pending: PendingResponse,
     ) -> Response<Body> {
         let Some(resumable) = self.begin(session) else {
-            return response::event_stream(first, mailbox, answering);
+            return response::event_stream(first, mailbox, pending);
         };
         let knows_to_return = revision.is_primed();
         if knows_to_return {
@@ -98,10 +98,13 @@ impl ResumableStreams {
         if let Some(first) = first {
             resumable.push_message(&first);
         }
-        let life =
-            self.settings.max_stream_duration.filter(|_| knows_to_return).map(|life| Instant::now() + life);
-        let response = read(Arc::clone(&resumable), 0, life);
-        tokio::spawn(Arc::clone(self).drive(resumable, mailbox, answering));
+        let expiry = self
+            .settings
+            .max_stream_duration
+            .filter(|_| knows_to_return)
+            .map(|expiry| Instant::now() + expiry);
+        let response = read(Arc::clone(&resumable), 0, expiry);
+        tokio::spawn(Arc::clone(self).drive(resumable, mailbox, pending));
         response
     }
 
@@ -112,8 +115,8 @@ impl ResumableStreams {
         let number: u64 = number.parse().ok()?;
         let resumable = self.streams().get(name).filter(|found| *found.session == *session).cloned()?;
         let next = number.checked_add(1).filter(|next| resumable.log.borrow().has(*next))?;
-        let life = self.settings.max_stream_duration.map(|life| Instant::now() + life);
-        Some(read(resumable, next, life))
+        let expiry = self.settings.max_stream_duration.map(|expiry| Instant::now() + expiry);
+        Some(read(resumable, next, expiry))
     }
 
     /// Closes all streams of a session, and cancels their calls.
@@ -134,7 +137,7 @@ impl ResumableStreams {
             return None;
         }
         // Other replicas read from the name which replica has the stream.
-        let name = self.questions.new_id();
+        let name = self.open_requests.new_id();
         let (log, _) = watch::channel(EventLog::default());
         let resumable = Arc::new(ResumableStream { name: name.clone(), session: session.into(), log });
         streams.insert(name, Arc::clone(&resumable));
@@ -147,22 +150,22 @@ impl ResumableStreams {
         self: Arc<Self>,
         resumable: Arc<ResumableStream>,
         mut mailbox: Mailbox,
-        mut answering: PendingResponse,
+        mut pending: PendingResponse,
     ) {
-        let patience = self.settings.stream_resume_timeout;
+        let resume_timeout = self.settings.stream_resume_timeout;
         let saying = async {
             loop {
                 tokio::select! {
                     biased;
-                    answer = &mut answering => {
+                    response = &mut pending => {
                         mailbox.close();
                         // A message just before the result is sent before it.
                         while let Some(message) = mailbox.recv().await {
                             resumable.push_message(&message);
                         }
-                        if let Some(answer) = answer {
+                        if let Some(response) = response {
                             // Not limited: the result must not be dropped.
-                            resumable.push(|id| response::as_event(Some(id), &answer.into_body()));
+                            resumable.push(|id| response::as_event(Some(id), &response.into_body()));
                         }
                         break;
                     }
@@ -172,10 +175,10 @@ impl ResumableStreams {
         };
         let is_said = tokio::select! {
             () = saying => true,
-            () = resumable.abandoned(patience) => false,
+            () = resumable.abandoned(resume_timeout) => false,
         };
         // Cancels the call, if it has not ended.
-        drop(answering);
+        drop(pending);
         let mut bytes = 0;
         resumable.log.send_modify(|log| {
             log.is_over = true;
@@ -183,8 +186,8 @@ impl ResumableStreams {
         });
         let all = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if is_said {
-            let patience = if all > READ_LIMIT_BYTES { Duration::ZERO } else { patience };
-            resumable.abandoned(patience).await;
+            let resume_timeout = if all > READ_LIMIT_BYTES { Duration::ZERO } else { resume_timeout };
+            resumable.abandoned(resume_timeout).await;
         }
         self.read_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.streams().remove(&resumable.name);
@@ -242,8 +245,8 @@ impl ResumableStream {
         });
     }
 
-    /// Completes when nobody has read for `patience`, or when the session has ended.
-    async fn abandoned(&self, patience: Duration) {
+    /// Completes when nobody has read for `resume_timeout`, or when the session has ended.
+    async fn abandoned(&self, resume_timeout: Duration) {
         let mut log = self.log.subscribe();
         loop {
             let closed = match log.wait_for(|log| log.is_closed || !log.is_read).await {
@@ -254,7 +257,7 @@ impl ResumableStream {
                 return;
             }
             tokio::select! {
-                () = sleep(patience) => return,
+                () = sleep(resume_timeout) => return,
                 _ = log.wait_for(|log| log.is_closed || log.is_read) => {}
             }
         }
@@ -286,8 +289,8 @@ struct Reader {
     number: u64,
 }
 
-/// The events of a stream from `next` on, as the response on one connection, until `life`.
-fn read(resumable: Arc<ResumableStream>, next: u64, life: Option<Instant>) -> Response<Body> {
+/// The events of a stream from `next` on, as the response on one connection, until `expiry`.
+fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> Response<Body> {
     let mut number = 0;
     resumable.log.send_modify(|log| {
         log.readers += 1;
@@ -295,7 +298,7 @@ fn read(resumable: Arc<ResumableStream>, next: u64, life: Option<Instant>) -> Re
         number = log.readers;
     });
     let events = unfold((Reader { resumable, number }, next), move |(reader, next)| async move {
-        let (event, next) = reader.event(next, life).await?;
+        let (event, next) = reader.event(next, expiry).await?;
         Some((Ok::<_, Infallible>(event), (reader, next)))
     });
     response::as_stream(Response::new(Body::from_stream(events)))
@@ -304,13 +307,13 @@ fn read(resumable: Arc<ResumableStream>, next: u64, life: Option<Instant>) -> Re
 impl Reader {
     /// The next event, and the number of the one after it. `None` at the end, or when another connection has
     /// taken over.
-    async fn event(&self, next: u64, life: Option<Instant>) -> Option<(Bytes, u64)> {
+    async fn event(&self, next: u64, expiry: Option<Instant>) -> Option<(Bytes, u64)> {
         let mut log = self.resumable.log.subscribe();
         let changed = log
             .wait_for(|log| log.readers != self.number || log.is_closed || log.is_over || log.end() > next);
         let life_is_over = async {
-            match life {
-                Some(life) => sleep_until(life).await,
+            match expiry {
+                Some(expiry) => sleep_until(expiry).await,
                 None => std::future::pending().await,
             }
         };
@@ -359,13 +362,13 @@ mod tests {
     async fn a_stream_of_many_messages_stores_the_last_ones() {
         let resumables = resumables(None);
         let (outbox, mailbox) = Outbox::new(Arc::default());
-        let answering = Box::pin(async move {
+        let pending = Box::pin(async move {
             for _ in 0..2 * MESSAGES_LIMIT {
                 outbox.send("notifications/message", &serde_json::json!({})).await.unwrap();
             }
             std::future::pending().await
         });
-        let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, answering);
+        let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, pending);
         let name = resumables.streams().keys().next().unwrap().clone();
         // The paused clock only advances once all messages are recorded.
         sleep(Duration::from_millis(1)).await;
@@ -382,18 +385,18 @@ mod tests {
         let resumables = resumables(Some(Duration::from_secs(5)));
         for (revision, comes_back) in [(Revision::R2025_11_25, true), (Revision::R2025_06_18, false)] {
             let (outbox, mailbox) = Outbox::new(Arc::default());
-            let answering = Box::pin(async move {
+            let pending = Box::pin(async move {
                 sleep(Duration::from_secs(7)).await;
                 outbox.notify("notifications/done", &serde_json::json!({}));
                 None
             });
-            let begun = Instant::now();
-            let text = text_of(resumables.respond("s", revision, None, mailbox, answering)).await;
+            let started = Instant::now();
+            let text = text_of(resumables.respond("s", revision, None, mailbox, pending)).await;
             assert_eq!(text.contains("done"), !comes_back, "{text}");
-            assert_eq!(begun.elapsed().as_secs(), if comes_back { 5 } else { 7 });
+            assert_eq!(started.elapsed().as_secs(), if comes_back { 5 } else { 7 });
             if comes_back {
                 let rest = text_of(resumables.resume("s", ids(&text)[0]).unwrap()).await;
-                assert!(rest.contains("done") && begun.elapsed().as_secs() == 7, "{rest}");
+                assert!(rest.contains("done") && started.elapsed().as_secs() == 7, "{rest}");
             }
         }
     }

@@ -76,7 +76,7 @@ pub(super) struct MethodRow {
     pub(super) name: &'static str,
     pub(super) method: Method,
     /// The kind of revision that has it; `None` for both.
-    era: Option<Lifecycle>,
+    lifecycle: Option<Lifecycle>,
     pub(super) needs: RequiredCapability,
 }
 
@@ -114,10 +114,10 @@ const METHODS: [MethodRow; 18] = [
 const fn row(
     name: &'static str,
     method: Method,
-    era: Option<Lifecycle>,
+    lifecycle: Option<Lifecycle>,
     needs: RequiredCapability,
 ) -> MethodRow {
-    MethodRow { name, method, era, needs }
+    MethodRow { name, method, lifecycle, needs }
 }
 
 impl MethodRow {
@@ -128,7 +128,7 @@ impl MethodRow {
 
     /// Whether the method exists in a revision.
     pub(super) fn exists_in(&self, revision: Revision) -> bool {
-        self.era.is_none_or(|era| era == revision.lifecycle())
+        self.lifecycle.is_none_or(|lifecycle| lifecycle == revision.lifecycle())
     }
 }
 
@@ -231,18 +231,21 @@ impl Revision {
         }
     }
 
-    /// The revision of a request over stdio; `said` is the one of the handshake, if there was one.
+    /// The revision of a request over stdio; `declared` is the one of the handshake, if there was one.
     ///
     /// # Errors
     ///
     /// When the revision is not supported, or is missing without a handshake.
-    pub(super) fn from_stdio_request(said: Option<Self>, request: &RpcRequest<'_>) -> Result<Self, RpcError> {
-        match (request.meta.protocol_version()?, request.method.as_ref(), said) {
+    pub(super) fn from_stdio_request(
+        declared: Option<Self>,
+        request: &RpcRequest<'_>,
+    ) -> Result<Self, RpcError> {
+        match (request.meta.protocol_version()?, request.method.as_ref(), declared) {
             (Some(in_body), _, _) => in_body.parse(),
             // The revision is among the parameters; a ping may precede it.
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
-            (None, _, Some(said)) => Ok(said),
+            (None, _, Some(declared)) => Ok(declared),
             (None, _, None) => Err(RpcError::NotAMessage(
                 "send `initialize` first, or specify the protocol revision in `params._meta`".into(),
             )),
@@ -358,8 +361,8 @@ mod tests {
 
     #[test]
     fn the_sdk_knows_the_same_revisions_in_the_same_order() {
-        let ours: Vec<ProtocolVersion> = Revision::ALL.into_iter().rev().map(Revision::version).collect();
-        assert_eq!(ours, ProtocolVersion::KNOWN_VERSIONS);
+        let own: Vec<ProtocolVersion> = Revision::ALL.into_iter().rev().map(Revision::version).collect();
+        assert_eq!(own, ProtocolVersion::KNOWN_VERSIONS);
         for revision in Revision::ALL {
             assert_eq!(revision.version().as_str(), revision.as_str());
         }

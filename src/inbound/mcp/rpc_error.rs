@@ -216,9 +216,9 @@ pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
 impl ErrorCounts {
     /// Counts an error for a message of this method. Clients can name any, so an unknown method counts as
     /// `other`, as does a message whose method could not be read.
-    pub(super) fn count(&self, method: Option<&str>, refusal: &RpcError, revision: Revision) {
+    pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
-        let code = refusal.code(revision).0;
+        let code = error.code(revision).0;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
     }
 
@@ -247,7 +247,7 @@ impl MeterSource for ErrorCounts {
 fn capabilities(missing: &[MissingCapability]) -> Value {
     let mut capabilities = json!({});
     for missing in missing {
-        match missing.ability {
+        match missing.capability {
             ClientCapability::Form | ClientCapability::FormWithLists => {
                 capabilities["elicitation"]["form"] = json!({})
             }

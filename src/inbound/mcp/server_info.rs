@@ -54,19 +54,19 @@ impl ServerInfo {
     pub(super) fn initialize(
         &self,
         snapshot: &Snapshot,
-        client: &RpcContext<'_>,
+        rpc: &RpcContext<'_>,
         revision: Revision,
     ) -> RpcResponse {
-        let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
+        let mut result = InitializeResult::new(capabilities(snapshot, rpc, revision))
             .with_protocol_version(revision.version())
             .with_server_info(self.server.clone());
         result.instructions.clone_from(&self.instructions);
-        client.result(&result)
+        rpc.result(&result)
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, snapshot: &Snapshot, client: &RpcContext<'_>) -> RpcResponse {
-        let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
+    pub(super) fn discover(&self, snapshot: &Snapshot, rpc: &RpcContext<'_>) -> RpcResponse {
+        let capabilities = capabilities(snapshot, rpc, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
         if tasks::any_offered(snapshot) {
@@ -75,8 +75,8 @@ impl ServerInfo {
         if let Some(instructions) = &self.instructions {
             result["instructions"] = instructions.as_str().into();
         }
-        let hints = client.cache_hints(self.list_ttl, client.cache_scope());
-        client.result(&WithHints { members: result, hints })
+        let hints = rpc.cache_hints(self.list_ttl, rpc.cache_scope());
+        rpc.result(&WithHints { members: result, hints })
     }
 
     /// One page of a list. It is not cacheable while entries of an upstream are missing.
@@ -84,7 +84,7 @@ impl ServerInfo {
         &self,
         list: &DefinitionList,
         is_whole: bool,
-        client: &RpcContext<'_>,
+        rpc: &RpcContext<'_>,
     ) -> Result<RpcResponse, RpcError> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -94,15 +94,15 @@ impl ServerInfo {
             #[serde(skip_serializing_if = "Option::is_none")]
             next_cursor: Option<String>,
         }
-        let cursor = client.request.param("cursor").unless_null().optional_text("params.cursor")?;
-        let page = list.page(cursor.as_deref(), self.page_size, client.carrier.client());
+        let cursor = rpc.request.param("cursor").unless_null().optional_text("params.cursor")?;
+        let page = list.page(cursor.as_deref(), self.page_size, rpc.message_context.client());
         let page = page.map_err(|_| RpcError::UnknownCursor)?;
-        let entries = page.entries.iter().map(|entry| entry.json(client.revision.shapes())).collect();
+        let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
         let entries = BTreeMap::from([(list.name(), entries)]);
         let members = ListResult { entries, next_cursor: page.next_cursor };
-        let lasts = if is_whole { self.list_ttl } else { Duration::ZERO };
-        let hints = client.cache_hints(lasts, client.cache_scope());
-        Ok(client.result(&WithHints { members, hints }))
+        let ttl = if is_whole { self.list_ttl } else { Duration::ZERO };
+        let hints = rpc.cache_hints(ttl, rpc.cache_scope());
+        Ok(rpc.result(&WithHints { members, hints }))
     }
 }
 
@@ -117,8 +117,8 @@ pub(super) struct WithHints<T: Serialize> {
 
 /// The capabilities of the server: tools always, the others if there are any. `listChanged` is declared for
 /// every list.
-fn capabilities(snapshot: &Snapshot, client: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
-    let has = |list: &DefinitionList| list.seen_by(client.carrier.client()).next().is_some();
+fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
+    let has = |list: &DefinitionList| list.seen_by(rpc.message_context.client()).next().is_some();
     let lists = &snapshot.lists;
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();

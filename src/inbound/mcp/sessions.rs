@@ -97,7 +97,7 @@ const ENDED_LIMIT: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Sessions {
     seal: TokenCipher,
-    strangers: UnknownSessions,
+    unknown_sessions: UnknownSessions,
     ended: Mutex<EndedSessions>,
 }
 
@@ -137,8 +137,8 @@ impl EndedSessions {
 }
 
 impl Sessions {
-    pub(super) fn new(seal: TokenCipher, strangers: UnknownSessions) -> Self {
-        Self { seal, strangers, ended: Mutex::default() }
+    pub(super) fn new(seal: TokenCipher, unknown_sessions: UnknownSessions) -> Self {
+        Self { seal, unknown_sessions, ended: Mutex::default() }
     }
 
     /// Checks the session id of a request of `owner`; a request without one is accepted. If clients have
@@ -152,7 +152,7 @@ impl Sessions {
         if self.ended().known.contains(id) {
             return Err(RpcError::NoSession);
         }
-        match (Session::open(&self.seal, id, SystemTime::now()), self.strangers) {
+        match (Session::open(&self.seal, id, SystemTime::now()), self.unknown_sessions) {
             (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
             (Err(TokenError::Invalid), UnknownSessions::Accept) if owner.is_none() => Ok(()),
             (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::NoSession),
@@ -301,8 +301,9 @@ mod tests {
     #[test]
     fn a_session_is_its_id() {
         let (seal, now) = (TokenCipher::random(), SystemTime::UNIX_EPOCH);
-        let said = json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
-        let session = Session::new(Revision::R2025_11_25, said.as_object().unwrap().clone());
+        let declared =
+            json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
+        let session = Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone());
         let opened = Session::open(&seal, &session.encrypt(&seal, now), now).unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
@@ -368,8 +369,8 @@ mod sessions_tests {
         let owned = Session::new(Revision::R2025_11_25, Map::new())
             .with_client(&client("me"))
             .encrypt(&seal, SystemTime::now());
-        for strangers in [UnknownSessions::Accept, UnknownSessions::Reject] {
-            let sessions = Sessions::new(seal.clone(), strangers);
+        for unknown_sessions in [UnknownSessions::Accept, UnknownSessions::Reject] {
+            let sessions = Sessions::new(seal.clone(), unknown_sessions);
             let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
             assert!(check(&owned, Some("me")));
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
@@ -401,14 +402,14 @@ mod sessions_tests {
             (["192.0.2.1", "192.0.2.2"]).map(|at| ClientIdentity::from_address(at.parse().unwrap())).into();
         let (known, other) = (client("one"), client("two"));
         for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
-            let theirs = id_of(&seal, victim);
+            let forged = id_of(&seal, victim);
             let first = id_of(&seal, attacker);
-            sessions.end(&theirs, victim.owner()).unwrap();
+            sessions.end(&forged, victim.owner()).unwrap();
             sessions.end(&first, attacker.owner()).unwrap();
             for _ in 0..ENDED_LIMIT {
                 sessions.end(&id_of(&seal, attacker), attacker.owner()).unwrap();
             }
-            assert_eq!(sessions.check(Some(&theirs), victim.owner()), Err(RpcError::NoSession));
+            assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::NoSession));
             assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
             assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
         }

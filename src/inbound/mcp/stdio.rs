@@ -71,13 +71,13 @@ pub enum ConnectionEnd {
 impl McpEndpoint {
     /// Serves one client: reads its lines, and writes messages for it into `out`, each without a line break.
     ///
-    /// After the last line, requests in flight may take as long as `drain`. They are cancelled when `stop`
+    /// After the last line, requests in flight may take as long as `shutdown_timeout`. They are cancelled when `stop`
     /// completes, and when the receiver of `out` is dropped.
     pub async fn serve_stdio(
         &self,
         mut lines: mpsc::Receiver<ClientLine>,
         out: mpsc::Sender<Bytes>,
-        drain: Duration,
+        shutdown_timeout: Duration,
         stop: impl Future<Output = ()>,
     ) -> ConnectionEnd {
         let mut stop = pin!(stop);
@@ -112,7 +112,7 @@ impl McpEndpoint {
             biased;
             () = &mut stop => return ConnectionEnd::Clean,
             () = &mut gone => return ConnectionEnd::Clean,
-            ended = timeout(drain, all_answered) => ended,
+            ended = timeout(shutdown_timeout, all_answered) => ended,
         };
         match ended {
             Ok(()) => ConnectionEnd::Clean,
@@ -158,10 +158,10 @@ impl StdioConnection {
         }
         let (protocol, context) = (Arc::clone(&self.protocol), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
-        let mut answering = Box::pin(answer(protocol, context, message, out, handshake));
+        let mut pending = Box::pin(respond(protocol, context, message, out, handshake));
         // Polled once before the next line is read: messages after a handshake depend on it.
-        if poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await.is_pending() {
-            self.running.spawn(answering);
+        if poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await.is_pending() {
+            self.running.spawn(pending);
         }
     }
 
@@ -185,60 +185,60 @@ impl StdioConnection {
         let Some(handshake) = handshake else { return };
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
         let session = handshake.session.as_str();
-        let Ok((place, closed)) = protocol.streams.session_slot(session, &ClientIdentity::Only) else {
+        let Ok((slot, closed)) = protocol.streams.session_slot(session, &ClientIdentity::Only) else {
             return;
         };
         // Subscribed before the next response, so that no change after it is missed.
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
-            let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+            let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.open_requests));
             let audience =
                 subscriptions::Recipient { gateway: &protocol.gateway, client: ClientIdentity::Only };
             let telling =
-                subscriptions::notify_session(listener, &outbox, &audience, &place, subscribed, closed);
+                subscriptions::notify_session(listener, &outbox, &audience, &slot, subscribed, closed);
             send_during(telling, mailbox, &out).await;
         });
     }
 
     /// Responds to a request that is not executed.
-    async fn reject(&self, request: Option<&[u8]>, refusal: RpcError) {
+    async fn reject(&self, request: Option<&[u8]>, error: RpcError) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
-        let carrier = MessageContext::stdio(&context, handshake.as_deref());
+        let message_context = MessageContext::stdio(&context, handshake.as_deref());
         let (id, method) = match request.map(message::message) {
             Some(Ok(ClientMessage::Request(request))) => (Some(request.id), Some(request.method)),
             Some(Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_)) | None => {
                 (None, None)
             }
         };
-        let assumed = carrier.revision().unwrap_or(Revision::R2026_07_28);
-        let answer = self.protocol.error_response(carrier, id, method.as_deref(), assumed, &refusal);
+        let assumed = message_context.revision().unwrap_or(Revision::R2026_07_28);
+        let respond = self.protocol.error_response(message_context, id, method.as_deref(), assumed, &error);
         // Nobody reads any more: the connection is about to end.
-        let _ = self.out.send(in_one_line(answer.into_body())).await;
+        let _ = self.out.send(in_one_line(respond.into_body())).await;
     }
 }
 
 /// Handles one message: sends the messages before its response, and then the response.
-async fn answer(
+async fn respond(
     protocol: Arc<MessageDispatcher>,
     context: RequestContext,
     message: Vec<u8>,
     out: mpsc::Sender<Bytes>,
     handshake: Arc<ArcSwapOption<Handshake>>,
 ) {
-    let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-    let said = handshake.load_full();
-    let answering = protocol.handle(MessageContext::stdio(&context, said.as_deref()), &message, &outbox);
+    let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.open_requests));
+    let declared = handshake.load_full();
+    let pending = protocol.handle(MessageContext::stdio(&context, declared.as_deref()), &message, &outbox);
     // There may be no response, or the client may have stopped reading.
-    let Some(answer) = send_during(answering, mailbox, &out).await.flatten() else { return };
-    if let Some(session) = answer.session()
+    let Some(respond) = send_during(pending, mailbox, &out).await.flatten() else { return };
+    if let Some(session) = respond.session()
         && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())
         && let Ok(revision) = opened.revision.parse()
     {
         handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));
     }
     // Nobody reads any more: the connection is about to end.
-    let _ = out.send(in_one_line(answer.into_body())).await;
+    let _ = out.send(in_one_line(respond.into_body())).await;
 }
 
 /// Runs `work`, and sends the messages that it puts into the mailbox, all of them before it returns. `None`

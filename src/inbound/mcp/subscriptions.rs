@@ -58,18 +58,18 @@ pub(super) struct Recipient<'a> {
 /// authorized, or the server shuts down.
 pub(super) async fn listen(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let filter = client.request.param("notifications").object("params.notifications")?;
+    let filter = rpc.request.param("notifications").object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
-    let _place = protocol.streams.slot(client.carrier.client())?;
+    let _slot = protocol.streams.slot(rpc.message_context.client())?;
     // Before the acknowledgement, so that no change after it is missed.
     let listener = protocol.gateway.changes().listen();
-    let recipient = Recipient { gateway: &protocol.gateway, client: client.carrier.client().clone() };
+    let recipient = Recipient { gateway: &protocol.gateway, client: rpc.message_context.client().clone() };
     let subscription = Subscription::new(filter, &recipient);
-    let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
+    let meta = json!({ SUBSCRIPTION_ID: rpc.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
-    let sent = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
+    let sent = rpc.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
     sent.map_err(|_| {
         RpcError::Params(
             "the response of this method is a stream: send `Accept: text/event-stream`, too".into(),
@@ -77,13 +77,13 @@ pub(super) async fn listen(
     })?;
     let subscription = || Some(&subscription);
     tokio::select! {
-        _ = notify(listener, client.outbox, &recipient, Some(&meta), subscription) => {}
-        () = protocol.revoked(client.carrier) => {}
-        () = client.carrier.shutdown_begun() => {}
+        _ = notify(listener, rpc.outbox, &recipient, Some(&meta), subscription) => {}
+        () = protocol.revoked(rpc.message_context) => {}
+        () = rpc.message_context.shutdown_begun() => {}
     }
-    let mut meta = client.meta.clone();
-    meta.insert(SUBSCRIPTION_ID.to_owned(), client.request.id.to_value());
-    Ok(RpcResponse::result(client.request.id, client.revision.result_type(), &json!({}), &meta))
+    let mut meta = rpc.meta.clone();
+    meta.insert(SUBSCRIPTION_ID.to_owned(), rpc.request.id.to_value());
+    Ok(RpcResponse::result(rpc.request.id, rpc.revision.result_type(), &json!({}), &meta))
 }
 
 impl Recipient<'_> {
@@ -99,7 +99,7 @@ pub(super) async fn notify_session(
     listener: ChangeReceiver,
     outbox: &Outbox,
     recipient: &Recipient<'_>,
-    place: &StreamSlot,
+    slot: &StreamSlot,
     subscribed: SessionListener,
     closed: StreamClosed,
 ) {
@@ -107,7 +107,7 @@ pub(super) async fn notify_session(
     let filter =
         SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().resources_list_changed();
     let subscription = Subscription { filter: filter.build(), of };
-    let subscription = || place.is_active().then_some(&subscription);
+    let subscription = || slot.is_active().then_some(&subscription);
     tokio::select! {
         _ = notify(listener, outbox, recipient, None, subscription) => {}
         _ = closed => {}
@@ -123,9 +123,9 @@ async fn notify<'w>(
     subscription: impl Fn() -> Option<&'w Subscription>,
 ) -> Result<Infallible, ClientRequestError> {
     loop {
-        let heard = listener.next().await.ok_or(ClientRequestError::NoChannel)?;
+        let change = listener.next().await.ok_or(ClientRequestError::NoChannel)?;
         let Some(subscription) = subscription() else { continue };
-        for (method, uri) in subscription.messages(&heard) {
+        for (method, uri) in subscription.messages(&change) {
             if uri.as_deref().is_some_and(|uri| !recipient.may_read(uri)) {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Subscription {
     }
 
     /// The notifications for a change, each with its resource if it is about one.
-    fn messages(&self, heard: &ReceivedChange) -> Vec<(&'static str, Option<Arc<str>>)> {
+    fn messages(&self, received: &ReceivedChange) -> Vec<(&'static str, Option<Arc<str>>)> {
         let lists = [
             (ChangeEvent::Tools, self.filter.tools_list_changed, "notifications/tools/list_changed"),
             (ChangeEvent::Prompts, self.filter.prompts_list_changed, "notifications/prompts/list_changed"),
@@ -174,13 +174,13 @@ impl Subscription {
             ),
         ];
         // After missed changes, anything may be different.
-        let has_changed = |change: &ChangeEvent| match heard {
+        let has_changed = |change: &ChangeEvent| match received {
             ReceivedChange::Change(found) => found == change,
             ReceivedChange::Missed => true,
         };
         let lists =
             lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
-        let uris = match heard {
+        let uris = match received {
             ReceivedChange::Change(ChangeEvent::Resource(uri)) if self.of.has(uri) => vec![Arc::clone(uri)],
             ReceivedChange::Change(_) => Vec::new(),
             ReceivedChange::Missed => self.of.all(),
@@ -215,7 +215,7 @@ const SESSION_LIMIT: usize = 4;
 pub(super) struct OpenStreams {
     limit: usize,
     /// Limit of the streams of each client, if any.
-    callers: Option<PerClientLimit>,
+    clients: Option<PerClientLimit>,
     open: Mutex<StreamTable>,
 }
 
@@ -241,7 +241,7 @@ pub(super) struct StreamSlot {
     session: Option<Arc<str>>,
     number: u64,
     streams: Arc<OpenStreams>,
-    _of_caller: Option<PerClientPermit>,
+    _client_permit: Option<PerClientPermit>,
 }
 
 /// Completes when a stream is closed for another one, or its session ends.
@@ -249,8 +249,8 @@ pub(super) type StreamClosed = oneshot::Receiver<()>;
 
 impl OpenStreams {
     /// Creates the limits of all streams, and of those of one client.
-    pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
-        Arc::new(Self { limit, callers: caller_limit.map(PerClientLimit::new), open: Mutex::default() })
+    pub(super) fn new(limit: usize, client_limit: Option<usize>) -> Arc<Self> {
+        Arc::new(Self { limit, clients: client_limit.map(PerClientLimit::new), open: Mutex::default() })
     }
 
     /// Takes a slot for a stream without a session.
@@ -271,11 +271,17 @@ impl OpenStreams {
         if open.count >= self.limit {
             return Err(RpcError::TooManyStreams);
         }
-        let of_caller = self.callers.as_ref().map(|callers| callers.take(client)).transpose();
-        let of_caller = of_caller.map_err(|limit| RpcError::TooManyStreamsOfClient { limit })?.flatten();
+        let client_permit = self.clients.as_ref().map(|clients| clients.take(client)).transpose();
+        let client_permit =
+            client_permit.map_err(|limit| RpcError::TooManyStreamsOfClient { limit })?.flatten();
         open.count += 1;
         open.begun += 1;
-        Ok(StreamSlot { session, number: open.begun, streams: Arc::clone(self), _of_caller: of_caller })
+        Ok(StreamSlot {
+            session,
+            number: open.begun,
+            streams: Arc::clone(self),
+            _client_permit: client_permit,
+        })
     }
 
     /// Takes a slot for a stream of a session.
@@ -290,14 +296,14 @@ impl OpenStreams {
     ) -> Result<(StreamSlot, StreamClosed), RpcError> {
         let mut open = self.open();
         let session: Arc<str> = session.into();
-        let place = self.enter(&mut open, client, Some(Arc::clone(&session)))?;
+        let slot = self.enter(&mut open, client, Some(Arc::clone(&session)))?;
         let (end, closed) = oneshot::channel();
         let members = open.of_sessions.entry(session).or_default();
         if members.len() >= SESSION_LIMIT {
             members.remove(0);
         }
-        members.push(SessionStream { number: place.number, _end: end });
-        Ok((place, closed))
+        members.push(SessionStream { number: slot.number, _end: end });
+        Ok((slot, closed))
     }
 
     /// Ends all streams of a session.
@@ -341,11 +347,16 @@ mod tests {
     use crate::inbound::mcp::session_subscriptions::tests::gateway;
 
     #[track_caller]
-    fn check(asked: Value, acknowledged: Value, heard: &ReceivedChange, expected: &[(&str, Option<&str>)]) {
+    fn check(
+        requested: Value,
+        acknowledged: Value,
+        change: &ReceivedChange,
+        expected: &[(&str, Option<&str>)],
+    ) {
         let recipient = Recipient { gateway: &gateway(), client: ClientIdentity::Only };
-        let subscription = Subscription::new(serde_json::from_value(asked).unwrap(), &recipient);
+        let subscription = Subscription::new(serde_json::from_value(requested).unwrap(), &recipient);
         assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
-        let messages = subscription.messages(heard);
+        let messages = subscription.messages(change);
         let messages: Vec<_> = messages.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
         assert_eq!(messages, expected);
     }
@@ -354,27 +365,27 @@ mod tests {
     async fn only_requested_notifications_are_sent() {
         let changed = |change| ReceivedChange::Change(change);
         let tools = json!({ "toolsListChanged": true });
-        let told = [("notifications/tools/list_changed", None)];
-        check(tools.clone(), tools.clone(), &changed(ChangeEvent::Tools), &told);
+        let notified = [("notifications/tools/list_changed", None)];
+        check(tools.clone(), tools.clone(), &changed(ChangeEvent::Tools), &notified);
         check(tools.clone(), tools.clone(), &changed(ChangeEvent::Prompts), &[]);
-        check(tools.clone(), tools, &ReceivedChange::Missed, &told);
-        let asked =
+        check(tools.clone(), tools, &ReceivedChange::Missed, &notified);
+        let requested =
             json!({ "promptsListChanged": true, "toolsListChanged": false, "resourcesListChanged": null });
         let prompts = json!({ "promptsListChanged": true });
         check(
-            asked,
+            requested,
             prompts,
             &changed(ChangeEvent::Prompts),
             &[("notifications/prompts/list_changed", None)],
         );
         check(json!({}), json!({}), &ReceivedChange::Missed, &[]);
         let resource = json!({ "resourceSubscriptions": ["t://a"] });
-        let told = [("notifications/resources/updated", Some("t://a"))];
-        check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://a".into())), &told);
+        let notified = [("notifications/resources/updated", Some("t://a"))];
+        check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://a".into())), &notified);
         check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://b".into())), &[]);
-        check(resource.clone(), resource.clone(), &ReceivedChange::Missed, &told);
+        check(resource.clone(), resource.clone(), &ReceivedChange::Missed, &notified);
         let too_much = json!({ "resourceSubscriptions": ["t://a", "once:x", "none:x", "t://a"] });
-        check(too_much, resource, &ReceivedChange::Missed, &told);
+        check(too_much, resource, &ReceivedChange::Missed, &notified);
     }
 
     fn is_closed(closed: &mut StreamClosed) -> bool {

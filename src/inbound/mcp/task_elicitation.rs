@@ -47,7 +47,7 @@ pub(super) struct ElicitingTasks {
 /// One such task.
 #[derive(Debug)]
 pub(super) struct ElicitingTask {
-    abilities: ClientCapabilities,
+    capabilities: ClientCapabilities,
     /// Locked by one request at a time.
     state: tokio::sync::Mutex<ElicitingState>,
 }
@@ -113,7 +113,7 @@ pub(super) enum RemainingInput {
 impl ElicitingTasks {
     /// Stores a new task that waits for its first input responses, and returns its name at this replica.
     /// `None` when there are too many.
-    pub(super) fn begin(&self, abilities: ClientCapabilities, life: Duration) -> Option<String> {
+    pub(super) fn begin(&self, capabilities: ClientCapabilities, ttl: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks();
         if tasks.len() >= TASKS_LIMIT {
@@ -124,7 +124,7 @@ impl ElicitingTasks {
         }
         let name = random_id();
         let state = tokio::sync::Mutex::new(ElicitingState::InputRequired(Map::new()));
-        tasks.insert(name.clone(), (now + life, Arc::new(ElicitingTask { abilities, state })));
+        tasks.insert(name.clone(), (now + ttl, Arc::new(ElicitingTask { capabilities, state })));
         Some(name)
     }
 
@@ -141,8 +141,8 @@ impl ElicitingTasks {
     /// Stores a result, if the limit of all results allows it.
     pub(super) fn store(&self, written: Vec<u8>) -> ElicitingState {
         let (all_bytes, more) = (Arc::clone(&self.stored_bytes), written.len());
-        let room = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
-        match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
+        let add = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
+        match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
             Ok(_) => ElicitingState::Completed(StoredResult { written: written.into(), all_bytes }),
             Err(_) => ElicitingState::Discarded,
         }
@@ -163,37 +163,37 @@ impl ElicitingTask {
         &self,
         (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
         arguments: &Map<String, Value>,
-        answered: &Map<String, Value>,
+        earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
     ) -> (RemainingInput, Map<String, Value>) {
-        let (left, answers) = remaining(
+        let (remaining_input, input_responses) = remaining(
             (snapshot, route),
             arguments,
-            ElicitationRound::new(self.abilities, answered.clone(), responses),
+            ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses),
         )
         .await;
-        if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
-            return (left, answers);
+        if serde_json::to_vec(&input_responses).is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
+            return (remaining_input, input_responses);
         }
         let why =
             format!("the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together");
-        (RemainingInput::Invalid(why), answers)
+        (RemainingInput::Invalid(why), input_responses)
     }
 
     /// Starts the work at the upstream, once all input is there. Nothing awaits it: the call that started the
     /// task is over.
     pub(super) fn begin(self: Arc<Self>, state: &mut ElicitingState, work: TaskWork) {
         let (ends, mut ended) = oneshot::channel();
-        let answers = match std::mem::replace(state, ElicitingState::Starting { _ends: ends }) {
-            ElicitingState::InputRequired(answers) => answers,
+        let input_responses = match std::mem::replace(state, ElicitingState::Starting { _ends: ends }) {
+            ElicitingState::InputRequired(input_responses) => input_responses,
             other => {
                 *state = other;
                 return;
             }
         };
-        let abilities = self.abilities;
+        let capabilities = self.capabilities;
         tokio::spawn(async move {
-            let mut round = ElicitationRound::new(abilities, answers, Map::new());
+            let mut round = ElicitationRound::new(capabilities, input_responses, Map::new());
             let call = work.call(work.arguments.clone());
             let called = tokio::select! {
                 called = work.snapshot.call_as_task(&work.route, call, &mut round) => called,
@@ -201,17 +201,19 @@ impl ElicitingTask {
             };
             let mut state = self.state.lock().await;
             match (&*state, called) {
-                (ElicitingState::Starting { .. }, CallOutcome::Operation(job)) => {
-                    *state = ElicitingState::Running(job)
+                (ElicitingState::Starting { .. }, CallOutcome::Operation(operation)) => {
+                    *state = ElicitingState::Running(operation)
                 }
                 (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
                     *state = (work.store)(result)
                 }
                 // It was cancelled at the last moment.
-                (_, CallOutcome::Operation(job)) => {
+                (_, CallOutcome::Operation(operation)) => {
                     drop(state);
-                    let call = work.call(job.arguments);
-                    work.snapshot.cancel_operation(&work.route, call, job.answers, &job.place).await;
+                    let call = work.call(operation.arguments);
+                    work.snapshot
+                        .cancel_operation(&work.route, call, operation.input_responses, &operation.location)
+                        .await;
                 }
                 (_, CallOutcome::Result(_)) => {}
             }
@@ -231,10 +233,10 @@ impl TaskWork {
 pub(super) async fn first_input_requests(
     of: (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
-    abilities: ClientCapabilities,
+    capabilities: ClientCapabilities,
 ) -> Option<Vec<InputRequest>> {
-    match remaining(of, arguments, ElicitationRound::new(abilities, Map::new(), Map::new())).await.0 {
-        RemainingInput::InputRequests(questions) => Some(questions),
+    match remaining(of, arguments, ElicitationRound::new(capabilities, Map::new(), Map::new())).await.0 {
+        RemainingInput::InputRequests(input_requests) => Some(input_requests),
         RemainingInput::Nothing | RemainingInput::Result(_) | RemainingInput::Invalid(_) => None,
     }
 }
@@ -246,16 +248,16 @@ async fn remaining(
 ) -> (RemainingInput, Map<String, Value>) {
     let arguments = match snapshot.check_arguments(route, arguments.clone().into()).await {
         Ok(arguments) => arguments,
-        Err(sentence) => return (RemainingInput::Invalid(sentence), round.answered),
+        Err(sentence) => return (RemainingInput::Invalid(sentence), round.input_responses),
     };
     let done = elicit_first(&route.asking, arguments, &mut round).await;
-    let left = match (round.outcome, done) {
-        (RoundOutcome::InputRequired(questions), _) => RemainingInput::InputRequests(questions),
+    let remaining_input = match (round.outcome, done) {
+        (RoundOutcome::InputRequired(input_requests), _) => RemainingInput::InputRequests(input_requests),
         (RoundOutcome::Invalid(why), _) => RemainingInput::Invalid(why),
         (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Ok(_)) => RemainingInput::Nothing,
         (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Err(result)) => {
             RemainingInput::Result(result)
         }
     };
-    (left, round.answered)
+    (remaining_input, round.input_responses)
 }

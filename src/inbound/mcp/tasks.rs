@@ -52,11 +52,11 @@ const TOO_LONG: &str = "The task is completed, but its result could not be store
 /// [`RpcError::NeedsTasks`] when it can only be one, and the client does not support tasks.
 pub(super) fn may_become_task(
     route: &Route,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<bool, RpcError> {
-    let Some(job) = &route.job else { return Ok(false) };
-    match (job.task.offer, supports_tasks(client)) {
+    let Some(rule) = &route.job else { return Ok(false) };
+    match (rule.task.offer, supports_tasks(rpc)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(false),
         (TaskSupport::Required, false) => Err(RpcError::NeedsTasks),
         (TaskSupport::Optional | TaskSupport::Required, true) => {
@@ -67,56 +67,55 @@ pub(super) fn may_become_task(
 
 /// Whether any tool may return a task.
 pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
-    let jobs = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
-    jobs.into_iter().any(|job| job.task.offer != TaskSupport::Forbidden)
+    let rules = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
+    rules.into_iter().any(|rule| rule.task.offer != TaskSupport::Forbidden)
 }
 
 /// The response to a call that has become a task.
 pub(super) fn created(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     tool: &str,
-    job: OpenOperation,
+    operation: OpenOperation,
 ) -> RpcResponse {
-    let at = TaskLocation::Upstream { place: job.place.to_text(), answers: job.answers };
-    let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
-    let mut members = task.members_of(&id, "working", job.message.as_deref());
-    members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
-    RpcResponse::result(client.request.id, Some("task"), &members, client.meta)
+    let at =
+        TaskLocation::Upstream { place: operation.location.to_text(), answers: operation.input_responses };
+    let (id, task) = Task::new((protocol, rpc), tool, operation.arguments, at, operation.ttl);
+    let mut members = task.members_of(&id, "working", operation.message.as_deref());
+    members.insert("pollIntervalMs".into(), milliseconds(operation.wait).into());
+    RpcResponse::result(rpc.request.id, Some("task"), &members, rpc.meta)
 }
 
 /// The response to a call that becomes a task before any input request, so that the task has them. `None` if
 /// the route does not enable that, if there are no input requests, or if there are too many such tasks.
 pub(super) async fn create_with_input(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
-    let job = route.job.as_ref().filter(|job| job.task.asks)?;
-    let abilities = elicitation::abilities(client.revision, &client.capabilities());
-    let questions = task_elicitation::first_input_requests((snapshot, route), arguments, abilities).await?;
-    let name = protocol.eliciting_tasks.begin(abilities, job.task.life)?;
-    let address = protocol.questions.peers().and_then(Replicas::own).map(str::to_owned);
+    let rule = route.job.as_ref().filter(|rule| rule.task.asks)?;
+    let capabilities = elicitation::capabilities(rpc.revision, &rpc.capabilities());
+    let input_requests =
+        task_elicitation::first_input_requests((snapshot, route), arguments, capabilities).await?;
+    let name = protocol.eliciting_tasks.begin(capabilities, rule.task.life)?;
+    let address = protocol.open_requests.replicas().and_then(Replicas::own).map(str::to_owned);
     let (tool, at) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
-    let (id, task) = Task::new((protocol, client), tool, arguments.clone(), at, job.task.life);
+    let (id, task) = Task::new((protocol, rpc), tool, arguments.clone(), at, rule.task.life);
     let mut members = task.members_of(&id, "input_required", None);
-    members.insert("inputRequests".into(), elicitation::requests(&questions, client.revision).into());
-    members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
-    Some(RpcResponse::result(client.request.id, Some("task"), &members, client.meta))
+    members.insert("inputRequests".into(), elicitation::requests(&input_requests, rpc.revision).into());
+    members.insert("pollIntervalMs".into(), milliseconds(rule.poll).into());
+    Some(RpcResponse::result(rpc.request.id, Some("task"), &members, rpc.meta))
 }
 
 /// `tasks/get`: the state of a task, and its result once there is one.
-pub(super) async fn get(
-    protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let asked = TaskRequest::read(protocol, client)?;
-    let state = match &asked.task.at {
-        TaskLocation::Upstream { place, answers } => asked.at_upstream(client, place, answers).await?,
+pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+    let task_request = TaskRequest::read(protocol, rpc)?;
+    let state = match &task_request.task.at {
+        TaskLocation::Upstream { place, answers } => task_request.at_upstream(rpc, place, answers).await?,
         TaskLocation::Replica { name, address } => match protocol.eliciting_tasks.find(name) {
-            Some(task) => asked.here(client, &task).await?,
-            None => return forward(protocol, client, address.as_deref()).await,
+            Some(task) => task_request.here(rpc, &task).await?,
+            None => return forward(protocol, rpc, address.as_deref()).await,
         },
     };
     #[derive(Serialize)]
@@ -126,8 +125,8 @@ pub(super) async fn get(
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Box<RawValue>>,
     }
-    let revision = client.revision;
-    let mut members = asked.members(&state, revision);
+    let revision = rpc.revision;
+    let mut members = task_request.members(&state, revision);
     let written = match state {
         TaskState::Operation(OperationState::Done(result)) => Some(written_result(result, revision)),
         TaskState::Prepared(bytes) => Some(bytes.to_vec()),
@@ -138,41 +137,49 @@ pub(super) async fn get(
         TaskState::Operation(OperationState::Running { .. } | OperationState::Cancelled)
         | TaskState::InputRequired(_) => None,
     };
-    Ok(client.result(&TaskResult { members, result: written.map(raw_json) }))
+    Ok(rpc.result(&TaskResult { members, result: written.map(raw_json) }))
 }
 
 /// `tasks/update`: responses to a task's input requests. An operation at the upstream has none, so responses
 /// for it are ignored, as they must be.
 pub(super) async fn update(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let asked = TaskRequest::read(protocol, client)?;
-    let TaskLocation::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
-    let Some(task) = protocol.eliciting_tasks.find(name) else {
-        return forward(protocol, client, address.as_deref()).await;
+    let task_request = TaskRequest::read(protocol, rpc)?;
+    let TaskLocation::Replica { name, address } = &task_request.task.at else {
+        return Ok(acknowledged(rpc));
     };
-    let responses = client.request.param("inputResponses").object("params.inputResponses")?;
+    let Some(task) = protocol.eliciting_tasks.find(name) else {
+        return forward(protocol, rpc, address.as_deref()).await;
+    };
+    let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
     let mut state = task.state().await;
-    let ElicitingState::InputRequired(answered) = &mut *state else { return Ok(acknowledged(client)) };
-    let (left, answers) =
-        task.remaining((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
-    match left {
+    let ElicitingState::InputRequired(answered) = &mut *state else { return Ok(acknowledged(rpc)) };
+    let (remaining, answers) = task
+        .remaining(
+            (&task_request.snapshot, &task_request.route),
+            &task_request.task.arguments,
+            answered,
+            responses,
+        )
+        .await;
+    match remaining {
         RemainingInput::InputRequests(_) => *answered = answers,
         RemainingInput::Invalid(why) => return Err(RpcError::Params(why.into())),
         RemainingInput::Result(result) => {
-            *state = protocol.eliciting_tasks.store(written_result(*result, client.revision));
+            *state = protocol.eliciting_tasks.store(written_result(*result, rpc.revision));
         }
         RemainingInput::Nothing => {
             *answered = answers;
-            let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), client.revision);
+            let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), rpc.revision);
             let Call {
                 arguments, headers, request_id, api, client: client_identity, trace, protocol, ..
-            } = client.call(asked.task.arguments.clone());
+            } = rpc.call(task_request.task.arguments.clone());
             let work = TaskWork {
-                snapshot: Arc::clone(&asked.snapshot),
-                route: Arc::clone(&asked.route),
+                snapshot: Arc::clone(&task_request.snapshot),
+                route: Arc::clone(&task_request.route),
                 arguments,
                 headers: headers.clone(),
                 request_id,
@@ -185,48 +192,50 @@ pub(super) async fn update(
             Arc::clone(&task).begin(&mut state, work);
         }
     }
-    Ok(acknowledged(client))
+    Ok(acknowledged(rpc))
 }
 
 /// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
 /// `tasks/get` reports the outcome.
 pub(super) async fn cancel(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let asked = TaskRequest::read(protocol, client)?;
-    match &asked.task.at {
-        TaskLocation::Upstream { place, answers } => {
+    let task_request = TaskRequest::read(protocol, rpc)?;
+    match &task_request.task.at {
+        TaskLocation::Upstream { place, answers: input_responses } => {
             if let Some(place) = OperationLocation::of_text(place) {
-                asked.end(client, answers.clone(), &place).await;
+                task_request.end(rpc, input_responses.clone(), &place).await;
             }
         }
         TaskLocation::Replica { name, address } => {
             let Some(task) = protocol.eliciting_tasks.find(name) else {
-                return forward(protocol, client, address.as_deref()).await;
+                return forward(protocol, rpc, address.as_deref()).await;
             };
             let mut state = task.state().await;
             match &*state {
                 ElicitingState::InputRequired(_) | ElicitingState::Starting { .. } => {
                     *state = ElicitingState::Cancelled
                 }
-                ElicitingState::Running(job) => asked.end(client, job.answers.clone(), &job.place).await,
+                ElicitingState::Running(operation) => {
+                    task_request.end(rpc, operation.input_responses.clone(), &operation.location).await
+                }
                 ElicitingState::Completed(_) | ElicitingState::Discarded | ElicitingState::Cancelled => {}
             }
         }
     }
-    Ok(acknowledged(client))
+    Ok(acknowledged(rpc))
 }
 
 /// Forwards the request to the replica that stores the task.
 async fn forward(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
     address: Option<&str>,
 ) -> Result<RpcResponse, RpcError> {
-    let peers = protocol.questions.peers();
+    let peers = protocol.open_requests.replicas();
     if let (Some(peers), Some(address)) = (peers, address)
-        && let Some(response) = peers.forward_request(address, client.carrier, client.request.message).await
+        && let Some(response) = peers.forward_request(address, rpc.message_context, rpc.request.message).await
     {
         return Ok(RpcResponse::from_replica(response.status, response.body));
     }
@@ -234,16 +243,16 @@ async fn forward(
 }
 
 /// Whether the client of a request declares the extension.
-fn supports_tasks(client: &RpcContext<'_>) -> bool {
-    let capabilities = client.capabilities();
+fn supports_tasks(rpc: &RpcContext<'_>) -> bool {
+    let capabilities = rpc.capabilities();
     capabilities
         .get("extensions")
         .and_then(|extensions| extensions.get(EXTENSION))
         .is_some_and(Value::is_object)
 }
 
-fn acknowledged(client: &RpcContext<'_>) -> RpcResponse {
-    client.result(&json!({}))
+fn acknowledged(rpc: &RpcContext<'_>) -> RpcResponse {
+    rpc.result(&json!({}))
 }
 
 /// A result in the format of the client's revision.
@@ -280,23 +289,23 @@ pub(super) enum TaskLocation {
 impl Task {
     /// A task that begins now, and its id.
     pub(super) fn new(
-        (protocol, client): (&MessageDispatcher, &RpcContext<'_>),
+        (protocol, rpc): (&MessageDispatcher, &RpcContext<'_>),
         tool: &str,
         arguments: Map<String, Value>,
         at: TaskLocation,
-        life: Duration,
+        ttl: Duration,
     ) -> (String, Self) {
         let now = SystemTime::now();
         let task = Self {
             tool: tool.to_owned(),
             arguments,
             at,
-            owner: client.carrier.owner().map(str::to_owned),
+            owner: rpc.message_context.owner().map(str::to_owned),
             created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
-            life: milliseconds(life),
+            life: milliseconds(ttl),
         };
         let content = serde_json::to_vec(&task).expect("its keys are strings");
-        (protocol.seal.issue(Purpose::Task, &content, now + life), task)
+        (protocol.seal.issue(Purpose::Task, &content, now + ttl), task)
     }
 
     /// The members of every response about the task.
@@ -338,17 +347,17 @@ enum TaskState {
 }
 
 impl TaskRequest {
-    fn read(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<Self, RpcError> {
-        if !supports_tasks(client) {
+    fn read(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
+        if !supports_tasks(rpc) {
             return Err(RpcError::NeedsTasks);
         }
-        let id = client.request.param("taskId").required_text("params.taskId")?.into_owned();
-        client.carrier.check_name(&id)?;
+        let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
+        rpc.message_context.check_name(&id)?;
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| RpcError::Params(TASK_NOT_FOUND.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
         // For other clients it is an unknown task.
-        if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
+        if task.as_ref().is_some_and(|task| task.owner.as_deref() != rpc.message_context.owner()) {
             return Err(RpcError::Params(TASK_NOT_FOUND.into()));
         }
         let snapshot = protocol.gateway.snapshot();
@@ -359,33 +368,40 @@ impl TaskRequest {
         let (task, route) = found.ok_or_else(|| {
             RpcError::Params("unknown task: its tool has changed since it was created".into())
         })?;
-        client.may(&route.scopes)?;
+        rpc.may(&route.scopes)?;
         Ok(Self { id, task, route, snapshot })
     }
 
     async fn at_upstream(
         &self,
-        client: &RpcContext<'_>,
-        place: &str,
-        answers: &Map<String, Value>,
+        rpc: &RpcContext<'_>,
+        location: &str,
+        input_responses: &Map<String, Value>,
     ) -> Result<TaskState, RpcError> {
-        let place =
-            OperationLocation::of_text(place).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
-        Ok(self.status_of_operation(client, &place, self.task.arguments.clone(), answers.clone()).await)
+        let location =
+            OperationLocation::of_text(location).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
+        Ok(self
+            .status_of_operation(rpc, &location, self.task.arguments.clone(), input_responses.clone())
+            .await)
     }
 
     /// The state of a task that this replica stores.
-    async fn here(&self, client: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
+    async fn here(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
         let poll = self.route.job.as_ref().map_or(AsyncOperationRule::POLL_DEFAULT, |job| job.poll);
         let state = task.state().await;
-        let (place, arguments, answers) = match &*state {
-            ElicitingState::InputRequired(answered) => {
-                let (left, _) = task
-                    .remaining((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
+        let (location, arguments, input_responses) = match &*state {
+            ElicitingState::InputRequired(input_responses) => {
+                let (remaining, _) = task
+                    .remaining(
+                        (&self.snapshot, &self.route),
+                        &self.task.arguments,
+                        input_responses,
+                        Map::new(),
+                    )
                     .await;
-                let state = match left {
-                    RemainingInput::InputRequests(questions) => {
-                        return Ok(TaskState::InputRequired(questions));
+                let state = match remaining {
+                    RemainingInput::InputRequests(input_requests) => {
+                        return Ok(TaskState::InputRequired(input_requests));
                     }
                     RemainingInput::Result(result) => OperationState::Done(*result),
                     RemainingInput::Invalid(why) => OperationState::Lost { why },
@@ -403,27 +419,34 @@ impl TaskRequest {
                 return Ok(TaskState::Operation(OperationState::Lost { why: TOO_LONG.to_owned() }));
             }
             ElicitingState::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
-            ElicitingState::Running(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
+            ElicitingState::Running(operation) => {
+                (operation.location.clone(), operation.arguments.clone(), operation.input_responses.clone())
+            }
         };
         // Other requests may read the state while the upstream responds.
         drop(state);
-        Ok(self.status_of_operation(client, &place, arguments, answers).await)
+        Ok(self.status_of_operation(rpc, &location, arguments, input_responses).await)
     }
 
     async fn status_of_operation(
         &self,
-        client: &RpcContext<'_>,
-        place: &OperationLocation,
+        rpc: &RpcContext<'_>,
+        location: &OperationLocation,
         arguments: Map<String, Value>,
-        answers: Map<String, Value>,
+        input_responses: Map<String, Value>,
     ) -> TaskState {
-        let call = client.call(arguments);
-        TaskState::Operation(self.snapshot.poll_operation(&self.route, call, answers, place).await)
+        let call = rpc.call(arguments);
+        TaskState::Operation(self.snapshot.poll_operation(&self.route, call, input_responses, location).await)
     }
 
-    async fn end(&self, client: &RpcContext<'_>, answers: Map<String, Value>, place: &OperationLocation) {
-        let call = client.call(self.task.arguments.clone());
-        self.snapshot.cancel_operation(&self.route, call, answers, place).await;
+    async fn end(
+        &self,
+        rpc: &RpcContext<'_>,
+        input_responses: Map<String, Value>,
+        location: &OperationLocation,
+    ) {
+        let call = rpc.call(self.task.arguments.clone());
+        self.snapshot.cancel_operation(&self.route, call, input_responses, location).await;
     }
 
     /// The members of every response about the task, without its result.
@@ -439,8 +462,8 @@ impl TaskRequest {
         if let TaskState::Operation(OperationState::Running { wait, .. }) = state {
             members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
         }
-        if let TaskState::InputRequired(questions) = state {
-            members.insert("inputRequests".into(), elicitation::requests(questions, revision).into());
+        if let TaskState::InputRequired(input_requests) = state {
+            members.insert("inputRequests".into(), elicitation::requests(input_requests, revision).into());
         }
         members
     }

@@ -7,64 +7,64 @@ use super::{
 use crate::pipeline::{Call, CallOutcome};
 
 /// `tools/list`.
-pub(super) fn list(protocol: &MessageDispatcher, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
+    protocol.server_info.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), rpc)
 }
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call(
     protocol: &MessageDispatcher,
-    client: &RpcContext<'_>,
+    rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let (request, revision) = (client.request, client.revision);
+    let (request, revision) = (rpc.request, rpc.revision);
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;
     // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
     let snapshot = protocol.gateway.snapshot();
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
-        client.may(&route.scopes)?;
+        rpc.may(&route.scopes)?;
     }
     match revision.lifecycle() {
         Lifecycle::Handshake => {}
         Lifecycle::PerRequest => {
-            client.carrier.check_name(&tool)?;
+            rpc.message_context.check_name(&tool)?;
             if let Some(route) = route {
-                client.carrier.check_arguments(&route.definition.input_schema, &arguments)?;
+                rpc.message_context.check_arguments(&route.definition.input_schema, &arguments)?;
             }
         }
     }
     let Some(route) = route else {
         let result = snapshot.not_ready(&tool).ok_or(RpcError::UnknownTool { tool })?;
-        return Ok(client.tool_result(result));
+        return Ok(rpc.tool_result(result));
     };
     let may_be_task = match revision.lifecycle() {
         Lifecycle::Handshake => false,
-        Lifecycle::PerRequest => tasks::may_become_task(route, client, &arguments)?,
+        Lifecycle::PerRequest => tasks::may_become_task(route, rpc, &arguments)?,
     };
     if may_be_task
-        && let Some(answer) =
-            Box::pin(tasks::create_with_input(protocol, client, (&snapshot, route), &arguments)).await
+        && let Some(response) =
+            Box::pin(tasks::create_with_input(protocol, rpc, (&snapshot, route), &arguments)).await
     {
-        return Ok(answer);
+        return Ok(response);
     }
-    let mut elicitor = RequestElicitor::new(client, &route.asking, &tool, &arguments)?;
-    let listening = CallSubscriber::new(protocol, client)?;
-    let call = Call { subscriber: Some(&listening), ..client.call(arguments) };
+    let mut elicitor = RequestElicitor::new(rpc, &route.asking, &tool, &arguments)?;
+    let listening = CallSubscriber::new(protocol, rpc)?;
+    let call = Call { subscriber: Some(&listening), ..rpc.call(arguments) };
     // Dropped with the connection, which cancels the upstream request.
     let result = if may_be_task {
         match Box::pin(snapshot.call_as_task(route, call, &mut elicitor)).await {
             CallOutcome::Result(result) => result,
             CallOutcome::Operation(operation) => {
-                return Ok(tasks::created(protocol, client, &tool, *operation));
+                return Ok(tasks::created(protocol, rpc, &tool, *operation));
             }
         }
     } else {
         snapshot.call(route, call, &mut elicitor).await
     };
-    if let Some(answer) = elicitor.end()? {
-        return Ok(answer);
+    if let Some(response) = elicitor.end()? {
+        return Ok(response);
     }
-    Ok(client.tool_result(result))
+    Ok(rpc.tool_result(result))
 }

@@ -61,7 +61,7 @@ pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[
 pub struct RestApi {
     gateway: Gateway,
     filter: Filter,
-    begun: Instant,
+    started: Instant,
 }
 
 /// The target of a path.
@@ -85,7 +85,7 @@ enum Target<'a> {
 impl RestApi {
     /// Creates the API.
     pub fn new(gateway: Gateway, filter: Filter) -> Self {
-        Self { gateway, filter, begun: Instant::now() }
+        Self { gateway, filter, started: Instant::now() }
     }
 
     /// Responds to one request. Dropping the future cancels its upstream request.
@@ -173,7 +173,7 @@ impl RestApi {
                 let status = json!({
                     "name": env!("CARGO_PKG_NAME"),
                     "version": env!("CARGO_PKG_VERSION"),
-                    "uptime_seconds": self.begun.elapsed().as_secs(),
+                    "uptime_seconds": self.started.elapsed().as_secs(),
                     "tools": snapshot.lists.tools.seen_by(client).count(),
                 });
                 response::value(StatusCode::OK, &status)

@@ -54,7 +54,7 @@ pub(super) async fn forward(
 ) -> Response<Body> {
     let (client, request_id) = (context.client(), &context.arrival.request_id);
     let mut line = PassthroughLog {
-        begun: Instant::now(),
+        started: Instant::now(),
         request_id: request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_word(&parts.method),
@@ -112,7 +112,7 @@ pub(super) async fn forward(
 
 /// The log line of a proxied request, written when the body of its response has ended or is dropped.
 struct PassthroughLog {
-    begun: Instant,
+    started: Instant,
     request_id: RequestId,
     upstream: UpstreamName,
     method: &'static str,
@@ -141,7 +141,7 @@ impl Drop for PassthroughLog {
             path = %self.path,
             status = self.status.map(|status| status.as_u16()),
             response_bytes = self.bytes,
-            duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             rejected_by = self.rejected_by,
             upstream = %self.upstream,
             request_id = %self.request_id,

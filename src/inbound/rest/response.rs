@@ -347,16 +347,19 @@ mod tests {
 
     #[test]
     fn the_client_may_choose_the_envelope() {
-        let asked = |accept: &str| {
+        let envelope_for = |accept: &str| {
             accepted_envelope(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect())
         };
-        assert_eq!(asked("application/json, */*"), None);
-        assert_eq!(asked("application/vnd.glossator.plain+json"), Some(Envelope::Plain));
-        assert_eq!(asked("*/*;q=0.1, Application/Vnd.Glossator.MCP+json ; q=0.5"), Some(Envelope::Mcp));
+        assert_eq!(envelope_for("application/json, */*"), None);
+        assert_eq!(envelope_for("application/vnd.glossator.plain+json"), Some(Envelope::Plain));
+        assert_eq!(
+            envelope_for("*/*;q=0.1, Application/Vnd.Glossator.MCP+json ; q=0.5"),
+            Some(Envelope::Mcp)
+        );
         let both = "application/vnd.glossator.mcp+json;q=0.2, application/vnd.glossator.plain+json;q=0.3";
-        assert_eq!(asked(both), Some(Envelope::Plain));
-        assert_eq!(asked("application/vnd.glossator.plain+json;q=0"), None);
-        assert_eq!(asked("application/vnd.glossator.plain+json;q=loud"), None);
+        assert_eq!(envelope_for(both), Some(Envelope::Plain));
+        assert_eq!(envelope_for("application/vnd.glossator.plain+json;q=0"), None);
+        assert_eq!(envelope_for("application/vnd.glossator.plain+json;q=loud"), None);
     }
 
     #[test]

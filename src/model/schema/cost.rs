@@ -460,8 +460,9 @@ mod tests {
     #[track_caller]
     fn violations_of(schema: &Schema, value: &Value, expected: &str) {
         let violations = schema.violations(value, 3);
-        let told: Vec<_> = violations.iter().map(|found| format!("{}: {}", found.path, found.what)).collect();
-        assert_eq!(told.join(" | "), expected);
+        let messages: Vec<_> =
+            violations.iter().map(|found| format!("{}: {}", found.path, found.what)).collect();
+        assert_eq!(messages.join(" | "), expected);
     }
 
     #[test]

@@ -15,12 +15,12 @@ pub(super) struct CachedResponse {
     pub(super) response: UpstreamResponse,
     pub(super) control: CacheControl,
     /// Time at which it was received.
-    pub(super) came: Instant,
+    pub(super) received_at: Instant,
 }
 
 impl CachedResponse {
     pub(super) fn new(response: UpstreamResponse) -> Self {
-        Self { control: CacheControl::from_headers(&response.headers), response, came: Instant::now() }
+        Self { control: CacheControl::from_headers(&response.headers), response, received_at: Instant::now() }
     }
 
     /// Whether it is cacheable.
@@ -30,15 +30,15 @@ impl CachedResponse {
             response.status,
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
         );
-        let may_be = !control.forbids || settings.ignore_cache_control;
+        let may_be = !control.no_store || settings.ignore_cache_control;
         let is_of_use = match settings.ttl {
             CacheTtl::For(_) => true,
             CacheTtl::Upstream => {
                 let is_fresh = control.lasts.is_some_and(|time| time > control.age);
-                self.has_validator() || (is_fresh && !control.asks_each_time)
+                self.has_validator() || (is_fresh && !control.no_cache)
             }
         };
-        is_good && may_be && is_of_use && !control.varies
+        is_good && may_be && is_of_use && !control.uncacheable_vary
     }
 
     /// Whether it has a validator, so that it can be revalidated.
@@ -55,7 +55,7 @@ impl CachedResponse {
     }
 
     pub(super) fn age(&self) -> Duration {
-        self.came.elapsed() + self.control.age
+        self.received_at.elapsed() + self.control.age
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -67,25 +67,26 @@ impl CachedResponse {
     /// Remaining freshness.
     pub(super) fn left(&self, settings: CacheSettings) -> Duration {
         match settings.ttl {
-            CacheTtl::For(time) => time.saturating_sub(self.came.elapsed()),
-            CacheTtl::Upstream if self.control.asks_each_time => Duration::ZERO,
+            CacheTtl::For(time) => time.saturating_sub(self.received_at.elapsed()),
+            CacheTtl::Upstream if self.control.no_cache => Duration::ZERO,
             CacheTtl::Upstream => self.control.lasts.unwrap_or_default().saturating_sub(self.age()),
         }
     }
 
     /// Whether it may be used stale if the upstream fails.
-    pub(super) fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
+    pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
         let (good, longer) = match settings.ttl {
             CacheTtl::For(time) => (time, settings.stale_if_error),
-            CacheTtl::Upstream if self.control.asks_each_time || self.control.never_old => {
+            CacheTtl::Upstream if self.control.no_cache || self.control.must_revalidate => {
                 return false;
             }
-            CacheTtl::Upstream => {
-                (self.control.lasts.unwrap_or_default(), settings.stale_if_error.max(self.control.if_error))
-            }
+            CacheTtl::Upstream => (
+                self.control.lasts.unwrap_or_default(),
+                settings.stale_if_error.max(self.control.stale_if_error),
+            ),
         };
         let age = match settings.ttl {
-            CacheTtl::For(_) => self.came.elapsed(),
+            CacheTtl::For(_) => self.received_at.elapsed(),
             CacheTtl::Upstream => self.age(),
         };
         !longer.is_zero() && age < good + longer
@@ -96,22 +97,22 @@ impl CachedResponse {
     pub(super) fn add_validators(&self, headers: &mut HeaderMap) -> bool {
         let validators =
             [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
-        let mut says = false;
+        let mut contains = false;
         for (known, condition) in validators {
             if let Some(value) = self.response.headers.get(known) {
                 headers.insert(condition, value.clone());
-                says = true;
+                contains = true;
             }
         }
-        says
+        contains
     }
 
     /// Response updated by the headers of a 304.
-    pub(super) fn renewed(&self, said: HeaderMap) -> Self {
+    pub(super) fn renewed(&self, headers: HeaderMap) -> Self {
         let mut response = self.response.clone();
         // `Age` of the old response does not apply to the new one.
         response.headers.remove(header::AGE);
-        for name in said.keys() {
+        for name in headers.keys() {
             // These describe the 304 itself, or a body that it does not have (RFC 9111, section 3.2).
             if *name == header::CONTENT_LENGTH
                 || *name == header::CONTENT_ENCODING
@@ -120,7 +121,7 @@ impl CachedResponse {
                 continue;
             }
             response.headers.remove(name);
-            for value in said.get_all(name) {
+            for value in headers.get_all(name) {
                 response.headers.append(name.clone(), value.clone());
             }
         }
@@ -149,19 +150,19 @@ fn compact(headers: &mut HeaderMap) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CacheControl {
     /// It must not be stored in a shared cache: `no-store`, `private`, or it sets a cookie.
-    pub(super) forbids: bool,
+    pub(super) no_store: bool,
     /// It must be revalidated before each use: `no-cache`.
-    pub(super) asks_each_time: bool,
+    pub(super) no_cache: bool,
     /// It must not be used stale: `must-revalidate`, `proxy-revalidate`.
-    pub(super) never_old: bool,
+    pub(super) must_revalidate: bool,
     /// Freshness lifetime. `None` if none is set.
     pub(super) lasts: Option<Duration>,
     /// `stale-if-error`: additional lifetime if the upstream fails.
-    pub(super) if_error: Duration,
+    pub(super) stale_if_error: Duration,
     /// `Age` when it was received.
     pub(super) age: Duration,
     /// `Vary` names something that is not part of the cache key.
-    pub(super) varies: bool,
+    pub(super) uncacheable_vary: bool,
 }
 
 /// Cap of all durations.
@@ -169,41 +170,42 @@ const MAX_COUNT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
-        let mut control = Self { forbids: headers.contains_key(header::SET_COOKIE), ..Self::default() };
-        let (mut max_age, mut shared, mut is_told) = (None, None, false);
+        let mut control = Self { no_store: headers.contains_key(header::SET_COOKIE), ..Self::default() };
+        let (mut max_age, mut shared, mut has_cache_control) = (None, None, false);
         let values = headers.get_all(header::CACHE_CONTROL).into_iter();
         let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         for directive in directives {
-            is_told = true;
+            has_cache_control = true;
             let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
             match name.trim().to_ascii_lowercase().as_str() {
-                "no-store" | "private" => control.forbids = true,
-                "no-cache" => control.asks_each_time = true,
-                "must-revalidate" | "proxy-revalidate" => control.never_old = true,
+                "no-store" | "private" => control.no_store = true,
+                "no-cache" => control.no_cache = true,
+                "must-revalidate" | "proxy-revalidate" => control.must_revalidate = true,
                 "max-age" => max_age = Some(seconds(value)),
-                "s-maxage" => (shared, control.never_old) = (Some(seconds(value)), true),
-                "stale-if-error" => control.if_error = seconds(value),
+                "s-maxage" => (shared, control.must_revalidate) = (Some(seconds(value)), true),
+                "stale-if-error" => control.stale_if_error = seconds(value),
                 _ => {}
             }
         }
         // `Pragma` of HTTP/1.0 counts only without `Cache-Control`.
-        let says = |name, what: &str| {
+        let contains = |name, what: &str| {
             headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains(what))
         };
-        control.asks_each_time |= !is_told && says(header::PRAGMA, "no-cache");
+        control.no_cache |= !has_cache_control && contains(header::PRAGMA, "no-cache");
         // An invalid date, such as `0`, counts as expired.
         let expires = || headers.get(header::EXPIRES).map(|_| date_ahead(headers, header::EXPIRES));
         control.lasts = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
         control.age = age.map(seconds).unwrap_or_default();
-        control.varies = headers.get_all(header::VARY).iter().any(|value| varies(value.as_bytes()));
+        control.uncacheable_vary =
+            headers.get_all(header::VARY).iter().any(|value| is_uncacheable_vary(value.as_bytes()));
         control
     }
 }
 
 /// Whether `Vary` names something that is not part of the cache key. The key has everything that is sent,
 /// except the trace context.
-fn varies(value: &[u8]) -> bool {
+fn is_uncacheable_vary(value: &[u8]) -> bool {
     let names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let unknown: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
     names.into_iter().any(|name| unknown.iter().any(|other| name.eq_ignore_ascii_case(other)))
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), lasts(60));
         assert_eq!(
             control(&[("cache-control", "max-age=60, s-maxage=9")]),
-            CacheControl { never_old: true, ..lasts(9) }
+            CacheControl { must_revalidate: true, ..lasts(9) }
         );
         assert_eq!(control(&[("cache-control", "max-age=soon")]), lasts(0));
         assert_eq!(
@@ -254,20 +256,23 @@ mod tests {
         assert_eq!(control(&dates), lasts(60));
         assert_eq!(control(&[("expires", "0")]), lasts(0));
         let aged = control(&[("cache-control", "max-age=60, stale-if-error=5"), ("age", "20")]);
-        let (age, if_error) = (Duration::from_secs(20), Duration::from_secs(5));
-        assert_eq!(aged, CacheControl { age, if_error, ..lasts(60) });
+        let (age, stale_if_error) = (Duration::from_secs(20), Duration::from_secs(5));
+        assert_eq!(aged, CacheControl { age, stale_if_error, ..lasts(60) });
     }
 
     #[test]
     fn no_store_prevents_caching() {
         for line in ["no-store", "private, max-age=60", "max-age=60, private=\"x-a, x-b\""] {
-            assert!(control(&[("cache-control", line)]).forbids, "{line}");
+            assert!(control(&[("cache-control", line)]).no_store, "{line}");
         }
-        assert!(control(&[("set-cookie", "session=1")]).forbids);
-        assert!(control(&[("cache-control", "no-cache")]).asks_each_time);
-        assert!(control(&[("pragma", "no-cache")]).asks_each_time);
-        assert!(!control(&[("pragma", "no-cache"), ("cache-control", "max-age=1")]).asks_each_time);
-        assert!(control(&[("vary", "accept, *")]).varies && control(&[("vary", "TraceParent")]).varies);
-        assert!(!control(&[("vary", "accept, authorization")]).varies);
+        assert!(control(&[("set-cookie", "session=1")]).no_store);
+        assert!(control(&[("cache-control", "no-cache")]).no_cache);
+        assert!(control(&[("pragma", "no-cache")]).no_cache);
+        assert!(!control(&[("pragma", "no-cache"), ("cache-control", "max-age=1")]).no_cache);
+        assert!(
+            control(&[("vary", "accept, *")]).uncacheable_vary
+                && control(&[("vary", "TraceParent")]).uncacheable_vary
+        );
+        assert!(!control(&[("vary", "accept, authorization")]).uncacheable_vary);
     }
 }

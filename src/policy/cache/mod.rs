@@ -92,7 +92,7 @@ pub(super) struct ResponseCache {
     pub(super) store: CacheStore,
     pub(super) remote: Option<RemoteCache>,
     /// Requests in flight, if calls are coalesced. There are never more than calls.
-    pub(super) under_way: Option<Mutex<HashMap<Key, Weak<CoalescedRequest>>>>,
+    pub(super) in_flight: Option<Mutex<HashMap<Key, Weak<CoalescedRequest>>>>,
     pub(super) counts: RouteCounts,
 }
 
@@ -128,10 +128,10 @@ impl Drop for CoalescedRequest {
             begun.response.abort();
         }
         // Another one may have started since.
-        if let Some(mut under_way) = self.cache.under_way()
-            && under_way.get(&self.key).is_some_and(|flight| flight.strong_count() == 0)
+        if let Some(mut in_flight) = self.cache.in_flight()
+            && in_flight.get(&self.key).is_some_and(|flight| flight.strong_count() == 0)
         {
-            under_way.remove(&self.key);
+            in_flight.remove(&self.key);
         }
     }
 }
@@ -170,12 +170,12 @@ impl ResponseCache {
             };
             return self.flight(&key).fetch(upstream_call, fetch).await;
         };
-        let mut old = self.store.get(&key);
-        if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
+        let mut stored = self.store.get(&key);
+        if let Some(response) = self.fresh(settings, &key, stored.as_ref()) {
             return Ok(response);
         }
-        old = self.newer(settings, &key, old).await;
-        if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
+        stored = self.newer(settings, &key, stored).await;
+        if let Some(response) = self.fresh(settings, &key, stored.as_ref()) {
             return Ok(response);
         }
         // From here on the request is in flight until its response is cached. A call that misses the cache
@@ -184,24 +184,24 @@ impl ResponseCache {
         if let Some(response) = self.fresh(settings, &key, self.store.get(&key).as_ref()) {
             return Ok(response);
         }
-        self.counts.fetched.add();
-        let spare = old.clone().filter(|old| old.is_better_than_nothing(settings));
+        self.counts.cache_misses.add();
+        let stale = stored.clone().filter(|stored| stored.may_serve_stale(settings));
         let cache = self.clone();
         // The request gets the earlier deadline: an upstream that misses it counts as late for the circuit
         // breakers.
-        let sooner = spare
+        let sooner = stale
             .as_ref()
             .map(|_| UpstreamCall { deadline: upstream_call.deadline.share(LATE), ..upstream_call.clone() });
         let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
         let fetched = flight.fetch(upstream_call, |upstream_call| {
-            cache.fetch_and_store(settings, key.clone(), upstream_call, old, send)
+            cache.fetch_and_store(settings, key.clone(), upstream_call, stored, send)
         });
-        let Some(spare) = spare else { return fetched.await };
+        let Some(stale) = stale else { return fetched.await };
         match timeout_at(upstream_call.deadline.at, fetched).await {
             Ok(Ok(response)) if !response.response.status.is_server_error() => Ok(response),
             Ok(_) | Err(_) => {
-                self.counts.old.add();
-                Ok(self.give(&key, &spare))
+                self.counts.stale_served.add();
+                Ok(self.to_response(&key, &stale))
             }
         }
     }
@@ -232,11 +232,11 @@ impl ResponseCache {
         entry: Option<&Arc<CachedResponse>>,
     ) -> Option<CallResponse> {
         let entry = entry.filter(|entry| !entry.left(settings).is_zero())?;
-        self.counts.kept.add();
-        Some(self.give(key, entry))
+        self.counts.cache_hits.add();
+        Some(self.to_response(key, entry))
     }
 
-    fn give(self: &Arc<Self>, key: &Key, entry: &Arc<CachedResponse>) -> CallResponse {
+    fn to_response(self: &Arc<Self>, key: &Key, entry: &Arc<CachedResponse>) -> CallResponse {
         let place = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
         CallResponse { response: entry.to_client_response(), age: Some(entry.age()), entry: Some(place) }
     }
@@ -255,13 +255,15 @@ impl ResponseCache {
         let own = self.store.get(key).or(own);
         let Some(entry) = found else { return own };
         // The settings of this route decide, even if another replica stored it.
-        if !entry.is_cacheable(settings) || own.as_ref().is_some_and(|own| own.came >= entry.came) {
+        if !entry.is_cacheable(settings)
+            || own.as_ref().is_some_and(|own| own.received_at >= entry.received_at)
+        {
             return own;
         }
         let entry = Arc::new(entry);
         self.store.put(key, entry.clone());
         if !entry.left(settings).is_zero() {
-            self.counts.kept_by_others.add();
+            self.counts.replica_cache_hits.add();
         }
         Some(entry)
     }
@@ -272,21 +274,21 @@ impl ResponseCache {
         settings: CacheSettings,
         key: Key,
         mut upstream_call: UpstreamCall,
-        old: Option<Arc<CachedResponse>>,
+        stored: Option<Arc<CachedResponse>>,
         send: impl FnOnce(UpstreamCall) -> F,
     ) -> Result<CallResponse, UpstreamError>
     where
         F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
     {
-        let is_about_old = match (&old, upstream_call.request.headers_mut()) {
-            (Some(old), Some(headers)) => old.add_validators(headers),
+        let is_conditional = match (&stored, upstream_call.request.headers_mut()) {
+            (Some(stored), Some(headers)) => stored.add_validators(headers),
             _ => false,
         };
         let upstream_response = send(upstream_call).await?;
-        let (response, entry) = match &old {
-            Some(old) if is_about_old && upstream_response.status == StatusCode::NOT_MODIFIED => {
-                self.counts.still_good.add();
-                let renewed = old.renewed(upstream_response.headers);
+        let (response, entry) = match &stored {
+            Some(stored) if is_conditional && upstream_response.status == StatusCode::NOT_MODIFIED => {
+                self.counts.revalidated.add();
+                let renewed = stored.renewed(upstream_response.headers);
                 (
                     CallResponse {
                         response: renewed.to_client_response(),
@@ -301,10 +303,10 @@ impl ResponseCache {
             }
         };
         if !entry.is_cacheable(settings) {
-            if let Some(old) = old
+            if let Some(stored) = stored
                 && !response.response.status.is_server_error()
             {
-                self.forget(&key, &old);
+                self.forget(&key, &stored);
             }
             return Ok(response);
         }
@@ -328,18 +330,18 @@ impl ResponseCache {
     fn flight(self: &Arc<Self>, key: &Key) -> Arc<CoalescedRequest> {
         let new =
             || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
-        let Some(mut under_way) = self.under_way() else { return new() };
-        if let Some(flight) = under_way.get(key).and_then(Weak::upgrade) {
+        let Some(mut in_flight) = self.in_flight() else { return new() };
+        if let Some(flight) = in_flight.get(key).and_then(Weak::upgrade) {
             return flight;
         }
         let flight = new();
-        under_way.insert(key.clone(), Arc::downgrade(&flight));
+        in_flight.insert(key.clone(), Arc::downgrade(&flight));
         flight
     }
 
     /// Requests in flight, if calls are coalesced.
-    fn under_way(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<CoalescedRequest>>>> {
-        Some(self.under_way.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    fn in_flight(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<CoalescedRequest>>>> {
+        Some(self.in_flight.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -354,7 +356,7 @@ impl CoalescedRequest {
     where
         F: Future<Output = Result<CallResponse, UpstreamError>> + Send + 'static,
     {
-        if self.cache.under_way.is_none() {
+        if self.cache.in_flight.is_none() {
             return fetch(upstream_call.clone()).await;
         }
         let mut own_fetch = Some(fetch);
@@ -370,7 +372,7 @@ impl CoalescedRequest {
         });
         let is_first = own_fetch.is_none();
         if !is_first {
-            self.cache.counts.joined.add();
+            self.cache.counts.coalesced.add();
             upstream_call.context.join(&begun.context);
         }
         let upstream = &self.cache.upstream;

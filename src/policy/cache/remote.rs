@@ -30,20 +30,20 @@ impl RemoteCache {
 
     /// Response to a request. `None` if there is none, or the store is unreachable.
     pub(super) async fn get(&self, request: &[u8]) -> Option<CachedResponse> {
-        let kept = self.0.store.get(&self.name(request)).await.ok()??;
-        read(&kept)
+        let stored = self.0.store.get(&self.name(request)).await.ok()??;
+        read(&stored)
     }
 
     /// Stores a response for as long as it may be used, in the background. Responses of programs are not
     /// stored, as the encoding has no exit status.
     pub(super) fn put(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
-        let life = of_use(entry, settings);
+        let lifetime = of_use(entry, settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
-        if entry.response.exit.is_some() || life.is_zero() || is_too_long {
+        if entry.response.exit.is_some() || lifetime.is_zero() || is_too_long {
             return;
         }
-        if let Some(bytes) = written(entry, life) {
-            self.0.store.put(&self.name(request), &bytes, life);
+        if let Some(bytes) = written(entry, lifetime) {
+            self.0.store.put(&self.name(request), &bytes, lifetime);
         }
     }
 
@@ -55,22 +55,22 @@ impl RemoteCache {
 
 /// Time for which a response may still be used, fresh or stale.
 fn of_use(entry: &CachedResponse, settings: CacheSettings) -> Duration {
-    let in_place_of_errors = match settings.ttl {
+    let stale_lifetime = match settings.ttl {
         CacheTtl::For(_) => settings.stale_if_error,
-        CacheTtl::Upstream => settings.stale_if_error.max(entry.control.if_error),
+        CacheTtl::Upstream => settings.stale_if_error.max(entry.control.stale_if_error),
     };
     let asked_about = if entry.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
-    entry.left(settings) + in_place_of_errors.max(asked_about)
+    entry.left(settings) + stale_lifetime.max(asked_about)
 }
 
 /// Encodes an entry. `None` if a header is longer than any that is read.
-fn written(entry: &CachedResponse, life: Duration) -> Option<Vec<u8>> {
+fn written(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
     let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.response;
     let mut out = Vec::with_capacity(body.len() + 1024);
     out.put_u8(VERSION);
     out.put_u16(status.as_u16());
-    out.put_u64(millis(entry.came.elapsed()));
-    out.put_u64(millis(life));
+    out.put_u64(millis(entry.received_at.elapsed()));
+    out.put_u64(millis(lifetime));
     out.put_u16(u16::try_from(headers.len()).ok()?);
     for (name, value) in headers {
         out.put_u16(u16::try_from(name.as_str().len()).ok()?);
@@ -82,14 +82,14 @@ fn written(entry: &CachedResponse, life: Duration) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn read(kept: &StoredValue) -> Option<CachedResponse> {
-    let mut rest = kept.content.as_slice();
+fn read(stored: &StoredValue) -> Option<CachedResponse> {
+    let mut rest = stored.content.as_slice();
     if rest.try_get_u8().ok()? != VERSION {
         return None;
     }
     let status = StatusCode::from_u16(rest.try_get_u16().ok()?).ok()?;
     let age = Duration::from_millis(rest.try_get_u64().ok()?);
-    let life = Duration::from_millis(rest.try_get_u64().ok()?);
+    let lifetime = Duration::from_millis(rest.try_get_u64().ok()?);
     let mut headers = HeaderMap::new();
     for _ in 0..rest.try_get_u16().ok()? {
         let length = usize::from(rest.try_get_u16().ok()?);
@@ -98,10 +98,10 @@ fn read(kept: &StoredValue) -> Option<CachedResponse> {
         let value = HeaderValue::from_bytes(rest.split_off(..length)?).ok()?;
         headers.try_append(name, value).ok()?;
     }
-    let age = age.checked_add(life.saturating_sub(kept.left))?;
+    let age = age.checked_add(lifetime.saturating_sub(stored.left))?;
     let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
-    let came = Instant::now().checked_sub(age)?;
-    Some(CachedResponse { came, ..CachedResponse::new(response) })
+    let received_at = Instant::now().checked_sub(age)?;
+    Some(CachedResponse { received_at, ..CachedResponse::new(response) })
 }
 
 fn millis(time: Duration) -> u64 {
@@ -134,7 +134,7 @@ mod tests {
         tokio::time::advance(3 * SECOND).await;
         let content = written(&entry, 60 * SECOND).unwrap();
         let read = read(&StoredValue { content, left: 50 * SECOND }).unwrap();
-        assert_eq!(read.came.elapsed(), 13 * SECOND);
+        assert_eq!(read.received_at.elapsed(), 13 * SECOND);
         assert_eq!(
             (read.response.status, &read.response.headers),
             (entry.response.status, &entry.response.headers)
@@ -145,19 +145,19 @@ mod tests {
     proptest! {
         #[test]
         fn an_invalid_entry_is_ignored(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
-            let kept = |content| read(&StoredValue { content, left: SECOND }).is_some();
+            let is_readable = |content| read(&StoredValue { content, left: SECOND }).is_some();
             let mut other = content.clone();
             other.insert(0, VERSION);
-            let _ = kept(other);
-            prop_assert!(content.first() == Some(&VERSION) || !kept(content));
+            let _ = is_readable(other);
+            prop_assert!(content.first() == Some(&VERSION) || !is_readable(content));
             let mut changed = written(&entry(), SECOND).unwrap();
             let at = at % changed.len();
             changed[at] = byte;
-            let _ = kept(changed);
+            let _ = is_readable(changed);
             let mut cut = written(&entry(), SECOND).unwrap();
             // The body has no length field.
             cut.truncate(at.min(cut.len() - 5));
-            prop_assert!(!kept(cut));
+            prop_assert!(!is_readable(cut));
         }
     }
 }

@@ -39,7 +39,7 @@ fn alone(settings: Option<CacheSettings>) -> ResponseCache {
         settings,
         store: CacheStore::new(1 << 20),
         remote: None,
-        under_way: None,
+        in_flight: None,
         counts: RouteCounts::default(),
     }
 }
@@ -56,7 +56,7 @@ fn cache(script: &Script, settings: CacheSettings) -> Cached {
 
 /// Coalescing without a cache.
 fn coalescing(upstream: Script) -> Cached {
-    let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(None) };
+    let cache = ResponseCache { in_flight: Some(Mutex::default()), ..alone(None) };
     Cached { cache: Arc::new(cache), upstream }
 }
 
@@ -82,10 +82,10 @@ const TEN: CacheSettings = CacheSettings { ttl: CacheTtl::For(Duration::from_sec
 /// Number of upstream requests for calls after each of these waits.
 async fn upstream_calls(
     settings: CacheSettings,
-    replies: &[Result<UpstreamResponse, UpstreamError>],
+    responses: &[Result<UpstreamResponse, UpstreamError>],
     waits: &[u64],
 ) -> usize {
-    let script = Script::new(replies.iter().cloned());
+    let script = Script::new(responses.iter().cloned());
     let service = cache(&script, settings);
     for wait in waits {
         tokio::time::advance(Duration::from_secs(*wait)).await;
@@ -108,29 +108,29 @@ async fn a_cached_response_is_reused_while_fresh_with_its_age() {
     tokio::time::advance(SECOND).await;
     assert_eq!(one().await, (None, None));
     let counts = &service.cache.counts;
-    assert_eq!((script.upstream_calls(), counts.kept.get(), counts.fetched.get()), (2, 1, 2));
+    assert_eq!((script.upstream_calls(), counts.cache_hits.get(), counts.cache_misses.get()), (2, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_successful_responses_are_cached() {
     for code in [201, 206, 301, 304, 404, 429, 500, 503] {
-        let replies = [with(code, &[("cache-control", "max-age=60")]), good(&[])];
-        assert_eq!(upstream_calls(TEN, &replies, &[0, 0]).await, 2, "{code}");
-        assert_eq!(upstream_calls(UPSTREAM, &replies, &[0, 0]).await, 2, "{code}");
+        let responses = [with(code, &[("cache-control", "max-age=60")]), good(&[])];
+        assert_eq!(upstream_calls(TEN, &responses, &[0, 0]).await, 2, "{code}");
+        assert_eq!(upstream_calls(UPSTREAM, &responses, &[0, 0]).await, 2, "{code}");
     }
     assert_eq!(upstream_calls(TEN, &[failed(), good(&[])], &[0, 0, 0]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_is_believed_that_forbids_it() {
+async fn no_store_is_respected() {
     for headers in [
         [("cache-control", "no-store")],
         [("cache-control", "private, max-age=60")],
         [("set-cookie", "a=b")],
         [("vary", "*")],
     ] {
-        let replies = [good(&headers), good(&headers)];
-        assert_eq!(upstream_calls(TEN, &replies, &[0, 0]).await, 2, "{headers:?}");
+        let responses = [good(&headers), good(&headers)];
+        assert_eq!(upstream_calls(TEN, &responses, &[0, 0]).await, 2, "{headers:?}");
     }
     let anyway = CacheSettings { ignore_cache_control: true, ..TEN };
     assert_eq!(upstream_calls(anyway, &[good(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
@@ -167,7 +167,7 @@ async fn a_stale_response_is_revalidated_and_reused() {
     assert_eq!(script.upstream_calls(), 2, "good for as long as was said last");
     tokio::time::advance(SECOND).await;
     assert!(one().await.headers.contains_key("x-second"));
-    assert_eq!(service.cache.counts.still_good.get(), 1);
+    assert_eq!(service.cache.counts.revalidated.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +180,7 @@ async fn a_stale_response_replaces_an_error_if_configured() {
     tokio::time::advance(20 * SECOND).await;
     assert_eq!(one().await.unwrap(), 200, "instead of no connection");
     assert_eq!(one().await.unwrap(), 200, "instead of 503");
-    assert_eq!(service.cache.counts.old.get(), 2);
+    assert_eq!(service.cache.counts.stale_served.get(), 2);
     assert_eq!(one().await.unwrap(), 404, "which is an answer");
     one().await.unwrap_err();
     let words = good(&[("cache-control", "max-age=1, stale-if-error=9")]);
@@ -196,9 +196,9 @@ async fn a_stale_response_replaces_a_timeout() {
     cache.store.put(&key, Arc::new(CachedResponse::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
     let slow = Cached { cache, upstream: answering_after(60 * SECOND, &inside) };
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(call(&slow, upstream_call(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
-    assert_eq!((begun.elapsed(), inside.count()), (9 * SECOND, 0));
+    assert_eq!((started.elapsed(), inside.count()), (9 * SECOND, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,14 +280,17 @@ async fn requests_during_a_store_lookup_share_it() {
     let (first, second) = tokio::join!(call(&one, upstream_call(SECOND)), call(&one, upstream_call(SECOND)));
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
     let counts = &one.cache.counts;
-    assert_eq!((script.upstream_calls(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
+    assert_eq!(
+        (script.upstream_calls(), counts.cache_hits.get(), counts.replica_cache_hits.get()),
+        (1, 1, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn equal_calls_on_many_threads_send_one_request() {
     for round in 0..2_000 {
         let script = Script::new((0..8).map(|_| good(&[])));
-        let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(TEN)) };
+        let cache = ResponseCache { in_flight: Some(Mutex::default()), ..alone(Some(TEN)) };
         let service = Arc::new(Cached { cache: Arc::new(cache), upstream: script.clone() });
         let mut calls = JoinSet::new();
         for _ in 0..8 {
@@ -321,7 +324,10 @@ async fn replicas_share_cached_responses_with_their_age() {
     call(&other, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2, "without the store each asks for itself");
     let counts = &other.cache.counts;
-    assert_eq!((counts.kept.get(), counts.kept_by_others.get(), counts.fetched.get()), (2, 1, 1));
+    assert_eq!(
+        (counts.cache_hits.get(), counts.replica_cache_hits.get(), counts.cache_misses.get()),
+        (2, 1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -331,14 +337,14 @@ async fn a_shared_response_is_returned_only_for_its_own_request() {
     let one = replica(&script, TEN, &memory, "same");
     call(&one, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
     let other = || replica(&script, TEN, &memory, "same");
-    for (upstream_call, asked) in [
+    for (upstream_call, expected_calls) in [
         (call_to("/a", &[("authorization", "Bearer grace")]), 2),
         (call_to("/a", &[]), 3),
         (call_to("/b", &[("authorization", "Bearer ada")]), 4),
         (call_to("/a", &[("authorization", "Bearer ada")]), 4),
     ] {
         call(&other(), upstream_call).await.unwrap();
-        assert_eq!(script.upstream_calls(), asked);
+        assert_eq!(script.upstream_calls(), expected_calls);
     }
     let elsewhere = replica(&script, TEN, &memory, "another address");
     call(&elsewhere, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
@@ -445,15 +451,15 @@ async fn equal_simultaneous_calls_share_one_request() {
         assert_eq!(inside.count(), 2, "one for two, and one for who sends something else");
     };
     tokio::join!(calls, looks);
-    assert_eq!(service.cache.counts.joined.get(), 1);
-    assert!(service.cache.under_way().unwrap().is_empty());
+    assert_eq!(service.cache.counts.coalesced.get(), 1);
+    assert!(service.cache.in_flight().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_call_may_be_cancelled_and_the_others_get_the_response() {
     let inside = Inside::default();
     let service = coalescing(answering_after(3 * SECOND, &inside));
-    let begun = Instant::now();
+    let started = Instant::now();
     let leaving = timeout(SECOND, call(&service, upstream_call(SECOND)));
     let staying = async {
         tokio::time::sleep(SECOND / 2).await;
@@ -462,7 +468,7 @@ async fn the_first_call_may_be_cancelled_and_the_others_get_the_response() {
     let (left, stayed) = tokio::join!(leaving, staying);
     left.unwrap_err();
     stayed.unwrap();
-    assert_eq!(begun.elapsed(), 3 * SECOND, "the request was not begun anew");
+    assert_eq!(started.elapsed(), 3 * SECOND, "the request was not begun anew");
 }
 
 #[tokio::test(start_paused = true)]
@@ -475,7 +481,7 @@ async fn a_request_without_waiting_calls_is_cancelled() {
     assert!(one.is_err() && other.is_err());
     tokio::task::yield_now().await;
     assert_eq!(inside.count(), 0);
-    assert!(service.cache.under_way().unwrap().is_empty());
+    assert!(service.cache.in_flight().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,9 +495,9 @@ async fn a_completed_shared_request_serves_later_calls() {
     }
     tokio::task::yield_now().await;
     call(&service, upstream_call(SECOND)).await.unwrap_err();
-    assert_eq!((script.upstream_calls(), service.cache.counts.joined.get()), (1, 1));
+    assert_eq!((script.upstream_calls(), service.cache.counts.coalesced.get()), (1, 1));
     first.await.unwrap_err();
-    assert!(service.cache.under_way().unwrap().is_empty());
+    assert!(service.cache.in_flight().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -523,7 +529,7 @@ async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
 async fn coalesced_calls_share_the_revalidated_response() {
     let etag = [("etag", "\"7\""), ("x-first", "1")];
     let script = Script::new([good(&etag), with(304, &[("etag", "\"7\"")])]);
-    let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
+    let cache = ResponseCache { in_flight: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
     let service = Cached { cache: Arc::new(cache), upstream: script.clone() };
     call(&service, upstream_call(SECOND)).await.unwrap();
     let (one, other) =
@@ -532,7 +538,7 @@ async fn coalesced_calls_share_the_revalidated_response() {
         assert_eq!((response.status.as_u16(), &response.headers["x-first"]), (200, &"1".parse().unwrap()));
     }
     let counts = &service.cache.counts;
-    assert_eq!((script.upstream_calls(), counts.joined.get(), counts.still_good.get()), (2, 1, 1));
+    assert_eq!((script.upstream_calls(), counts.coalesced.get(), counts.revalidated.get()), (2, 1, 1));
 }
 
 fn key(upstream_id: u64, path: &'static str) -> Key {
@@ -585,8 +591,8 @@ fn another_upstream_of_the_same_name_is_another_one() {
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit_breaker() {
     let settings = CacheSettings { stale_if_error: 3600 * SECOND, ..TEN };
-    for under_way in [None, Some(Mutex::default())] {
-        let cache = Arc::new(ResponseCache { under_way, ..alone(Some(settings)) });
+    for in_flight in [None, Some(Mutex::default())] {
+        let cache = Arc::new(ResponseCache { in_flight, ..alone(Some(settings)) });
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
@@ -599,9 +605,9 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
             probe.record(&result);
             result
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let response = cache.get_or_fetch(&upstream_call(10 * SECOND), send).await.unwrap();
-        assert!(response.age.is_some() && begun.elapsed() < 10 * SECOND);
+        assert!(response.age.is_some() && started.elapsed() < 10 * SECOND);
         tokio::task::yield_now().await;
         assert!(!breaker.is_closed(), "it did not answer");
     }

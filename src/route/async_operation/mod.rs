@@ -159,10 +159,10 @@ impl AsyncOperationRule {
     /// Longest progress message, in bytes.
     const MAX_MESSAGE_LENGTH: usize = 300;
 
-    /// Interprets the first response to a call. `asked` is the request that was sent.
-    pub fn begun(
+    /// Interprets the first response to a call. `request` is the request that was sent.
+    pub fn interpret_initial(
         &self,
-        asked: &HttpRequest,
+        request: &HttpRequest,
         facts: OperationContext<'_>,
         response: &UpstreamResponse,
     ) -> InitialResponse {
@@ -173,14 +173,17 @@ impl AsyncOperationRule {
                 let begins = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
                 if !begins || !response.headers.contains_key(header::LOCATION) {
-                    return InitialResponse::Answer;
+                    return InitialResponse::Result;
                 }
-                let place = self.whole_path(asked).and_then(|from| self.located(&from, response));
-                place.map_or(InitialResponse::Elsewhere, |place| InitialResponse::Operation { place, wait })
+                let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
+                location.map_or(InitialResponse::Elsewhere, |location| InitialResponse::Operation {
+                    location,
+                    wait,
+                })
             }
             OperationLocationRule::Named { id, .. } => {
                 if !response.status.is_success() {
-                    return InitialResponse::Answer;
+                    return InitialResponse::Result;
                 }
                 let name =
                     inspect(self.extract.as_ref(), facts.facts, facts.limits, response, |inspection| {
@@ -188,9 +191,9 @@ impl AsyncOperationRule {
                     });
                 match name.and_then(|name| text_of(&name)) {
                     Some(name) if !name.is_empty() && name.len() <= Self::MAX_NAME_LENGTH => {
-                        InitialResponse::Operation { place: OperationLocation::Named(name), wait }
+                        InitialResponse::Operation { location: OperationLocation::Named(name), wait }
                     }
-                    Some(_) | None => InitialResponse::Answer,
+                    Some(_) | None => InitialResponse::Result,
                 }
             }
         }
@@ -203,18 +206,18 @@ impl AsyncOperationRule {
     /// [`RequestError`] if the id, or an argument of the call, can't be written where the template has it.
     pub fn status_request(
         &self,
-        place: &OperationLocation,
+        location: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
-        match (place, &self.place) {
+        match (location, &self.place) {
             (OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
-                status.build(&place.add_to(arguments), client, stop)
+                status.build(&location.add_to(arguments), client, stop)
             }
             (OperationLocation::Path(path), _) => Ok(request_to(Method::GET, path.clone())),
             (OperationLocation::Named(_), OperationLocationRule::Location) => {
-                Err(RequestError::new(NO_LONGER))
+                Err(RequestError::new(ROUTE_CHANGED))
             }
         }
     }
@@ -226,44 +229,44 @@ impl AsyncOperationRule {
     /// As [`status_request`](Self::status_request).
     pub fn result_request(
         &self,
-        place: &OperationLocation,
+        location: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<Option<HttpRequest>, RequestError> {
         let Some(result) = &self.result else { return Ok(None) };
-        result.build(&place.add_to(arguments), client, stop).map(Some)
+        result.build(&location.add_to(arguments), client, stop).map(Some)
     }
 
     /// Builds the request that cancels the operation, if there is one.
     pub fn cancel_request(
         &self,
-        place: &OperationLocation,
+        location: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Option<HttpRequest> {
         match self.cancel.as_ref()? {
             CancelRule::Method(method) => {
-                let asked = self.status_request(place, arguments, client, stop).ok()?;
-                Some(HttpRequest { method: method.clone(), ..asked })
+                let status_request = self.status_request(location, arguments, client, stop).ok()?;
+                Some(HttpRequest { method: method.clone(), ..status_request })
             }
-            CancelRule::Request(request) => request.build(&place.add_to(arguments), client, stop).ok(),
+            CancelRule::Request(request) => request.build(&location.add_to(arguments), client, stop).ok(),
         }
     }
 
-    /// Interprets the response to a status request. `asked` is that request.
-    pub fn turn(
+    /// Interprets the response to a status request, which is `request`.
+    pub fn interpret_status(
         &self,
-        place: &OperationLocation,
-        asked: &HttpRequest,
+        location: &OperationLocation,
+        request: &HttpRequest,
         facts: OperationContext<'_>,
         response: &UpstreamResponse,
     ) -> StatusResponse {
         let wait = retry_after(response);
         if response.status.is_redirection() && response.headers.contains_key(header::LOCATION) {
-            let place = self.whole_path(asked).and_then(|from| self.located(&from, response));
-            return place.map_or(StatusResponse::Answer, StatusResponse::Moved);
+            let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
+            return location.map_or(StatusResponse::Result, StatusResponse::Moved);
         }
         inspect(self.extract.as_ref(), facts.facts, facts.limits, response, |inspection| {
             if self.cancelled.as_ref().is_some_and(|cancelled| inspection.is_true(cancelled)) {
@@ -281,19 +284,19 @@ impl AsyncOperationRule {
                 None if status.is_success() => return StatusResponse::Done,
                 None => false,
             };
-            // An upstream that asks for a pause has not lost the operation.
-            let goes_on = running || (later && wait.is_some());
-            if !goes_on {
-                return StatusResponse::Answer;
+            // An upstream that sends `Retry-After` has not lost the operation.
+            let is_running = running || (later && wait.is_some());
+            if !is_running {
+                return StatusResponse::Result;
             }
-            let moved = match (&self.place, self.whole_path(asked)) {
-                (OperationLocationRule::Location, Some(from)) if running => self.located(&from, response),
+            let moved = match (&self.place, self.full_uri(request)) {
+                (OperationLocationRule::Location, Some(from)) if running => self.resolve(&from, response),
                 _ => None,
             };
-            let stand =
+            let status =
                 if running { self.status(inspection, facts.redaction) } else { OperationStatus::default() };
-            let place = moved.unwrap_or_else(|| place.clone());
-            StatusResponse::Running { stand, place, wait: wait.unwrap_or(self.poll) }
+            let location = moved.unwrap_or_else(|| location.clone());
+            StatusResponse::Running { status, location, wait: wait.unwrap_or(self.poll) }
         })
     }
 
@@ -313,7 +316,7 @@ impl AsyncOperationRule {
     }
 
     /// Resolves a `Location`. `None` if it points to another server.
-    fn located(&self, from: &Uri, response: &UpstreamResponse) -> Option<OperationLocation> {
+    fn resolve(&self, from: &Uri, response: &UpstreamResponse) -> Option<OperationLocation> {
         let target = resolve_location(from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
         let same = same_origin(&self.base, &target);
         same.then(|| {
@@ -324,17 +327,17 @@ impl AsyncOperationRule {
     }
 
     /// Full URI of a request.
-    fn whole_path(&self, asked: &HttpRequest) -> Option<Uri> {
-        let base = match asked.under {
+    fn full_uri(&self, request: &HttpRequest) -> Option<Uri> {
+        let base = match request.under {
             PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
             PathBase::Origin | PathBase::UrlItself => "",
         };
         let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
-        format!("{scheme}://{authority}{base}{}", asked.path_and_query).parse().ok()
+        format!("{scheme}://{authority}{base}{}", request.path_and_query).parse().ok()
     }
 }
 
-const NO_LONGER: &str = "the operation was started by an earlier version of this tool";
+const ROUTE_CHANGED: &str = "the operation was started by an earlier version of this tool";
 
 fn request_to(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
     let (headers, body) = Default::default();
@@ -359,11 +362,11 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum InitialResponse {
     /// It is the result.
-    Answer,
+    Result,
     /// An operation has started.
     Operation {
         /// Status URL or id.
-        place: OperationLocation,
+        location: OperationLocation,
         /// Time until the first poll.
         wait: Duration,
     },
@@ -377,9 +380,9 @@ pub enum StatusResponse {
     /// Still running.
     Running {
         /// Progress.
-        stand: OperationStatus,
+        status: OperationStatus,
         /// Status URL or id for the next poll.
-        place: OperationLocation,
+        location: OperationLocation,
         /// Time until the next poll.
         wait: Duration,
     },
@@ -392,7 +395,7 @@ pub enum StatusResponse {
     /// Cancelled.
     Cancelled,
     /// Not a status: the upstream failed, or redirects to another server. The response is the result.
-    Answer,
+    Result,
 }
 
 /// Progress of an operation.

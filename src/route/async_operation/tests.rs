@@ -63,18 +63,21 @@ fn with_facts<T>(look: impl FnOnce(OperationContext<'_>) -> T) -> T {
 }
 
 #[track_caller]
-fn check_begun(rule: &AsyncOperationRule, response: &UpstreamResponse, expected: InitialResponse) {
-    assert_eq!(with_facts(|facts| rule.begun(&first_request(), facts, response)), expected);
+fn check_initial(rule: &AsyncOperationRule, response: &UpstreamResponse, expected: InitialResponse) {
+    assert_eq!(with_facts(|facts| rule.interpret_initial(&first_request(), facts, response)), expected);
 }
 
 #[track_caller]
 fn check_turn(
     rule: &AsyncOperationRule,
-    place: &OperationLocation,
+    location: &OperationLocation,
     response: &UpstreamResponse,
     expected: StatusResponse,
 ) {
-    assert_eq!(with_facts(|facts| rule.turn(place, &first_request(), facts, response)), expected);
+    assert_eq!(
+        with_facts(|facts| rule.interpret_status(location, &first_request(), facts, response)),
+        expected
+    );
 }
 
 fn path(text: &str) -> OperationLocation {
@@ -94,10 +97,18 @@ fn a_202_with_a_location_starts_an_operation() {
         ("http://OLD.test:81/jobs/7", "/jobs/7"),
     ] {
         let response = response(202, &[("location", location)], "");
-        check_begun(&rule, &response, InitialResponse::Operation { place: path(expected), wait: SECOND });
+        check_initial(
+            &rule,
+            &response,
+            InitialResponse::Operation { location: path(expected), wait: SECOND },
+        );
     }
     let patient = response(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
-    check_begun(&rule, &patient, InitialResponse::Operation { place: path("/jobs/7"), wait: 5 * SECOND });
+    check_initial(
+        &rule,
+        &patient,
+        InitialResponse::Operation { location: path("/jobs/7"), wait: 5 * SECOND },
+    );
 }
 
 #[test]
@@ -107,7 +118,7 @@ fn other_responses_are_the_result() {
         response(202, &[], "queued"),
         response(404, &[("location", "/jobs/7")], ""),
     ] {
-        check_begun(&by_location(), &response, InitialResponse::Answer);
+        check_initial(&by_location(), &response, InitialResponse::Result);
     }
     for response in [
         response(200, &[], r#"{"rows": 1}"#),
@@ -117,7 +128,7 @@ fn other_responses_are_the_result() {
         response(200, &[], "no json"),
         response(500, &[], r#"{"id": 7}"#),
     ] {
-        check_begun(&named(), &response, InitialResponse::Answer);
+        check_initial(&named(), &response, InitialResponse::Result);
     }
 }
 
@@ -128,16 +139,16 @@ fn an_operation_at_another_server_is_not_polled() {
     {
         let expected = match location {
             // The URL that was polled, which is on the same server.
-            "" => InitialResponse::Operation { place: path("/api/reports"), wait: SECOND },
+            "" => InitialResponse::Operation { location: path("/api/reports"), wait: SECOND },
             _ => InitialResponse::Elsewhere,
         };
-        check_begun(&by_location(), &response(202, &[("location", location)], ""), expected);
+        check_initial(&by_location(), &response(202, &[("location", location)], ""), expected);
         if !location.is_empty() {
             check_turn(
                 &by_location(),
                 &path("/j"),
                 &response(303, &[("location", location)], ""),
-                StatusResponse::Answer,
+                StatusResponse::Result,
             );
         }
     }
@@ -145,30 +156,35 @@ fn an_operation_at_another_server_is_not_polled() {
 
 #[test]
 fn an_operation_runs_while_its_status_is_202() {
-    let (rule, place) = (by_location(), path("/jobs/7"));
-    let running = |place, wait| StatusResponse::Running { stand: OperationStatus::default(), place, wait };
-    check_turn(&rule, &place, &response(202, &[], ""), running(place.clone(), SECOND));
+    let (rule, location) = (by_location(), path("/jobs/7"));
+    let running =
+        |location, wait| StatusResponse::Running { status: OperationStatus::default(), location, wait };
+    check_turn(&rule, &location, &response(202, &[], ""), running(location.clone(), SECOND));
     let moved = response(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
-    check_turn(&rule, &place, &moved, running(path("/jobs/8"), SECOND));
+    check_turn(&rule, &location, &moved, running(path("/jobs/8"), SECOND));
     let busy = response(503, &[("retry-after", "3")], "");
-    check_turn(&rule, &place, &busy, running(place.clone(), 3 * SECOND));
-    check_turn(&rule, &place, &response(200, &[], "the report"), StatusResponse::Done);
+    check_turn(&rule, &location, &busy, running(location.clone(), 3 * SECOND));
+    check_turn(&rule, &location, &response(200, &[], "the report"), StatusResponse::Done);
     check_turn(
         &rule,
-        &place,
+        &location,
         &response(303, &[("location", "/r/7")], ""),
         StatusResponse::Moved(path("/r/7")),
     );
-    check_turn(&rule, &place, &response(503, &[], ""), StatusResponse::Answer);
-    check_turn(&rule, &place, &response(404, &[], ""), StatusResponse::Answer);
+    check_turn(&rule, &location, &response(503, &[], ""), StatusResponse::Result);
+    check_turn(&rule, &location, &response(404, &[], ""), StatusResponse::Result);
 }
 
 #[test]
 fn an_operation_with_an_id_reports_its_progress() {
     let rule = named();
-    let begun = response(200, &[], r#"{"id": 7}"#);
-    check_begun(&rule, &begun, InitialResponse::Operation { place: name("7"), wait: SECOND });
-    let running = |stand| StatusResponse::Running { stand, place: name("7"), wait: SECOND };
+    let interpret_initial = response(200, &[], r#"{"id": 7}"#);
+    check_initial(
+        &rule,
+        &interpret_initial,
+        InitialResponse::Operation { location: name("7"), wait: SECOND },
+    );
+    let running = |status| StatusResponse::Running { status, location: name("7"), wait: SECOND };
     let at = |progress, message: Option<&str>| OperationStatus {
         progress,
         total: Some(100.0),
@@ -189,14 +205,15 @@ fn an_operation_with_an_id_reports_its_progress() {
         StatusResponse::Failed(at(None, Some("no paper"))),
     );
     check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "stopped"}"#), StatusResponse::Cancelled);
-    check_turn(&rule, &name("7"), &response(410, &[], "{}"), StatusResponse::Answer);
+    check_turn(&rule, &name("7"), &response(410, &[], "{}"), StatusResponse::Result);
 }
 
 #[test]
 fn the_id_of_an_operation_stays_in_its_path_segment() {
     let rule = named();
-    let asked = rule.status_request(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
-    assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
+    let request =
+        rule.status_request(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
+    assert_eq!((request.path_and_query.as_str(), request.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
     for out in ["..", "../7", "7\0"] {
         rule.status_request(&name(out), &Arguments::default(), &HeaderMap::new(), None).unwrap_err();
     }
@@ -205,9 +222,9 @@ fn the_id_of_an_operation_stays_in_its_path_segment() {
 #[test]
 fn an_operation_is_cancelled_at_its_status_url_or_by_a_configured_request() {
     let (arguments, headers) = (Arguments::default(), HeaderMap::new());
-    let ended = |rule: &AsyncOperationRule, place: &OperationLocation| {
-        rule.cancel_request(place, &arguments, &headers, None)
-            .map(|asked| format!("{} {}", asked.method, asked.path_and_query))
+    let ended = |rule: &AsyncOperationRule, location: &OperationLocation| {
+        rule.cancel_request(location, &arguments, &headers, None)
+            .map(|request| format!("{} {}", request.method, request.path_and_query))
     };
     assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
     let rule = AsyncOperationRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
@@ -219,8 +236,8 @@ fn an_operation_is_cancelled_at_its_status_url_or_by_a_configured_request() {
 
 #[test]
 fn a_location_is_serialized_as_text() {
-    for place in [path("/jobs/7?x=1"), name("7"), name("=/"), name("")] {
-        assert_eq!(OperationLocation::of_text(&place.to_text()), Some(place));
+    for location in [path("/jobs/7?x=1"), name("7"), name("=/"), name("")] {
+        assert_eq!(OperationLocation::of_text(&location.to_text()), Some(location));
     }
     assert_eq!(OperationLocation::of_text("no path"), None);
     assert!(name(&"7".repeat(2047)).is_short() && !name(&"7".repeat(2048)).is_short());

@@ -72,7 +72,7 @@ pub struct MissingCapability {
     /// Name of the input request.
     pub name: String,
     /// Capability that the client lacks.
-    pub ability: ClientCapability,
+    pub capability: ClientCapability,
 }
 
 /// Capability that an input request needs.
@@ -123,7 +123,7 @@ impl InputRequests {
         &self,
         arguments: &Arguments,
         answers: &Map<String, Value>,
-        abilities: ClientCapabilities,
+        capabilities: ClientCapabilities,
     ) -> Result<NextStep, String> {
         let known = self.complete(answers);
         let mut arguments = arguments.clone();
@@ -138,9 +138,9 @@ impl InputRequests {
             question.when.as_ref().is_none_or(|when| when.is_true_before_request(&args, &seen))
         };
         let lacking = |question: &InputRequestTemplate| {
-            abilities
+            capabilities
                 .lacks(question.inquiry.needs())
-                .map(|ability| MissingCapability { name: question.name.clone(), ability })
+                .map(|capability| MissingCapability { name: question.name.clone(), capability })
         };
         // A required input request that the client does not support ends the call before the first one is
         // sent.
@@ -150,8 +150,8 @@ impl InputRequests {
             .filter(|question| question.is_due(&arguments) && holds(question))
             .filter_map(lacking)
             .collect();
-        if self.sampled == Some(SamplingNeed::Needed) && !abilities.sample {
-            missing.push(MissingCapability { name: SAMPLE.to_owned(), ability: ClientCapability::Sample });
+        if self.sampled == Some(SamplingNeed::Needed) && !capabilities.sample {
+            missing.push(MissingCapability { name: SAMPLE.to_owned(), capability: ClientCapability::Sample });
         }
         if !missing.is_empty() {
             return Ok(NextStep::Unable(missing));
@@ -171,7 +171,7 @@ impl InputRequests {
             }
         }
         let (given, mut answers) = (answers, known);
-        if self.sampled.is_some() && abilities.sample {
+        if self.sampled.is_some() && capabilities.sample {
             // The missing response is requested after the upstream has responded.
             if !given.contains_key(SAMPLE) {
                 answers.remove(SAMPLE);

@@ -35,7 +35,7 @@ fn answers(value: Value) -> Map<String, Value> {
 
 /// Names and messages of the next round.
 fn next_requests(next: NextStep) -> Vec<(String, String)> {
-    let NextStep::InputRequests(questions) = next else { panic!("found {next:?}") };
+    let NextStep::InputRequests(requests) = next else { panic!("found {next:?}") };
     let message = |question: InputRequest| match question.inquiry {
         InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
             (question.name, message)
@@ -43,7 +43,7 @@ fn next_requests(next: NextStep) -> Vec<(String, String)> {
         InputRequestKind::Sample(sample) => (question.name, sample.messages[0].1.clone()),
         InputRequestKind::Roots => (question.name, String::new()),
     };
-    questions.into_iter().map(message).collect()
+    requests.into_iter().map(message).collect()
 }
 
 fn done(next: NextStep) -> Arguments {
@@ -57,9 +57,9 @@ fn rounds_see_the_input_responses_of_earlier_rounds() {
         vec![input_request("who", "Who is {{ args.id }}?", None), input_request("why", "Why?", None)],
         vec![input_request("sure", "Really {{ input_responses.who.name }}?", None)],
     ];
-    let asking = InputRequests { rounds, ..InputRequests::default() };
+    let input_requests = InputRequests { rounds, ..InputRequests::default() };
     let args = arguments(json!({"id": 7}));
-    let next = |given: Value| asking.next(&args, &answers(given), ALL).unwrap();
+    let next = |given: Value| input_requests.next(&args, &answers(given), ALL).unwrap();
     assert_eq!(
         next_requests(next(json!({}))),
         [("who".into(), "Who is 7?".into()), ("why".into(), "Why?".into())]
@@ -76,14 +76,14 @@ fn rounds_see_the_input_responses_of_earlier_rounds() {
 #[test]
 fn a_condition_decides_whether_input_is_requested() {
     let rounds = vec![vec![input_request("sure", "Sure?", Some("$args.count > 10"))]];
-    let asking = InputRequests { rounds, ..InputRequests::default() };
-    let next = |args: Value| asking.next(&arguments(args), &Map::new(), ALL).unwrap();
+    let input_requests = InputRequests { rounds, ..InputRequests::default() };
+    let next = |args: Value| input_requests.next(&arguments(args), &Map::new(), ALL).unwrap();
     assert_eq!(done(next(json!({"count": 3}))).input_responses()["sure"], Value::Null);
     assert_eq!(next_requests(next(json!({"count": 30}))).len(), 1);
     // If a condition fails, the input request is sent.
     let rounds = vec![vec![input_request("sure", "Sure?", Some("$args.name | test(\"x\")"))]];
-    let asking = InputRequests { rounds, ..InputRequests::default() };
-    assert_eq!(next_requests(asking.next(&arguments(json!({})), &Map::new(), ALL).unwrap()).len(), 1);
+    let input_requests = InputRequests { rounds, ..InputRequests::default() };
+    assert_eq!(next_requests(input_requests.next(&arguments(json!({})), &Map::new(), ALL).unwrap()).len(), 1);
 }
 
 #[test]
@@ -93,16 +93,21 @@ fn missing_arguments_are_requested_and_then_available() {
         form: form(json!({"city": {"type": "string"}, "day": {"type": "string"}})),
     };
     let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, inquiry };
-    let asking = InputRequests { rounds: vec![vec![place]], ..InputRequests::default() };
+    let input_requests = InputRequests { rounds: vec![vec![place]], ..InputRequests::default() };
     let args = arguments(json!({"day": "today"}));
-    let NextStep::InputRequests(questions) = asking.next(&args, &Map::new(), ALL).unwrap() else { panic!() };
-    let InputRequestKind::Form { form, .. } = &questions[0].inquiry else { panic!() };
+    let NextStep::InputRequests(requests) = input_requests.next(&args, &Map::new(), ALL).unwrap() else {
+        panic!()
+    };
+    let InputRequestKind::Form { form, .. } = &requests[0].inquiry else { panic!() };
     assert_eq!(form.names().collect::<Vec<_>>(), ["city"]);
-    let ended = done(asking.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
+    let ended = done(input_requests.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
     assert_eq!(ended.into_value(), json!({"day": "today", "city": "Oslo"}));
-    assert!(asking.gives_arguments("place") && !asking.gives_arguments("city"));
+    assert!(input_requests.gives_arguments("place") && !input_requests.gives_arguments("city"));
     let whole = arguments(json!({"day": "today", "city": "Bergen"}));
-    assert_eq!(done(asking.next(&whole, &Map::new(), ALL).unwrap()).input_responses()["place"], Value::Null);
+    assert_eq!(
+        done(input_requests.next(&whole, &Map::new(), ALL).unwrap()).input_responses()["place"],
+        Value::Null
+    );
 }
 
 #[test]
@@ -113,10 +118,10 @@ fn later_input_requests_see_the_requested_arguments() {
     };
     let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, inquiry };
     let sure = input_request("sure", "Really in {{ args.city }}?", Some("$args.city != \"Oslo\""));
-    let asking = InputRequests { rounds: vec![vec![place], vec![sure]], ..InputRequests::default() };
+    let input_requests = InputRequests { rounds: vec![vec![place], vec![sure]], ..InputRequests::default() };
     let next = |city: &str| {
         let given = answers(json!({"place": {"city": city}}));
-        asking.next(&Arguments::default(), &given, ALL).unwrap()
+        input_requests.next(&Arguments::default(), &given, ALL).unwrap()
     };
     assert_eq!(next_requests(next("Bergen")), [("sure".into(), "Really in Bergen?".into())]);
     assert_eq!(done(next("Oslo")).into_value(), json!({"city": "Oslo"}));
@@ -130,25 +135,31 @@ fn unsupported_input_requests_are_not_sent() {
         ..input_request("roots", "", None)
     };
     let rounds = vec![vec![optional], vec![input_request("sure", "Sure?", None)]];
-    let asking = InputRequests { rounds, sampled: Some(SamplingNeed::Needed), ..InputRequests::default() };
-    let none = asking.next(&Arguments::default(), &Map::new(), ClientCapabilities::default()).unwrap();
+    let input_requests =
+        InputRequests { rounds, sampled: Some(SamplingNeed::Needed), ..InputRequests::default() };
+    let none =
+        input_requests.next(&Arguments::default(), &Map::new(), ClientCapabilities::default()).unwrap();
     let NextStep::Unable(missing) = none else { panic!("found {none:?}") };
-    let abilities: Vec<_> = missing.iter().map(|missing| missing.ability).collect();
-    assert_eq!(abilities, [ClientCapability::Form, ClientCapability::Sample]);
+    let capabilities: Vec<_> = missing.iter().map(|missing| missing.capability).collect();
+    assert_eq!(capabilities, [ClientCapability::Form, ClientCapability::Sample]);
     let able =
         ClientCapabilities { form: FormSupport::WithoutLists, sample: true, ..ClientCapabilities::default() };
-    assert_eq!(next_requests(asking.next(&Arguments::default(), &Map::new(), able).unwrap())[0].0, "sure");
+    assert_eq!(
+        next_requests(input_requests.next(&Arguments::default(), &Map::new(), able).unwrap())[0].0,
+        "sure"
+    );
 }
 
 #[test]
 fn input_responses_are_validated_against_their_requests() {
-    let asking =
+    let input_requests =
         InputRequests { rounds: vec![vec![input_request("who", "Who?", None)]], ..InputRequests::default() };
-    let NextStep::InputRequests(questions) = asking.next(&Arguments::default(), &Map::new(), ALL).unwrap()
+    let NextStep::InputRequests(requests) =
+        input_requests.next(&Arguments::default(), &Map::new(), ALL).unwrap()
     else {
         panic!()
     };
-    let who = &questions[0];
+    let who = &requests[0];
     let accepted = |value: Value| who.take(InputResponse::Accepted(value.as_object().unwrap().clone()));
     assert_eq!(accepted(json!({"name": "Ada", "more": 1})), Ok(json!({"name": "Ada"})));
     assert!(matches!(accepted(json!({"name": 5})), Err(InvalidInput::Wrong(why)) if why.contains("`name`")));
@@ -178,15 +189,15 @@ fn a_person_is_sent_to_web_addresses_only() {
         ..input_request("key", "", None)
     };
     let next = |url: &str| {
-        let asking = InputRequests { rounds: vec![vec![link(url)]], ..InputRequests::default() };
-        asking.next(&arguments(json!({"id": "a b", "evil": "//@evil.example&"})), &Map::new(), ALL)
+        let input_requests = InputRequests { rounds: vec![vec![link(url)]], ..InputRequests::default() };
+        input_requests.next(&arguments(json!({"id": "a b", "evil": "//@evil.example&"})), &Map::new(), ALL)
     };
-    let NextStep::InputRequests(questions) =
+    let NextStep::InputRequests(requests) =
         next("https://example.com/{{ args.id }}?x={{ args.evil }}").unwrap()
     else {
         panic!()
     };
-    let InputRequestKind::Link { url, .. } = &questions[0].inquiry else { panic!() };
+    let InputRequestKind::Link { url, .. } = &requests[0].inquiry else { panic!() };
     assert_eq!(url, "https://example.com/a%20b?x=%2F%2F%40evil.example%26");
     for url in [
         "{{ args.evil }}",

@@ -127,11 +127,11 @@ async fn calls_do_not_wait_for_an_unreachable_store() {
     let store = store_at(port);
     assert_eq!(store.get("a").await, Err(StoreUnreachable), "before it is begun");
     store.begin().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..1000 {
         assert_eq!(store.take("a", TIMEOUT, TIMEOUT).await, Err(StoreUnreachable));
     }
-    assert!(begun.elapsed() < TIMEOUT * 25, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < TIMEOUT * 25, "{:?}", started.elapsed());
     assert_eq!((store.counts().attempted(), store.counts().failed()), (1001, 1001));
 }
 
@@ -142,9 +142,9 @@ async fn a_hanging_store_is_disconnected_after_some_commands() {
     until(&store, true).await;
     let mut waited = 0;
     while store.is_reachable() {
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(store.get("a").await, Err(StoreUnreachable));
-        waited += usize::from(begun.elapsed() >= TIMEOUT);
+        waited += usize::from(started.elapsed() >= TIMEOUT);
         // Another task closes the connection.
         tokio::task::yield_now().await;
     }

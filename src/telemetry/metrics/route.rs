@@ -25,7 +25,7 @@ pub struct RouteMeters {
     faces: ByLabel<ApiMeters>,
     /// Responses by the rule that matched; the last are those that no rule matched.
     rules: Box<[AtomicU64]>,
-    strange: ByLabel<AtomicU64>,
+    mismatches: ByLabel<AtomicU64>,
     replies: Arc<UpstreamMeters>,
     failures: FailedCalls,
 }
@@ -79,13 +79,13 @@ impl RouteMeters {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // Created at the start, so that the first increase is visible.
-        let strange = ByLabel::<AtomicU64>::default();
+        let mismatches = ByLabel::<AtomicU64>::default();
         if rules > 0 {
-            strange.get(ResponseMismatch::NoRule.as_str());
+            mismatches.get(ResponseMismatch::NoRule.as_str());
         }
-        strange.get(ResponseMismatch::Unparseable.as_str());
+        mismatches.get(ResponseMismatch::Unparseable.as_str());
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
-        Self { number, tool, upstream, faces: ByLabel::default(), rules, strange, replies, failures }
+        Self { number, tool, upstream, faces: ByLabel::default(), rules, mismatches, replies, failures }
     }
 
     /// Counts a call that begins.
@@ -120,7 +120,7 @@ impl RouteMeters {
 
     /// Counts a response that is unmatched or unparseable.
     pub fn unmatched(&self, why: ResponseMismatch) {
-        self.strange.get(why.as_str()).fetch_add(1, Ordering::Relaxed);
+        self.mismatches.get(why.as_str()).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of an upstream request: `2xx`, or a label for the error.
@@ -190,9 +190,9 @@ impl RouteMeters {
         }
         let help =
             "Upstream responses that matched no rule of the route, or that the matching rule could not parse";
-        let strange = reading.counter("glossator_unmatched_responses", help);
-        for (reason, count) in self.strange.all() {
-            strange.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
+        let mismatches = reading.counter("glossator_unmatched_responses", help);
+        for (reason, count) in self.mismatches.all() {
+            mismatches.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
         }
     }
 }

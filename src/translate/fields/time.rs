@@ -140,14 +140,14 @@ impl TimeForm {
             }
             (None, None, _) => return Err("a date with a time".to_owned()),
             (None, Some(time), Some(TimeZoneSetting(zone))) => {
-                let moment = zone.to_ambiguous_zoned(time);
-                if matches!(moment.offset(), AmbiguousOffset::Gap { .. }) {
+                let zoned_time = zone.to_ambiguous_zoned(time);
+                if matches!(zoned_time.offset(), AmbiguousOffset::Gap { .. }) {
                     return Err(
                         "a time that exists in its `timezone` (a clock change skips this one)".to_owned()
                     );
                 }
                 // In an hour that is repeated, the first occurrence.
-                let zoned = moment.earlier().map_err(|_| self.expected(NO_TIME))?;
+                let zoned = zoned_time.earlier().map_err(|_| self.expected(NO_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
             (None, Some(_), None) => {
@@ -265,8 +265,8 @@ fn by_directives(directives: &str, text: &str) -> Option<ParsedTime> {
     if read.iana_time_zone().is_some() {
         let zoned = read.to_zoned().ok()?;
         // A local time that the zone skips would become another time.
-        let stands = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
-        return stands.then(|| ParsedTime::of_zoned(&zoned));
+        let exists = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
+        return exists.then(|| ParsedTime::of_zoned(&zoned));
     }
     let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
     ParsedTime::of_parts(read.to_date().ok()?, time, read.offset())

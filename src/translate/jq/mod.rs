@@ -42,7 +42,7 @@ struct Compiled {
     filter: jaq_core::Filter<bounds::EngineTypes>,
     source: Box<str>,
     /// Which of [`VARIABLES`] it uses; the others are not computed.
-    asked: [bool; VARIABLES.len()],
+    used_variables: [bool; VARIABLES.len()],
     /// Captures that it may use, in the order of its variables.
     captures: Box<[String]>,
 }
@@ -180,8 +180,13 @@ impl Jq {
                     })
                 },
             )?;
-        let asked = VARIABLES.map(|name| source.contains(name));
-        Ok(Self(Arc::new(Compiled { filter, source: source.into(), asked, captures: captures.into() })))
+        let used_variables = VARIABLES.map(|name| source.contains(name));
+        Ok(Self(Arc::new(Compiled {
+            filter,
+            source: source.into(),
+            used_variables,
+            captures: captures.into(),
+        })))
     }
 
     /// The filter as configured.
@@ -270,7 +275,7 @@ impl Jq {
             let found = names.captures.iter().rev().find(|(other, _)| other == name);
             found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
         };
-        let [args, _, exit, stderr, headers, answers] = self.0.asked;
+        let [args, _, exit, stderr, headers, answers] = self.0.used_variables;
         let made = |is_asked: bool, value: &Value| if is_asked { to_jq(value) } else { Ok(Val::Null) };
         let status = Val::from(names.status as isize);
         let exit = match names.exit.filter(|_| exit) {

@@ -113,7 +113,7 @@ impl Limit {
         if most == total && fits(&whole) {
             return Ok((whole, None));
         }
-        let room = self.characters.unwrap_or(usize::MAX);
+        let remaining = self.characters.unwrap_or(usize::MAX);
         let depth = pretty
             .then(|| path.len() + usize::from(structured.is_wrapped(StructuredContentSupport::ObjectsOnly)));
         let mut with_rows = |count: usize| {
@@ -127,7 +127,7 @@ impl Limit {
         let without_rows = with_rows(0);
         let mut shown = match self.characters {
             None => most,
-            Some(room) => rows.fitting(room.saturating_sub(length(&without_rows)), depth).min(most),
+            Some(remaining) => rows.fitting(remaining.saturating_sub(length(&without_rows)), depth).min(most),
         };
         let mut cut = with_rows(shown);
         while shown > 0 && !fits(&cut) {
@@ -138,14 +138,14 @@ impl Limit {
         }
         if shown == 0 && total > 0 && fits(&without_rows) {
             return Err(format!(
-                "The result is too long: its first row alone is over the limit of {room} characters. \
+                "The result is too long: its first row alone is over the limit of {remaining} characters. \
                  Request less, if the arguments allow it."
             ));
         }
         if shown == 0 {
             let found = length(&whole);
             return Err(format!(
-                "The result is too long: it has {found} characters, the limit is {room}, and fewer rows do \
+                "The result is too long: it has {found} characters, the limit is {remaining}, and fewer rows do \
                  not make it fit. Request less, if the arguments allow it."
             ));
         }
@@ -175,7 +175,7 @@ impl Limit {
         &self,
         blocks: Vec<RenderedBlock>,
     ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
-        let mut room = self.characters.unwrap_or(usize::MAX);
+        let mut remaining = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
         let (mut any_text, mut full) = (false, false);
         for block in blocks {
@@ -195,25 +195,25 @@ impl Limit {
                 (TextKind::Verbatim, Some(rows)) => rows,
                 _ => usize::MAX,
             };
-            let (mut end, mut kept) = (0, 0);
+            let (mut end, mut shown_count) = (0, 0);
             for line in text.split_inclusive('\n') {
                 total += 1;
-                if kept == most_lines {
+                if shown_count == most_lines {
                     continue;
                 }
                 // After a line that does not fit, nothing else is shown, in this block and in later ones.
-                full |= line.trim_end_matches('\n').chars().count() > room;
+                full |= line.trim_end_matches('\n').chars().count() > remaining;
                 if !full {
-                    kept += 1;
+                    shown_count += 1;
                     end += line.len();
-                    room = room.saturating_sub(line.chars().count());
+                    remaining = remaining.saturating_sub(line.chars().count());
                 }
             }
-            shown += kept;
-            any_text |= kept > 0;
+            shown += shown_count;
+            any_text |= shown_count > 0;
             if end == text.len() {
                 content.push(block.content);
-            } else if kept > 0 {
+            } else if shown_count > 0 {
                 let cut = text[..end].trim_end_matches('\n').to_owned();
                 content.push(Content { block: ContentBlock::Text(BlockText::Plain(cut)), ..block.content });
             }
@@ -418,10 +418,10 @@ impl Rows {
     fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
         /// Per level.
         const INDENTATION: usize = 2;
-        let mut room = characters;
+        let mut remaining = characters;
         let mut takes = |length: Option<usize>| {
-            let left = length.and_then(|length| room.checked_sub(length));
-            room = left.unwrap_or(room);
+            let left = length.and_then(|length| remaining.checked_sub(length));
+            remaining = left.unwrap_or(remaining);
             left.is_some()
         };
         match self {

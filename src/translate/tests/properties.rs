@@ -52,15 +52,15 @@ fn any_response() -> impl Strategy<Value = UpstreamResponse> {
         1 => "\\{\"(content|result|structuredContent)\": ?\\[\\{\"type\": \"(text|image|x)\", \"text\": \"[a-z0-9 ]{0,5}\"\\}\\](, \"isError\": (true|1))?\\}"
             .prop_map(String::into_bytes),
     ];
-    let coding = prop_oneof![
+    let encoding = prop_oneof![
         9 => Just(None),
         1 => proptest::sample::select(vec!["gzip", "deflate", "br", "zstd", "compress", "identity"]).prop_map(Some),
     ];
-    (status, media_type, body, coding).prop_map(|(status, media_type, body, coding)| {
+    (status, media_type, body, encoding).prop_map(|(status, media_type, body, encoding)| {
         let mut response = response(status, &media_type, body);
-        if let Some(coding) = coding {
+        if let Some(encoding) = encoding {
             let name = HeaderName::from_static("content-encoding");
-            response.headers.insert(name, HeaderValue::from_static(coding));
+            response.headers.insert(name, HeaderValue::from_static(encoding));
         }
         response
     })

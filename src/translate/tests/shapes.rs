@@ -168,7 +168,7 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
 /// it.
 pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) -> Vec<Rule> {
     let rule = |matcher, error| Rule { matcher, charset: None, action: RuleAction::Error(error) };
-    let told = |text: &str| ErrorRule {
+    let error_rule = |text: &str| ErrorRule {
         extract: None,
         text: template(text),
         code: None,
@@ -179,8 +179,8 @@ pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) ->
     let value = |filter| Matcher { value: Some(jq(filter)), ..Matcher::default() };
     match index {
         0 => Vec::new(),
-        1 => vec![rule(json("has(\"error\")"), told("{{ json.error }}"))],
-        2 => vec![rule(value(".a"), ErrorRule { extract: extract(), ..told("{{ value.a }}") })],
+        1 => vec![rule(json("has(\"error\")"), error_rule("{{ json.error }}"))],
+        2 => vec![rule(value(".a"), ErrorRule { extract: extract(), ..error_rule("{{ value.a }}") })],
         3 => {
             let code = Some(CodeTemplate::new(template("{{ value.a }}")));
             let structured = Some(jq("{why: .}"));
@@ -189,7 +189,7 @@ pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) ->
                 code,
                 structured,
                 status: Some(422),
-                ..told("{{ structured.why }}")
+                ..error_rule("{{ structured.why }}")
             };
             vec![rule(
                 Matcher { status: Some(OneOrMore(vec!["100-599".parse().unwrap()])), ..Matcher::default() },
@@ -198,7 +198,10 @@ pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) ->
         }
         _ => {
             let not = Some(Box::new(value("type == \"array\"")));
-            vec![rule(Matcher { not, ..json("type == \"object\"") }, told("{{ text }}{{ none.at.all }}"))]
+            vec![rule(
+                Matcher { not, ..json("type == \"object\"") },
+                error_rule("{{ text }}{{ none.at.all }}"),
+            )]
         }
     }
 }

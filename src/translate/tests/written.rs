@@ -210,9 +210,9 @@ fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
     action.code = Some(CodeTemplate::new(Template::compile("{{ json.code }}").unwrap()));
     action.structured = Some(Jq::compile("{why: .message, code}").unwrap());
     let translator = translator(vec![rule], Some(json!({"type": "object", "required": ["other"]})));
-    let told = run(&translator, &response(200, "application/json", r#"{"message": "full", "code": 7}"#));
+    let result = run(&translator, &response(200, "application/json", r#"{"message": "full", "code": 7}"#));
     assert_eq!(
-        sent(&told).to_string(),
+        sent(&result).to_string(),
         r#"{"content":[{"type":"text","text":"full (7)"}],"structuredContent":{"why":"full","code":7},"isError":true,"_meta":{"glossator/upstreamStatus":200,"glossator/upstreamCode":7}}"#
     );
     // Unreadable parts are omitted; the client receives the readable ones.
@@ -249,12 +249,12 @@ fn a_code_is_a_scalar_or_is_omitted() {
 fn an_error_raised_by_a_filter_reaches_the_client() {
     let raising = |filter| translator(vec![success(ExtractorKind::Json(Json), Some(filter), None)], None);
     let body = || response(200, "application/json", r#"{"ok": false, "why": "disk full"}"#);
-    let told = run(&raising(r#"if .ok then . else error("stopped: \(.why)") end"#), &body());
-    assert_eq!(told.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: None }));
-    assert_eq!(sent(&told)["content"][0]["text"], "stopped: disk full");
-    let told = run(&raising("error({message: .why, code: 28, status: 507})"), &body());
-    assert_eq!(told.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: Some(507) }));
-    assert_eq!(told.meta[CODE_META_KEY], 28);
+    let result = run(&raising(r#"if .ok then . else error("stopped: \(.why)") end"#), &body());
+    assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: None }));
+    assert_eq!(sent(&result)["content"][0]["text"], "stopped: disk full");
+    let result = run(&raising("error({message: .why, code: 28, status: 507})"), &body());
+    assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::ReportedError { status: Some(507) }));
+    assert_eq!(result.meta[CODE_META_KEY], 28);
     // The engine's message on an unfit value is not for clients, and a caught error is not an error.
     for filter in [".why.deeper", "try error(.why) catch . | .deeper", ".why | split(1)"] {
         let text = sent(&run(&raising(filter), &body())).to_string();

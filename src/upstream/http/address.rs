@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_near_and_no_name_that_looks_like_it() {
+    fn loopback_is_local_and_similar_names_are_not() {
         let is_near = |text: &str| text.parse::<Address>().unwrap().is_near();
         for near in ["http://localhost:81/x", "http://127.0.0.9", "http://[::1]:9", "unix:/a"] {
             assert!(is_near(near), "{near}");

@@ -322,7 +322,7 @@ fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
 /// request, and another host would receive the request's credentials.
 fn redirect_target(
     method: &Method,
-    asked: &Uri,
+    request_uri: &Uri,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Option<(Method, Uri)> {
@@ -339,8 +339,8 @@ fn redirect_target(
         }
         _ => return None,
     };
-    let target = resolve_location(asked, headers.get(header::LOCATION)?.to_str().ok()?)?;
-    same_origin(asked, &target).then_some((next_method, target))
+    let target = resolve_location(request_uri, headers.get(header::LOCATION)?.to_str().ok()?)?;
+    same_origin(request_uri, &target).then_some((next_method, target))
 }
 
 #[cfg(test)]
@@ -349,10 +349,10 @@ mod tests {
 
     #[track_caller]
     fn check(method: &Method, status: u16, location: &str, expected: Option<(&Method, &str)>) {
-        let asked: Uri = "http://old.test:81/a/b/c?q=1".parse().unwrap();
+        let request_uri: Uri = "http://old.test:81/a/b/c?q=1".parse().unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(header::LOCATION, location.parse().unwrap());
-        let found = redirect_target(method, &asked, StatusCode::from_u16(status).unwrap(), &headers);
+        let found = redirect_target(method, &request_uri, StatusCode::from_u16(status).unwrap(), &headers);
         let found = found.map(|(method, uri)| (method, uri.to_string()));
         assert_eq!(found, expected.map(|(method, uri)| (method.clone(), uri.to_owned())), "{location}");
     }

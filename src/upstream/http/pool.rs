@@ -422,14 +422,14 @@ mod tests {
     async fn idle_connections_are_limited() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 2);
-        let mut asking = JoinSet::new();
+        let mut requests = JoinSet::new();
         for _ in 0..5 {
             let (pool, address) = (pool.clone(), address.clone());
             // Each request has its own connection until all have one.
-            asking.spawn(async move { pool.send(request(&address)).await.unwrap() });
+            requests.spawn(async move { pool.send(request(&address)).await.unwrap() });
         }
-        let replies = asking.join_all().await;
-        for response in replies {
+        let responses = requests.join_all().await;
+        for response in responses {
             response.into_body().collect().await.unwrap();
         }
         seen.wait_for(|seen| *seen == (5, 2)).await.unwrap();

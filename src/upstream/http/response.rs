@@ -64,11 +64,15 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
         if headers.contains_key(header::CONTENT_LENGTH) {
             return Err("it has both `Content-Length` and `Transfer-Encoding`, so its end is ambiguous");
         }
-        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let only = codings.next().and_then(|coding| coding.to_str().ok()).unwrap_or_default().trim();
+        let mut transfer_codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let only = transfer_codings
+            .next()
+            .and_then(|transfer_coding| transfer_coding.to_str().ok())
+            .unwrap_or_default()
+            .trim();
         // RFC 2616 had `identity`, which means no encoding.
         let is_known = only.eq_ignore_ascii_case("chunked") || only.eq_ignore_ascii_case("identity");
-        if codings.next().is_some() || !is_known {
+        if transfer_codings.next().is_some() || !is_known {
             return Err("its `Transfer-Encoding` is another than `chunked`");
         }
     }

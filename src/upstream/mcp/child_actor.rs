@@ -39,11 +39,11 @@ const WRITE_QUEUE_LIMIT: usize = 64;
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time without any output after a call was abandoned, not even the response to a ping, until the child
 /// counts as hung. A single-threaded child responds late, so any output is enough.
-const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+const HANG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Id of the ping. Ids of calls start at 1.
 const PING_ID: u64 = 0;
 /// Number of lines logged per child that are not messages.
-const GARBAGE_LOGGED: u32 = 5;
+const NON_MESSAGES_LOGGED: u32 = 5;
 
 /// Sends calls to the actor of a child. Dropping it stops the child.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ struct Actor<R> {
     hung_at: Option<Instant>,
     /// Whether the message being read is too long and its id was not found at the beginning.
     has_cut_without_id: bool,
-    garbage: u32,
+    non_messages: u32,
     /// Set when the child is being stopped; dropped when it has exited.
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -230,7 +230,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             pending: HashMap::new(),
             hung_at: None,
             has_cut_without_id: false,
-            garbage: 0,
+            non_messages: 0,
             stopping: None,
         }
     }
@@ -250,7 +250,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 timeout(END_TIMEOUT, group.wait()).await
             }
             End::Hung => {
-                let after = SILENCE_LIMIT;
+                let after = HANG_TIMEOUT;
                 warn!(upstream = %self.name, ?after, "MCP program does not respond, killing it");
                 timeout(END_TIMEOUT, self.read_until(group.wait())).await
             }
@@ -332,7 +332,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         if self.pending.remove(&id).is_some() {
             let _ = self.out.try_send(jsonrpc::cancelled(id));
             if self.hung_at.is_none() {
-                self.hung_at = Some(Instant::now() + SILENCE_LIMIT);
+                self.hung_at = Some(Instant::now() + HANG_TIMEOUT);
                 let _ = self.out.try_send(jsonrpc::request(PING_ID, "ping", Map::new()));
             }
         }
@@ -355,7 +355,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     async fn whole_line(&mut self, line: &[u8]) {
         let messages = jsonrpc::messages_of_line(std::str::from_utf8(line).unwrap_or_default());
         if messages.is_empty() && !line.trim_ascii().is_empty() {
-            return self.garbage(line);
+            return self.non_messages(line);
         }
         for message in messages {
             if let ServerMessage::Response(response) = &message
@@ -400,9 +400,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     }
 
     /// Logs a line that is not a message. Some programs print text for people to standard output.
-    fn garbage(&mut self, line: &[u8]) {
-        self.garbage = self.garbage.saturating_add(1);
-        if self.garbage <= GARBAGE_LOGGED {
+    fn non_messages(&mut self, line: &[u8]) {
+        self.non_messages = self.non_messages.saturating_add(1);
+        if self.non_messages <= NON_MESSAGES_LOGGED {
             let bytes = line.len();
             warn!(upstream = %self.name, bytes, "skipped a line of the MCP program that is not a message");
             let line = shown(line, self.secrets.as_ref());
@@ -433,7 +433,7 @@ mod tests {
 
     struct Child {
         commands: mpsc::UnboundedSender<Command>,
-        asked: mpsc::Receiver<Bytes>,
+        sent: mpsc::Receiver<Bytes>,
         output: DuplexStream,
         serving: JoinHandle<End>,
         next_id: u64,
@@ -442,11 +442,11 @@ mod tests {
     impl Child {
         fn new() -> Self {
             let (commands, received) = mpsc::unbounded_channel();
-            let ((out, asked), (output, read)) = (mpsc::channel(4), duplex(1000));
+            let ((out, sent), (output, read)) = (mpsc::channel(4), duplex(1000));
             let changed = watch::Sender::new(());
             let mut actor = Actor::new("old".parse().unwrap(), changed, None, received, out, read);
             let serving = tokio::spawn(async move { actor.serve(std::future::pending()).await });
-            Self { commands, asked, output, serving, next_id: 1 }
+            Self { commands, sent, output, serving, next_id: 1 }
         }
 
         /// Abandons a call, and returns the messages that the child receives for it.
@@ -457,7 +457,7 @@ mod tests {
             let call = PendingCall { respond, limit_bytes: 100, charge: None, meanwhile: None };
             assert!(self.commands.send(Command::Call(id, call)).is_ok());
             assert!(self.commands.send(Command::Abandon(id)).is_ok());
-            let (cancelled, ping) = (self.asked.recv().await.unwrap(), self.asked.recv().await.unwrap());
+            let (cancelled, ping) = (self.sent.recv().await.unwrap(), self.sent.recv().await.unwrap());
             [cancelled, ping].map(|message| String::from_utf8(message.to_vec()).unwrap())
         }
     }
@@ -470,7 +470,7 @@ mod tests {
         assert!(cancelled.contains(r#""requestId":1"#), "{cancelled}");
         assert!(ping.contains(r#""method":"ping""#), "{ping}");
         assert!(matches!(child.serving.await.unwrap(), End::Hung));
-        assert_eq!(began.elapsed(), SILENCE_LIMIT);
+        assert_eq!(began.elapsed(), HANG_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
@@ -478,9 +478,9 @@ mod tests {
         let mut child = Child::new();
         for _ in 0..3 {
             child.abandon_call().await;
-            sleep(SILENCE_LIMIT - Duration::from_secs(1)).await;
+            sleep(HANG_TIMEOUT - Duration::from_secs(1)).await;
             child.output.write_all(b"a line\n").await.unwrap();
-            sleep(SILENCE_LIMIT * 2).await;
+            sleep(HANG_TIMEOUT * 2).await;
         }
         assert!(!child.serving.is_finished());
     }
@@ -488,8 +488,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_child_may_be_silent() {
         let child = Child::new();
-        advance(SILENCE_LIMIT * 100).await;
+        advance(HANG_TIMEOUT * 100).await;
         sleep(Duration::from_secs(1)).await;
-        assert!(!child.serving.is_finished() && child.asked.is_empty());
+        assert!(!child.serving.is_finished() && child.sent.is_empty());
     }
 }

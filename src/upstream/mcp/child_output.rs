@@ -65,21 +65,21 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         loop {
             let piece = self.input.fill_buf().await?;
             let end = piece.iter().position(|byte| *byte == b'\n');
-            let taken = &piece[..end.unwrap_or(piece.len())];
+            let consumed = &piece[..end.unwrap_or(piece.len())];
             let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
             if self.is_cut {
-                self.line.extend_from_slice(&taken[taken.len().saturating_sub(REST_LIMIT_BYTES)..]);
+                self.line.extend_from_slice(&consumed[consumed.len().saturating_sub(REST_LIMIT_BYTES)..]);
                 self.line.drain(..self.line.len().saturating_sub(REST_LIMIT_BYTES));
             } else {
                 self.has_begun |= !is_last;
-                let room = self.limit_bytes - self.line.len();
-                if taken.len() > room {
-                    self.line.extend_from_slice(&taken[..room]);
-                    self.input.consume(room);
+                let remaining = self.limit_bytes - self.line.len();
+                if consumed.len() > remaining {
+                    self.line.extend_from_slice(&consumed[..remaining]);
+                    self.input.consume(remaining);
                     self.is_cut = true;
                     return Ok(Some(OutputLine::Cut(std::mem::take(&mut self.line))));
                 }
-                self.line.extend_from_slice(taken);
+                self.line.extend_from_slice(consumed);
             }
             self.input.consume(used);
             if end.is_some() || is_last {

@@ -299,10 +299,14 @@ impl HttpLink {
             Ok(Answer::Refused(upstream_response)) => {
                 let message = format!("it responded to `{method}` with status {}", upstream_response.status);
                 let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
-                Ok(Err(jsonrpc::error_in(text).unwrap_or(JsonRpcError { code: 0, message, is_ours: true })))
+                Ok(Err(jsonrpc::error_in(text).unwrap_or(JsonRpcError {
+                    code: 0,
+                    message,
+                    is_synthetic: true,
+                })))
             }
             Err(Failure::Error(error @ UpstreamError::NotMcp { .. })) if is_per_request => {
-                Ok(Err(JsonRpcError { code: 0, message: error.to_string(), is_ours: true }))
+                Ok(Err(JsonRpcError { code: 0, message: error.to_string(), is_synthetic: true }))
             }
             Err(failure) => Err(failure),
         }

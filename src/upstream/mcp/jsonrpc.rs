@@ -55,13 +55,13 @@ pub(super) struct JsonRpcError {
     pub(super) message: String,
     /// Whether glossator wrote the message, because the server sent no valid error.
     #[serde(skip)]
-    pub(super) is_ours: bool,
+    pub(super) is_synthetic: bool,
 }
 
 impl From<JsonRpcError> for QuotedSource {
     fn from(error: JsonRpcError) -> Self {
-        let JsonRpcError { code, message, is_ours } = error;
-        match is_ours {
+        let JsonRpcError { code, message, is_synthetic } = error;
+        match is_synthetic {
             true => Self::new(message.clone(), message),
             false => {
                 let plain = format!("error {code}, with a message of {} bytes", message.len());
@@ -143,12 +143,12 @@ fn message(from: Carrier, text: &str) -> Option<ServerMessage<'_>> {
         (Some(method), Some(id), ..) => Some(ServerMessage::Request { id, method }),
         (Some(method), None, ..) => Some(ServerMessage::Notification { method, params }),
         (None, id, Some(error), _) => {
-            let told = |_| JsonRpcError {
+            let malformed = |_| JsonRpcError {
                 code: 0,
                 message: error.get().chars().take(200).collect(),
-                is_ours: false,
+                is_synthetic: false,
             };
-            let error = serde_json::from_str(error.get()).unwrap_or_else(told);
+            let error = serde_json::from_str(error.get()).unwrap_or_else(malformed);
             Some(ServerMessage::Response(ServerResponse {
                 id: id.and_then(own_id),
                 text,
@@ -161,8 +161,8 @@ fn message(from: Carrier, text: &str) -> Option<ServerMessage<'_>> {
             outcome: Ok(result),
         })),
         (None, Some(id), None, None) => {
-            let told = "its response has neither a result nor an error".to_owned();
-            let error = JsonRpcError { code: JsonRpcError::INTERNAL, message: told, is_ours: true };
+            let message = "its response has neither a result nor an error".to_owned();
+            let error = JsonRpcError { code: JsonRpcError::INTERNAL, message, is_synthetic: true };
             Some(ServerMessage::Response(ServerResponse { id: own_id(id), text, outcome: Err(error) }))
         }
         (None, None, None, None) => None,

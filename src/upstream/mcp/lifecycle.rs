@@ -114,7 +114,7 @@ impl<'a> Introduction<'a> {
         let read = self.capabilities.and_then(|text| serde_json::from_str(text.get()).ok());
         let capabilities: HashMap<String, &RawValue> = read.unwrap_or_default();
         let of = |name: &str| capabilities.get(name).filter(|capability| capability.get() != "null");
-        let tells = |name: &str| {
+        let list_changed = |name: &str| {
             let read = of(name).and_then(|capability| serde_json::from_str::<Lists>(capability.get()).ok());
             read.unwrap_or_default().list_changed
         };
@@ -122,9 +122,9 @@ impl<'a> Introduction<'a> {
             prompts: of("prompts").is_some(),
             resources: of("resources").is_some(),
             completions: of("completions").is_some(),
-            notifies_of_tools: tells("tools"),
-            notifies_of_prompts: tells("prompts"),
-            notifies_of_resources: tells("resources"),
+            notifies_of_tools: list_changed("tools"),
+            notifies_of_prompts: list_changed("prompts"),
+            notifies_of_resources: list_changed("resources"),
         }
     }
 }

@@ -303,10 +303,10 @@ impl McpUpstream {
             limit_bytes: Self::PAGE_LIMIT_BYTES,
             upstream_call: None,
         };
-        let patience = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
-        let answer = timeout(patience, self.request(&outgoing)).await;
+        let timeout_after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
+        let answer = timeout(timeout_after, self.request(&outgoing)).await;
         let answer = answer
-            .map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after: patience })??;
+            .map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after: timeout_after })??;
         let text = match answer {
             Answer::Message(text) => text,
             Answer::Refused(upstream_response) => {

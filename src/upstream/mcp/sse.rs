@@ -8,7 +8,7 @@ pub(super) struct EventParser {
     buffer: BytesMut,
     searched: usize,
     data: String,
-    is_there: bool,
+    has_data: bool,
 }
 
 /// The data of an SSE event is over the limit.
@@ -18,7 +18,7 @@ pub(super) struct EventTooLong;
 impl EventParser {
     /// Creates a parser for SSE events of at most this much data.
     pub(super) fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), is_there: false }
+        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), has_data: false }
     }
 
     /// Adds the next chunk of the stream.
@@ -47,7 +47,7 @@ impl EventParser {
             self.buffer.advance(if both { 2 } else { 1 });
             self.searched = 0;
             if line.is_empty() {
-                if std::mem::take(&mut self.is_there) {
+                if std::mem::take(&mut self.has_data) {
                     return Ok(Some(std::mem::take(&mut self.data)));
                 }
                 continue;
@@ -71,10 +71,10 @@ impl EventParser {
         else {
             return;
         };
-        if self.is_there {
+        if self.has_data {
             self.data.push('\n');
         }
-        self.is_there = true;
+        self.has_data = true;
         let data = data.strip_prefix(':').unwrap_or(data);
         self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
     }

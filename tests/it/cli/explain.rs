@@ -18,8 +18,8 @@ fn every_explain_folder_has_its_expected_output() {
     let mut different = Vec::new();
     for case in cases {
         let file = |name: &str| case.join(name).to_str().unwrap().to_owned();
-        let (config, reply) = (file("config.yaml"), file("response.http"));
-        let mut arguments = vec!["explain", "get_report", "--config", &config, "--response", &reply];
+        let (config, response) = (file("config.yaml"), file("response.http"));
+        let mut arguments = vec!["explain", "get_report", "--config", &config, "--response", &response];
         let given = fs::read_to_string(file("arguments.json")).ok();
         if let Some(given) = &given {
             arguments.extend(["--args", given]);
@@ -50,19 +50,19 @@ fn unused_arguments_about_a_response_are_errors() {
         let arguments =
             ["explain", "get_report", "--config", config.path(), "--response", body.path(), option, value];
         let output = glossator(&arguments);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && told.contains(part), "{arguments:?}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && stderr.contains(part), "{arguments:?}: {stderr}");
     }
-    let told = |reply: &TemporaryFile| {
-        let arguments = ["explain", "get_report", "--config", config.path(), "--response", reply.path()];
-        let said = ["--status", "404", "--content-type", "text/html; charset=utf-8"];
-        let output = glossator(&[&arguments[..], &said].concat());
+    let explain = |response: &TemporaryFile| {
+        let arguments = ["explain", "get_report", "--config", config.path(), "--response", response.path()];
+        let ignored_flags = ["--status", "404", "--content-type", "text/html; charset=utf-8"];
+        let output = glossator(&[&arguments[..], &ignored_flags].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert_eq!(told(&body), "");
+    assert_eq!(explain(&body), "");
     assert_eq!(
-        told(&whole),
+        explain(&whole),
         "`--status` overrides the value of the recording, 200 OK\n\
          `--content-type` overrides the value of the recording, no media type\n"
     );
@@ -85,9 +85,9 @@ fn failures_are_written_as_json_on_request() {
         (vec!["infer", "/nowhere"], "error"),
     ] {
         let output = glossator(&[&arguments[..], &["--output", "json"]].concat());
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let output_json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(!output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
-        assert!(told["ok"] == false && !told[member].is_null(), "{arguments:?}: {told}");
+        assert!(output_json["ok"] == false && !output_json[member].is_null(), "{arguments:?}: {output_json}");
     }
 }
 
@@ -97,11 +97,11 @@ fn a_resource_is_explained_by_its_uri() {
         "resource.yaml",
         "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  page: { description: A page., request: \"GET legacy/pages/{number}\", resource: \"book://{number}\" }\n",
     );
-    let told = succeeds(&["explain", "book://7%208", "--config", config.path()]);
-    assert!(told.starts_with("GET /pages/7%208"), "{told}");
+    let stdout = succeeds(&["explain", "book://7%208", "--config", config.path()]);
+    assert!(stdout.starts_with("GET /pages/7%208"), "{stdout}");
     let body = TemporaryFile::new("resource.txt", "a page");
-    let told = succeeds(&["explain", "book://7", "--config", config.path(), "--response", body.path()]);
-    assert!(told.contains("tool result") && told.contains("a page"), "{told}");
+    let stdout = succeeds(&["explain", "book://7", "--config", config.path(), "--response", body.path()]);
+    assert!(stdout.contains("tool result") && stdout.contains("a page"), "{stdout}");
     assert_eq!(glossator(&["explain", "book://7/8", "--config", config.path()]).status.code(), Some(2));
 }
 
@@ -117,21 +117,21 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
         serde_json::from_str(&explained(&["--args", args, "--output", "json"])).unwrap();
     assert_eq!(json["command"][3], "--regexp=it's");
     let nothing = TemporaryFile::new("nothing.txt", "");
-    let reply = ["--response", nothing.path()];
-    let told = explained(&[&reply[..], &["--exit-status", "1", "--args", args]].concat());
-    assert!(told.starts_with("output       exit status 1, 0 bytes\nrule 1       matches\n"), "{told}");
-    let told = explained(
-        &[&reply[..], &["--exit-status", "SIGKILL", "--stderr", "killed", "--args", args]].concat(),
+    let response = ["--response", nothing.path()];
+    let stdout = explained(&[&response[..], &["--exit-status", "1", "--args", args]].concat());
+    assert!(stdout.starts_with("output       exit status 1, 0 bytes\nrule 1       matches\n"), "{stdout}");
+    let stdout = explained(
+        &[&response[..], &["--exit-status", "SIGKILL", "--stderr", "killed", "--args", args]].concat(),
     );
     assert!(
-        told.contains("does not match: exit status is SIGKILL, expected `exit_status` to be `1`"),
-        "{told}"
+        stdout.contains("does not match: exit status is SIGKILL, expected `exit_status` to be `1`"),
+        "{stdout}"
     );
-    assert!(told.contains("was terminated by signal SIGKILL"), "{told}");
+    assert!(stdout.contains("was terminated by signal SIGKILL"), "{stdout}");
     for (option, value) in [("--status", "200"), ("--content-type", "text/plain"), ("--exit-status", "300")] {
-        let wrong = [&["explain", "find_lines"], &config[..], &reply[..], &[option, value]].concat();
+        let wrong = [&["explain", "find_lines"], &config[..], &response[..], &[option, value]].concat();
         assert!(!glossator(&wrong).status.success(), "{option}");
     }
     let of_a_server = ["explain", "get_weather", "--config", "config/demo.yaml", "--exit-status", "1"];
-    assert!(!glossator(&[&of_a_server[..], &reply[..]].concat()).status.success());
+    assert!(!glossator(&[&of_a_server[..], &response[..]].concat()).status.success());
 }

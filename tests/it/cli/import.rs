@@ -84,8 +84,8 @@ fn imported(name: &str, document: &str, arguments: &[&str]) -> Value {
 
 #[test]
 fn a_document_becomes_a_file_that_is_good() {
-    let told = imported("shop.yaml", SHOP, &[]);
-    let yaml = told["config"].as_str().unwrap();
+    let report = imported("shop.yaml", SHOP, &[]);
+    let yaml = report["config"].as_str().unwrap();
     let file = TemporaryFile::new("shop-routes.yaml", yaml);
     assert_eq!(warnings_of(file.path()), Vec::<Value>::new(), "{yaml}");
     for part in [
@@ -103,7 +103,7 @@ fn a_document_becomes_a_file_that_is_good() {
     ] {
         assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
     }
-    let remarks: Vec<String> = told["remarks"]
+    let remarks: Vec<String> = report["remarks"]
         .as_array()
         .unwrap()
         .iter()
@@ -118,7 +118,7 @@ fn a_document_becomes_a_file_that_is_good() {
             "/elsewhere: omitted: `other.yaml#/paths/x` refers to another document, which is not supported",
         ]
     );
-    assert_eq!(told["routes"], 4);
+    assert_eq!(report["routes"], 4);
 }
 
 #[test]
@@ -127,16 +127,16 @@ fn json_is_read_as_well_and_tags_choose() {
         serde_json::from_value(config::yaml::read("shop.yaml", SHOP.to_owned()).unwrap()).unwrap();
     document["servers"] = json!([{ "url": "/api" }]);
     let written = document.to_string();
-    let told = imported("shop.json", &written, &["--tag", "orders", "--url", "http://127.0.0.1:1"]);
-    let yaml = told["config"].as_str().unwrap();
-    assert_eq!(told["routes"], 3, "{yaml}");
+    let report = imported("shop.json", &written, &["--tag", "orders", "--url", "http://127.0.0.1:1"]);
+    let yaml = report["config"].as_str().unwrap();
+    assert_eq!(report["routes"], 3, "{yaml}");
     assert!(yaml.contains("get_order:") && !yaml.contains("Makes an order"), "{yaml}");
 }
 
 #[tokio::test]
 async fn an_imported_route_sends_the_documented_request() {
-    let upstream = Scripted::start(|asked| {
-        let body = match asked.line().starts_with("GET") {
+    let upstream = Scripted::start(|request| {
+        let body = match request.line().starts_with("GET") {
             true => r#"{"id": 7, "name": "Bo", "parts": [{"id": 8, "name": "x"}]}"#,
             false => r#"{"id": 8, "name": "An"}"#,
         };
@@ -144,8 +144,8 @@ async fn an_imported_route_sends_the_documented_request() {
     })
     .await;
     let url = format!("http://{}/api", upstream.address);
-    let told = imported("shop-call.yaml", SHOP, &["--url", &url]);
-    let yaml = told["config"].as_str().unwrap();
+    let report = imported("shop-call.yaml", SHOP, &["--url", &url]);
+    let yaml = report["config"].as_str().unwrap();
     let program = Loaded::start(&config::load(&Sources::of_text("shop.yaml", yaml)).unwrap()).await;
     for (tool, arguments) in [
         ("get_order", r#"{"order_id": 7, "fields": ["id", "name"], "X_Tenant": "north"}"#),
@@ -159,8 +159,8 @@ async fn an_imported_route_sends_the_documented_request() {
         assert_eq!(response.status, 200, "{}", response.text());
         assert!(response.json()["structuredContent"]["name"].is_string(), "{}", response.text());
     }
-    let asked = upstream.state().asked;
-    let lines: Vec<_> = asked.iter().map(|asked| asked.line().replace(" HTTP/1.1", "")).collect();
+    let requests = upstream.state().requests;
+    let lines: Vec<_> = requests.iter().map(|request| request.line().replace(" HTTP/1.1", "")).collect();
     assert_eq!(
         lines,
         [
@@ -170,10 +170,10 @@ async fn an_imported_route_sends_the_documented_request() {
             "POST /api/search"
         ]
     );
-    assert_eq!((asked[0].header("x-tenant"), asked[1].header("x-tenant")), (vec!["north"], vec![]));
-    assert_eq!(asked[0].header("accept"), ["application/json"]);
-    assert_eq!(asked[2].body, br#"{"name":"An","parts":[{"name":"y"}]}"#);
-    assert_eq!(asked[3].body, b"q=a%20b");
+    assert_eq!((requests[0].header("x-tenant"), requests[1].header("x-tenant")), (vec!["north"], vec![]));
+    assert_eq!(requests[0].header("accept"), ["application/json"]);
+    assert_eq!(requests[2].body, br#"{"name":"An","parts":[{"name":"y"}]}"#);
+    assert_eq!(requests[3].body, b"q=a%20b");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn an_unusable_document_is_an_error_with_help() {
     ] {
         let file = TemporaryFile::new("no-routes.yaml", document);
         let output = glossator(&["import", "openapi", file.path()]);
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(words), "{document}\n{said}");
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && printed.contains(words), "{document}\n{printed}");
     }
 }

@@ -55,13 +55,13 @@ fn the_proposal_is_available_as_json() {
     arguments.extend(samples.iter().map(TemporaryFile::path));
     let yaml = succeeds(&arguments);
     arguments.extend(["--output", "json"]);
-    let told: Value = serde_json::from_str(&succeeds(&arguments)).unwrap();
-    assert_eq!(told["config"].as_str().unwrap().trim_end(), yaml.trim_end());
+    let report: Value = serde_json::from_str(&succeeds(&arguments)).unwrap();
+    assert_eq!(report["config"].as_str().unwrap().trim_end(), yaml.trim_end());
     assert!(
         yaml.contains("request: \"POST boilers/boilers/{id}\"") && yaml.contains("  get_boilers:"),
         "{yaml}"
     );
-    let findings = told["findings"].as_array().unwrap();
+    let findings = report["findings"].as_array().unwrap();
     let about = |part: &str| findings.iter().find(|finding| finding["part"] == part).unwrap();
     assert_eq!((&about("extract")["value"], &about("extract")["sure"]), (&json!("pairs"), &json!("sure")));
     assert_eq!(about("field temp")["value"], "number");
@@ -108,22 +108,22 @@ fn entries_of_several_endpoints_are_no_samples_of_one_route() {
     };
     let har = json!({ "log": { "entries": [entry("GET", "orders/1"), entry("GET", "orders/2"), entry("POST", "orders")] } });
     let file = TemporaryFile::new("several.har", har.to_string());
-    let told = |arguments: &[&str]| String::from_utf8(glossator(arguments).stderr).unwrap();
-    let refused = told(&["infer", file.path(), "--entry", "/api"]);
+    let stderr_of = |arguments: &[&str]| String::from_utf8(glossator(arguments).stderr).unwrap();
+    let stderr = stderr_of(&["infer", file.path(), "--entry", "/api"]);
     for part in [
         "expected entries of one endpoint, found several:\n",
         "entry 1: GET http://shop.example/api/orders/1\n",
         "entry 3: POST http://shop.example/api/orders\n",
         "`--entry NUMBER`",
     ] {
-        assert!(refused.contains(part), "{part} is missing in\n{refused}");
+        assert!(stderr.contains(part), "{part} is missing in\n{stderr}");
     }
     let request = ["infer", file.path(), "--entry", "/orders/", "--request", "GET /api/orders/{id}"];
     assert!(succeeds(&request).contains("from 2 samples"));
     let empty = TemporaryFile::new("empty.har", json!({ "log": { "entries": [] } }).to_string());
-    assert!(told(&["infer", empty.path()]).contains("at least one entry, found none"));
+    assert!(stderr_of(&["infer", empty.path()]).contains("at least one entry, found none"));
     let body = TemporaryFile::new("no-har.txt", "a: 1\n");
-    assert!(told(&["infer", body.path(), "--entry", "1"]).contains("found a single response"));
+    assert!(stderr_of(&["infer", body.path(), "--entry", "1"]).contains("found a single response"));
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn input_without_a_route_is_a_usage_error() {
         (vec!["infer", sample, "--request", "GET /a b c"], "`--request` takes `METHOD /path`"),
     ] {
         let output = glossator(&arguments);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && told.contains(part), "{arguments:?}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && stderr.contains(part), "{arguments:?}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }

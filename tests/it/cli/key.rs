@@ -27,8 +27,9 @@ fn hashed(key: &str) -> Output {
 
 /// Key and hash that the command prints.
 fn new_key() -> (String, String) {
-    let told = succeeds(&["key"]);
-    let value = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    let stdout = succeeds(&["key"]);
+    let value =
+        |name: &str| stdout.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     (value("key:"), value("hash:"))
 }
 
@@ -66,8 +67,11 @@ fn a_key_that_one_has_is_hashed_and_not_repeated() {
     let spaced = "two words are not a key of any kind";
     for wrong in [String::new(), "short-short-short".to_owned(), "x".repeat(2000), spaced.to_owned()] {
         let output = hashed(&wrong);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && output.stdout.is_empty() && told.contains("a key "), "{told}");
-        assert!(wrong.is_empty() || !told.contains(&wrong), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && output.stdout.is_empty() && stderr.contains("a key "),
+            "{stderr}"
+        );
+        assert!(wrong.is_empty() || !stderr.contains(&wrong), "{stderr}");
     }
 }

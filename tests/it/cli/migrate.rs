@@ -105,7 +105,7 @@ fn invalid_yaml_changes_nothing() {
 
 /// All configuration in this repository has current names.
 #[test]
-fn nothing_here_has_old_names() {
+fn the_repository_has_current_names() {
     for path in [
         "config",
         "tests/golden",

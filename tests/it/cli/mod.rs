@@ -165,10 +165,10 @@ fn the_error_about_a_renamed_flag_names_the_new_one() {
 /// JSON lines on standard error, with their levels.
 #[track_caller]
 fn json_lines(output: &Output) -> Vec<Value> {
-    let told = String::from_utf8_lossy(&output.stderr);
-    let lines: Result<Vec<Value>, _> = told.lines().map(serde_json::from_str).collect();
-    let lines = lines.unwrap_or_else(|error| panic!("{error}: {told}"));
-    assert!(!lines.is_empty() && lines.iter().all(|line| line["level"].is_string()), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Result<Vec<Value>, _> = stderr.lines().map(serde_json::from_str).collect();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    assert!(!lines.is_empty() && lines.iter().all(|line| line["level"].is_string()), "{stderr}");
     lines
 }
 
@@ -231,7 +231,7 @@ fn permanent_failures_have_their_own_exit_status() {
 }
 
 #[test]
-fn the_configuration_is_looked_for_where_one_works_and_then_where_the_system_keeps_it() {
+fn the_default_paths_are_tried_in_order() {
     let folder = std::env::temp_dir().join(format!("glossator-it-{}-default", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let check = || {
@@ -246,10 +246,10 @@ fn the_configuration_is_looked_for_where_one_works_and_then_where_the_system_kee
     .unwrap();
     let found = check();
     std::fs::remove_dir_all(&folder).unwrap();
-    let told = String::from_utf8(missing.stderr).unwrap();
-    assert_eq!(missing.status.code(), Some(78), "{told}");
+    let stderr = String::from_utf8(missing.stderr).unwrap();
+    assert_eq!(missing.status.code(), Some(78), "{stderr}");
     for place in ["`./glossator.yaml`", "`/etc/glossator/glossator.yaml`", "--config"] {
-        assert!(told.contains(place), "{told}");
+        assert!(stderr.contains(place), "{stderr}");
     }
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
     assert!(String::from_utf8(found.stdout).unwrap().starts_with("glossator.yaml: good"));
@@ -380,7 +380,7 @@ fn explain_prints_every_step() {
         "--config",
         "config/demo.yaml",
     ]);
-    let refused = succeeds(&[
+    let rejected = succeeds(&[
         "explain",
         "get_weather",
         "--response",

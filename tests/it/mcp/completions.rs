@@ -62,8 +62,8 @@ prompts:
 "#;
 
 async fn served() -> (Served, Scripted) {
-    let upstream = Scripted::start(|asked: &ReceivedRequest| {
-        let path = asked.line().split(' ').nth(1).unwrap();
+    let upstream = Scripted::start(|request: &ReceivedRequest| {
+        let path = request.line().split(' ').nth(1).unwrap();
         vec![Step::Send(match path {
             "/cities" => response("200 OK", "text/plain", "Oslo\n  Bergen \n\nOslo\nNordoslo\n"),
             "/many" => {

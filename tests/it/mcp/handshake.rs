@@ -16,7 +16,7 @@ fn initialize(version: &str) -> Post {
 }
 
 #[tokio::test]
-async fn every_older_revision_is_agreed_to_and_others_get_the_newest_of_them() {
+async fn legacy_revisions_are_negotiated() {
     let server = McpServerSettings {
         name: "weather".into(),
         title: Some("Weather".into()),
@@ -75,7 +75,7 @@ async fn initialize_gives_a_session_id_that_no_request_needs() {
 }
 
 #[tokio::test]
-async fn notifications_are_taken_without_a_word() {
+async fn notifications_get_202() {
     let endpoint = Endpoint::new();
     for method in ["notifications/initialized", "notifications/cancelled", "notifications/of_tomorrow"] {
         let body = json!({ "jsonrpc": "2.0", "method": method }).to_string();

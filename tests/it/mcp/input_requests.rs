@@ -71,13 +71,13 @@ async fn start() -> (Loaded, Scripted) {
 
 /// Starts it with these server settings.
 async fn start_with(server: &str) -> (Loaded, Scripted) {
-    let echo = |asked: &ReceivedRequest| {
-        let told = format!(
+    let echo = |request: &ReceivedRequest| {
+        let text = format!(
             "{} {}",
-            asked.line().trim_end_matches(" HTTP/1.1"),
-            String::from_utf8_lossy(&asked.body)
+            request.line().trim_end_matches(" HTTP/1.1"),
+            String::from_utf8_lossy(&request.body)
         );
-        vec![Step::Send(response("200 OK", "text/plain", told.trim_end()))]
+        vec![Step::Send(response("200 OK", "text/plain", text.trim_end()))]
     };
     let upstream = Scripted::start(echo).await;
     let routes = ROUTES.replace(
@@ -95,7 +95,7 @@ async fn start_with(server: &str) -> (Loaded, Scripted) {
 }
 
 fn upstream_requests(upstream: &Scripted) -> usize {
-    upstream.state().asked.len()
+    upstream.state().requests.len()
 }
 
 fn all() -> Value {
@@ -136,8 +136,8 @@ async fn newest(program: &Loaded, params: Value) -> Value {
 
 /// Repeats a call with these input responses, after its first response has requested input.
 async fn with_answers(program: &Loaded, capabilities: Value, mut call: Value, responses: Value) -> Response {
-    let asked = call_newest(program, capabilities.clone(), call.clone()).await.json();
-    call["requestState"] = asked["result"]["requestState"].clone();
+    let input_required = call_newest(program, capabilities.clone(), call.clone()).await.json();
+    call["requestState"] = input_required["result"]["requestState"].clone();
     call["inputResponses"] = responses;
     call_newest(program, capabilities, call).await
 }
@@ -180,14 +180,14 @@ async fn a_call_that_needs_a_yes_waits_for_it() {
         } })
     );
     assert_eq!(upstream_requests(&upstream), 0);
-    let again = |answer: Value| {
+    let again = |action: Value| {
         let mut call = call.clone();
-        call["inputResponses"] = json!({ "confirm": answer, "stray": 1 });
+        call["inputResponses"] = json!({ "confirm": action, "stray": 1 });
         call["requestState"] = first["requestState"].clone();
         call
     };
-    for (answer, words) in [("decline", "declined"), ("cancel", "did not respond")] {
-        let result = newest(&program, again(json!({ "action": answer }))).await;
+    for (action, words) in [("decline", "declined"), ("cancel", "did not respond")] {
+        let result = newest(&program, again(json!({ "action": action }))).await;
         check_rejected(&result, words);
     }
     assert_eq!(upstream_requests(&upstream), 0);
@@ -446,8 +446,8 @@ impl Older {
     }
 
     /// Calls a tool, and responds to each input request on its stream.
-    async fn call(&mut self, tool: &str, arguments: Value, answers: Vec<(&str, Value)>) -> Value {
-        self.request("tools/call", tool, arguments, answers).await["result"].clone()
+    async fn call(&mut self, tool: &str, arguments: Value, client_responses: Vec<(&str, Value)>) -> Value {
+        self.request("tools/call", tool, arguments, client_responses).await["result"].clone()
     }
 
     /// Sends a request of any method, and returns the whole response.
@@ -456,15 +456,15 @@ impl Older {
         method: &str,
         name: &str,
         arguments: Value,
-        answers: Vec<(&str, Value)>,
+        client_responses: Vec<(&str, Value)>,
     ) -> Value {
         self.begin(method, name, arguments).await;
-        for (count, (method, answer)) in answers.into_iter().enumerate() {
-            let question = self.message(count).await;
-            assert_eq!(question["method"], method, "{question}");
-            let mut message = json!({ "jsonrpc": "2.0", "id": question["id"] });
-            message.as_object_mut().unwrap().extend::<Map<String, Value>>(match answer {
-                Value::Object(answer) if answer.contains_key("error") => answer,
+        for (count, (method, client_response)) in client_responses.into_iter().enumerate() {
+            let input_request = self.message(count).await;
+            assert_eq!(input_request["method"], method, "{input_request}");
+            let mut message = json!({ "jsonrpc": "2.0", "id": input_request["id"] });
+            message.as_object_mut().unwrap().extend::<Map<String, Value>>(match client_response {
+                Value::Object(client_response) if client_response.contains_key("error") => client_response,
                 result => Map::from_iter([("result".to_owned(), result)]),
             });
             assert_eq!(self.send(&message).await.status, 202);
@@ -513,12 +513,12 @@ async fn a_legacy_client_gets_requests_during_its_call() {
     }
     assert_eq!(upstream_requests(&upstream), 2);
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
-    let answers = vec![
+    let client_responses = vec![
         ("elicitation/create", accept(json!({ "name": "x" }))),
         ("sampling/createMessage", sampled_message("a whim")),
         ("elicitation/create", accept(json!({}))),
     ];
-    let result = client.call("rename_page", json!({ "id": 7 }), answers).await;
+    let result = client.call("rename_page", json!({ "id": 7 }), client_responses).await;
     assert_eq!(result["content"][0]["text"], r#"POST /pages/7 {"name":"x","why":"a whim"}"#);
     let result = client
         .call("sum_up", json!({ "id": "7" }), vec![("sampling/createMessage", sampled_message("a page"))])
@@ -539,8 +539,8 @@ async fn a_prompt_requests_input_before_its_messages() {
     };
     let first = get(all(), &params).await["result"].clone();
     assert_eq!(first["resultType"], "input_required", "{first}");
-    let question = &first["inputRequests"]["about"]["params"];
-    assert_eq!(question["message"], "What is Home about?");
+    let input_request = &first["inputRequests"]["about"]["params"];
+    assert_eq!(input_request["message"], "What is Home about?");
     let mut answered = params.clone();
     answered["requestState"] = first["requestState"].clone();
     answered["inputResponses"] = json!({ "about": accept(json!({ "topic": "trains" })) });
@@ -555,11 +555,11 @@ async fn a_prompt_requests_input_before_its_messages() {
 
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     let arguments = json!({ "title": "Home" });
-    let answers = vec![("elicitation/create", accept(json!({ "topic": "trains" })))];
-    let answer = client.request("prompts/get", "write_page", arguments.clone(), answers).await;
-    assert_eq!(answer["result"]["messages"][0]["content"]["text"], written, "{answer}");
+    let client_responses = vec![("elicitation/create", accept(json!({ "topic": "trains" })))];
+    let response = client.request("prompts/get", "write_page", arguments.clone(), client_responses).await;
+    assert_eq!(response["result"]["messages"][0]["content"]["text"], written, "{response}");
     let mut client = Older::connect(&program, "2025-11-25", json!({})).await;
-    let answer = client.request("prompts/get", "write_page", arguments, Vec::new()).await;
+    let response = client.request("prompts/get", "write_page", arguments, Vec::new()).await;
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
     assert_eq!(upstream_requests(&upstream), 0);
 }
@@ -610,14 +610,14 @@ async fn a_call_ends_with_a_disconnected_client_that_cannot_resume() {
     let (program, upstream) = start_with("stream_resume_timeout: 0s").await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
-    let question = client.message(0).await;
+    let input_request = client.message(0).await;
     client.connection = program.connect().await;
     let result = json!({ "action": "accept", "content": {} });
-    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
+    let client_response = json!({ "jsonrpc": "2.0", "id": input_request["id"], "result": result });
     // The message may overtake the close of the call's connection, while the call still waits.
     let mut taken = 0;
     soon("nobody waits for the answer any more", async {
-        while client.send(&answer).await.status == 202 {
+        while client.send(&client_response).await.status == 202 {
             taken += 1;
         }
     })
@@ -629,14 +629,14 @@ async fn a_call_ends_with_a_disconnected_client_that_cannot_resume() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_lost_its_stream_can_still_answer() {
+async fn a_resumed_client_can_respond() {
     let (program, upstream) = start().await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
-    let question = client.message(0).await;
+    let input_request = client.message(0).await;
     client.connection = program.connect().await;
     let result = json!({ "action": "accept", "content": {} });
-    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
-    assert_eq!(client.send(&answer).await.status, 202);
-    upstream.until("the page is deleted", |state| state.asked.len() == 1).await;
+    let client_response = json!({ "jsonrpc": "2.0", "id": input_request["id"], "result": result });
+    assert_eq!(client.send(&client_response).await.status, 202);
+    upstream.until("the page is deleted", |state| state.requests.len() == 1).await;
 }

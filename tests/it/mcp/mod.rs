@@ -195,7 +195,7 @@ impl Endpoint {
         Self::with(McpApiSettings::default(), FilterSettings::default())
     }
 
-    pub(crate) fn with(settings: McpApiSettings, door: FilterSettings) -> Self {
+    pub(crate) fn with(settings: McpApiSettings, filter: FilterSettings) -> Self {
         let (events, silent) = mpsc::unbounded_channel();
         let settings_of = |address| HttpSettings::new("legacy".parse().unwrap(), address);
         let upstream = Upstream::new(UpstreamSettings::Http(Box::new(settings_of(legacy(events)))));
@@ -204,7 +204,7 @@ impl Endpoint {
         let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
         let gateway =
             Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
-        Self { mcp: McpEndpoint::new(gateway.clone(), settings, Filter::new(&door)), gateway, silent }
+        Self { mcp: McpEndpoint::new(gateway.clone(), settings, Filter::new(&filter)), gateway, silent }
     }
 
     pub(crate) async fn send(&self, post: Post) -> Response {

@@ -173,10 +173,13 @@ async fn a_long_response_reports_its_progress() {
             body.len()
         ))
         .await;
-    let told = client.read_until("\"total\":1000000000").await;
-    assert!(told.contains("\"progressToken\":\"t\"") && told.contains("bytes of the response"), "{told}");
+    let received = client.read_until("\"total\":1000000000").await;
+    assert!(
+        received.contains("\"progressToken\":\"t\"") && received.contains("bytes of the response"),
+        "{received}"
+    );
     drop(client);
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }
 
 const LINES: &str = r#"
@@ -208,14 +211,14 @@ async fn lines_go_to_the_request_that_names_a_level() {
         let meta = json!({ "io.modelcontextprotocol/logLevel": level });
         let params = json!({ "name": "make_report", "arguments": { "city": "hushville" }, "_meta": meta });
         let found = messages(&post(&program, NEWEST, None, "tools/call", params).await);
-        let told: Vec<String> = of_method(&found, "notifications/message")
+        let messages: Vec<String> = of_method(&found, "notifications/message")
             .iter()
-            .map(|told| {
-                assert_eq!(told["logger"], "make_report");
-                format!("{}: {}", told["level"].as_str().unwrap(), told["data"].as_str().unwrap())
+            .map(|message| {
+                assert_eq!(message["logger"], "make_report");
+                format!("{}: {}", message["level"].as_str().unwrap(), message["data"].as_str().unwrap())
             })
             .collect();
-        assert_eq!(told, expected, "{level}");
+        assert_eq!(messages, expected, "{level}");
     }
     let meta = json!({ "io.modelcontextprotocol/logLevel": "loud" });
     let wrong = post(

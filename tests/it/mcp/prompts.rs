@@ -79,8 +79,8 @@ prompts:
 "#;
 
 async fn served() -> (Served, Scripted) {
-    let upstream = Scripted::start(|asked: &ReceivedRequest| {
-        let path = asked.line().split(' ').nth(1).unwrap();
+    let upstream = Scripted::start(|request: &ReceivedRequest| {
+        let path = request.line().split(' ').nth(1).unwrap();
         vec![Step::Send(match path {
             "/report/oslo" => response("200 OK", "text/plain", "Temp: 5.0\n"),
             "/report/nowhere" => response("404 Not Found", "text/plain", "ERR at /srv/station.c:17"),
@@ -249,15 +249,15 @@ async fn request_errors_are_described_and_internal_failures_are_not() {
         assert_eq!(code, -32602);
     }
     // No request was sent for arguments that no prompt has.
-    assert!(upstream.state().asked.iter().all(|asked| !asked.line().contains("berlin")));
+    assert!(upstream.state().requests.iter().all(|request| !request.line().contains("berlin")));
 }
 
 #[tokio::test]
 async fn the_routes_of_a_prompt_are_called_concurrently() {
     let gate = crate::support::Gate::new();
     let held = gate.clone();
-    let upstream = Scripted::start(move |asked: &ReceivedRequest| {
-        let body = asked.line().split(' ').nth(1).unwrap().to_owned();
+    let upstream = Scripted::start(move |request: &ReceivedRequest| {
+        let body = request.line().split(' ').nth(1).unwrap().to_owned();
         vec![Step::Hold(held.clone()), Step::Send(response("200 OK", "text/plain", &body))]
     })
     .await;
@@ -271,12 +271,12 @@ prompts:
     messages: [{ user: [{ route: page, args: { page: first } }, { route: page, args: { page: second } }] }]
 ";
     let served = Served::start(text, &upstream).await;
-    let asked = served.result(LIFECYCLES[1], "prompts/get", json!({ "name": "both" }));
+    let prompt = served.result(LIFECYCLES[1], "prompts/get", json!({ "name": "both" }));
     let both = async {
-        upstream.until("both requests", |state| state.asked.len() == 2).await;
+        upstream.until("both requests", |state| state.requests.len() == 2).await;
         gate.open();
     };
-    let (result, ()) = tokio::join!(asked, both);
+    let (result, ()) = tokio::join!(prompt, both);
     let texts = result["messages"].as_array().unwrap().iter().map(|message| &message["content"]["text"]);
     assert_eq!(texts.collect::<Vec<_>>(), ["/first", "/second"]);
 }
@@ -295,10 +295,10 @@ prompts:
     let served = Served::start(text, &upstream).await;
     tokio::select! {
         response = served.post(LIFECYCLES[1], "prompts/get", json!({ "name": "both" })) => panic!("{response:?}"),
-        _ = upstream.until("both requests", |state| state.asked.len() == 2) => {}
+        _ = upstream.until("both requests", |state| state.requests.len() == 2) => {}
     }
     // Dropping the future closes the connection as well.
-    upstream.until("both given up", |state| state.left == 2).await;
+    upstream.until("both given up", |state| state.closed_connections == 2).await;
 }
 
 #[tokio::test]

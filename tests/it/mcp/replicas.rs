@@ -65,9 +65,9 @@ impl World {
             let text = format!("{version}-{number}-{call}");
             let params = json!({ "name": "echo", "arguments": { "text": text } });
             let content = json!({ "jsonrpc": "2.0", "id": text, "method": "tools/call", "params": params });
-            let answer = self.send(version, content, headers).await;
+            let response = self.send(version, content, headers).await;
             assert_eq!(
-                (&answer["id"], &answer["result"]["content"][0]["text"]),
+                (&response["id"], &response["result"]["content"][0]["text"]),
                 (&json!(text), &json!(text))
             );
             self.calls.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +131,7 @@ fn listen() -> String {
 
 /// The upstream: it echoes, and never responds to silent requests.
 async fn upstream() -> Scripted {
-    Scripted::start(|asked| match asked.line().strip_prefix("GET /echo/") {
+    Scripted::start(|request| match request.line().strip_prefix("GET /echo/") {
         Some(rest) => {
             let text = rest.split(' ').next().unwrap();
             vec![Step::Send(response("200 OK", "text/plain", text))]
@@ -182,8 +182,8 @@ async fn hundreds_of_clients_of_both_lifecycles_leave_nothing_behind() {
     })
     .await;
     assert_eq!(world.calls.load(Ordering::Relaxed), 2 * CLIENTS * CALLS);
-    let asked = upstream.state().asked;
-    let echoed = asked.iter().filter(|asked| asked.line().starts_with("GET /echo/")).count();
+    let requests = upstream.state().requests;
+    let echoed = requests.iter().filter(|request| request.line().starts_with("GET /echo/")).count();
     assert_eq!(echoed, 2 * CLIENTS * CALLS, "each call is asked once");
     for replica in &replicas {
         let changes = replica.gateway.changes().clone();
@@ -208,5 +208,5 @@ async fn hundreds_of_clients_of_both_lifecycles_leave_nothing_behind() {
     })
     .await;
     let state = upstream.state();
-    assert_eq!(state.left, state.connections, "every connection to the upstream is closed");
+    assert_eq!(state.closed_connections, state.connections, "every connection to the upstream is closed");
 }

@@ -51,8 +51,8 @@ fn response(status: &str, headers: &str, body: &str) -> Vec<Step> {
     )]
 }
 
-fn archive(asked: &ReceivedRequest) -> Vec<Step> {
-    match asked.line().split(' ').nth(1).unwrap() {
+fn archive(request: &ReceivedRequest) -> Vec<Step> {
+    match request.line().split(' ').nth(1).unwrap() {
         "/prices" => response(
             "200 OK",
             "content-type: text/plain\r\ncache-control: public, max-age=60\r\n",
@@ -104,11 +104,11 @@ impl Archive {
     /// Codes of the error in both, and its message.
     async fn error_of(&self, uri: &str) -> ([i64; 2], String) {
         let [older, newest] = self.call_both("resources/read", json!({ "uri": uri })).await;
-        for answer in [&older, &newest] {
-            assert_eq!(answer["error"]["data"]["uri"], uri, "{answer}");
+        for response in [&older, &newest] {
+            assert_eq!(response["error"]["data"]["uri"], uri, "{response}");
         }
         assert_eq!(older["error"]["message"], newest["error"]["message"]);
-        let code = |answer: &Value| answer["error"]["code"].as_i64().unwrap();
+        let code = |response: &Value| response["error"]["code"].as_i64().unwrap();
         ([code(&older), code(&newest)], older["error"]["message"].as_str().unwrap().to_owned())
     }
 }
@@ -138,8 +138,8 @@ async fn send(client: &mut Client, revision: &str, method: &str, mut params: Val
 #[tokio::test]
 async fn resources_are_listed_separately_from_tools() {
     let archive = Archive::start("").await;
-    for answer in archive.call_both("resources/list", json!({})).await {
-        let resources = answer["result"]["resources"].as_array().unwrap();
+    for response in archive.call_both("resources/list", json!({})).await {
+        let resources = response["result"]["resources"].as_array().unwrap();
         let uris: Vec<&str> = resources.iter().map(|resource| resource["uri"].as_str().unwrap()).collect();
         let expected = [
             "archive:down",
@@ -168,8 +168,8 @@ async fn resources_are_listed_separately_from_tools() {
         (&json!(60_000), &json!("public"))
     );
     let [older, newest] = archive.call_both("tools/list", json!({})).await;
-    for answer in [older, newest] {
-        let tools = answer["result"]["tools"].as_array().unwrap();
+    for response in [older, newest] {
+        let tools = response["result"]["tools"].as_array().unwrap();
         assert_eq!(tools.iter().map(|tool| &tool["name"]).collect::<Vec<_>>(), ["both"]);
     }
     for name in ["prices", "secret"] {
@@ -191,11 +191,11 @@ async fn lists_come_in_pages_that_go_on_where_they_were() {
         let (mut found, mut cursor) = (Vec::new(), json!(null));
         loop {
             let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
-            let answer = archive.send(revision, "resources/list", params).await;
-            let page = answer["result"]["resources"].as_array().unwrap().clone();
+            let response = archive.send(revision, "resources/list", params).await;
+            let page = response["result"]["resources"].as_array().unwrap().clone();
             assert!(page.len() <= 2);
             found.extend(page);
-            cursor = answer["result"]["nextCursor"].clone();
+            cursor = response["result"]["nextCursor"].clone();
             if cursor.is_null() {
                 break;
             }
@@ -250,20 +250,20 @@ async fn template_arguments_are_read_from_the_uri_and_stay_in_their_segment() {
     assert_eq!(archive.read("report://daily/a%20%C3%B8").await[0]["text"], "<p>/reports/a%20%C3%B8</p>");
     assert_eq!(archive.read("report://daily/a%2Fseal").await[0]["text"], "<p>/reports/a%2Fseal</p>");
     assert_eq!(archive.read("book://7").await[0]["text"], "<p>/pages/7</p>");
-    let before = archive.upstream.state().asked.len();
+    let before = archive.upstream.state().requests.len();
     for uri in ["report://daily/..", "report://daily/..%2Fseal", "report://daily/a%00"] {
-        let refused = archive.error_of(uri).await;
-        assert_eq!(refused.0, [-32602, -32602]);
-        assert!(refused.1.contains("must not be"), "{refused:?}");
+        let rejected = archive.error_of(uri).await;
+        assert_eq!(rejected.0, [-32602, -32602]);
+        assert!(rejected.1.contains("must not be"), "{rejected:?}");
     }
-    let refused = archive.error_of("report://daily/longer-than-ten").await;
-    assert!(refused.0 == [-32602, -32602] && refused.1.contains("`date`"), "{refused:?}");
+    let rejected = archive.error_of("report://daily/longer-than-ten").await;
+    assert!(rejected.0 == [-32602, -32602] && rejected.1.contains("`date`"), "{rejected:?}");
     assert_eq!(archive.error_of("book://seven").await.0, [-32602, -32602]);
     for uri in ["report://daily/a/b", "report://daily/", "report://daily/%zz", "report://daily/a?b", "x", ""]
     {
         assert_eq!(archive.error_of(uri).await.0, [-32002, -32602], "{uri}");
     }
-    assert_eq!(archive.upstream.state().asked.len(), before, "nobody was asked");
+    assert_eq!(archive.upstream.state().requests.len(), before, "nobody was asked");
 }
 
 #[tokio::test]
@@ -280,8 +280,8 @@ async fn an_unreadable_resource_is_an_error_with_the_reason() {
     assert!(!words.contains("hunter2") && words.starts_with("the resource can't be read: "), "{words}");
     let failed = archive.send(OLDER, "resources/read", json!({ "uri": "archive:down" })).await;
     assert!(failed["error"]["data"]["glossator/requestId"].is_string(), "{failed}");
-    for answer in archive.call_both("resources/read", json!({})).await {
-        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    for response in archive.call_both("resources/read", json!({})).await {
+        assert_eq!(response["error"]["code"], -32602, "{response}");
     }
 }
 
@@ -318,8 +318,8 @@ async fn without_resources_none_are_promised() {
     for revision in [OLDER, NEWEST] {
         for method in ["resources/list", "resources/templates/list", "resources/read", "resources/subscribe"]
         {
-            let refused = send(&mut client, revision, method, json!({ "uri": "x" }), "").await;
-            assert_eq!(refused["error"]["code"], -32601, "{refused}");
+            let rejected = send(&mut client, revision, method, json!({ "uri": "x" }), "").await;
+            assert_eq!(rejected["error"]["code"], -32601, "{rejected}");
         }
     }
 }
@@ -382,12 +382,12 @@ routes:
         .await;
     let acknowledged = newest.read_until("acknowledged").await;
     assert!(!acknowledged.contains("news:none"), "{acknowledged}");
-    let before = upstream.state().asked.len();
-    upstream.until("a look", |state| state.asked.len() > before + 1).await;
+    let before = upstream.state().requests.len();
+    upstream.until("a look", |state| state.requests.len() > before + 1).await;
     version.fetch_add(1, Ordering::SeqCst);
     for client in [&mut older, &mut newest] {
-        let told = client.read_until("notifications/resources/updated").await;
-        assert!(told.contains("news:all"), "{told}");
+        let received = client.read_until("notifications/resources/updated").await;
+        assert!(received.contains("news:all"), "{received}");
     }
     assert_eq!(upstream.state().connections, 1, "one question for both");
 }
@@ -408,19 +408,20 @@ routes:
     for method in
         ["resources/subscribe", "resources/subscribe", "resources/unsubscribe", "resources/unsubscribe"]
     {
-        let answer = send(&mut client, OLDER, method, json!({ "uri": "news:all" }), &session).await;
-        assert_eq!(answer["result"], json!({}), "{answer}");
+        let response = send(&mut client, OLDER, method, json!({ "uri": "news:all" }), &session).await;
+        assert_eq!(response["result"], json!({}), "{response}");
     }
-    let mut refused = async |revision, uri: &str, session: &str, code: i64, words: &str| {
-        let answer = send(&mut client, revision, "resources/subscribe", json!({ "uri": uri }), session).await;
-        assert_eq!(answer["error"]["code"], code, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
+    let mut rejected = async |revision, uri: &str, session: &str, code: i64, words: &str| {
+        let response =
+            send(&mut client, revision, "resources/subscribe", json!({ "uri": uri }), session).await;
+        assert_eq!(response["error"]["code"], code, "{response}");
+        assert!(response["error"]["message"].as_str().unwrap().contains(words), "{response}");
     };
-    refused(OLDER, "news:none", &session, -32002, "unknown resource").await;
-    refused(OLDER, "news:old", &session, -32602, "does not support subscriptions").await;
-    refused(OLDER, "news:all", "", -32602, "`Mcp-Session-Id`").await;
-    refused(OLDER, "news:all", "made-up", -32602, "`Mcp-Session-Id`").await;
-    refused(NEWEST, "news:all", "", -32601, "resources/subscribe").await;
+    rejected(OLDER, "news:none", &session, -32002, "unknown resource").await;
+    rejected(OLDER, "news:old", &session, -32602, "does not support subscriptions").await;
+    rejected(OLDER, "news:all", "", -32602, "`Mcp-Session-Id`").await;
+    rejected(OLDER, "news:all", "made-up", -32602, "`Mcp-Session-Id`").await;
+    rejected(NEWEST, "news:all", "", -32601, "resources/subscribe").await;
     let discovered = send(&mut client, NEWEST, "server/discover", json!({}), "").await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["subscribe"], true, "{discovered}");
 }
@@ -451,7 +452,7 @@ async fn subscribers_are_notified_if_a_reload_removes_a_resource() {
         ))
         .await;
     client.read_until("acknowledged").await;
-    upstream.until("two looks", |state| state.asked.len() >= 2).await;
+    upstream.until("two looks", |state| state.requests.len() >= 2).await;
     serving.app.apply(&load(old)).unwrap();
     client.read_until("notifications/resources/list_changed").await;
     client.read_until("notifications/resources/updated").await;

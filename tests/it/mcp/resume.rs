@@ -42,7 +42,7 @@ async fn wanting(program: &Loaded) -> String {
 }
 
 /// Call whose stream has had an event, and the id of that event.
-async fn begun(program: &Loaded, session: &str, version: &str) -> (Client, String) {
+async fn start_call(program: &Loaded, session: &str, version: &str) -> (Client, String) {
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
     let mut client = program.connect().await;
     client.write(message(version, call, &format!("Mcp-Session-Id: {session}\r\n"))).await;
@@ -79,19 +79,19 @@ async fn a_client_that_lost_its_stream_gets_the_rest_of_it() {
         let upstream = slow(&gate).await;
         let program = Loaded::start(&load(&upstream, "")).await;
         let id = wanting(&program).await;
-        let (client, last) = begun(&program, &id, version).await;
+        let (client, last) = start_call(&program, &id, version).await;
         drop(client);
         gate.open();
         for _ in 0..2 {
             let rest = come_back(&program, &id, &last).await;
-            let told = messages(&rest);
-            assert_eq!(told.len(), 1, "what was read is not told again: {told:?}");
+            let replayed = messages(&rest);
+            assert_eq!(replayed.len(), 1, "what was read is not told again: {replayed:?}");
             assert_eq!(
-                (&told[0]["id"], &told[0]["result"]["content"][0]["text"]),
+                (&replayed[0]["id"], &replayed[0]["result"]["content"][0]["text"]),
                 (&json!(7), &json!("at last"))
             );
         }
-        assert_eq!(upstream.state().asked.len(), 1);
+        assert_eq!(upstream.state().requests.len(), 1);
         let (head, _) = last.rsplit_once('.').unwrap();
         let all = messages(&come_back(&program, &id, &format!("{head}.0")).await);
         assert_eq!(all.len(), if version == "2025-11-25" { 2 } else { 1 }, "{all:?}");
@@ -99,12 +99,12 @@ async fn a_client_that_lost_its_stream_gets_the_rest_of_it() {
 }
 
 #[tokio::test]
-async fn any_replica_gives_the_rest() {
+async fn any_replica_resumes_a_stream() {
     let gate = Gate::new();
     let upstream = slow(&gate).await;
     let (one, other) = (as_peer(&upstream).await, as_peer(&upstream).await);
     let id = wanting(&one).await;
-    let (client, last) = begun(&one, &id, "2025-11-25").await;
+    let (client, last) = start_call(&one, &id, "2025-11-25").await;
     drop(client);
     let mut client = other.connect().await;
     client.write(return_to(&id, &last)).await;
@@ -120,25 +120,25 @@ async fn a_stream_is_for_its_session_and_for_the_newest_connection() {
     let upstream = slow(&gate).await;
     let program = Loaded::start(&load(&upstream, "")).await;
     let (id, stranger) = (wanting(&program).await, wanting(&program).await);
-    let (mut first, last) = begun(&program, &id, "2025-11-25").await;
+    let (mut first, last) = start_call(&program, &id, "2025-11-25").await;
     for (session, wrong) in [
         (&stranger, last.as_str()),
         (&id, "no-such-stream.0"),
         (&id, "nothing"),
         (&id, &format!("{}.99", last.rsplit_once('.').unwrap().0)),
     ] {
-        let refused = come_back(&program, session, wrong).await;
-        assert_eq!(refused.status, 400, "{refused:?}");
-        assert!(refused.json()["error"]["message"].as_str().unwrap().contains("Last-Event-ID"));
+        let rejected = come_back(&program, session, wrong).await;
+        assert_eq!(rejected.status, 400, "{rejected:?}");
+        assert!(rejected.json()["error"]["message"].as_str().unwrap().contains("Last-Event-ID"));
     }
     let mut second = program.connect().await;
     second.write(return_to(&id, &last)).await;
     second.read_until("200 OK").await;
-    let told = soon("the end of the first", first.read(false)).await;
-    assert!(!told.text().contains("at last"), "{}", told.text());
+    let first_response = soon("the end of the first", first.read(false)).await;
+    assert!(!first_response.text().contains("at last"), "{}", first_response.text());
     gate.open();
-    let told = messages(&soon("the rest of the stream", second.read(false)).await);
-    assert_eq!(told[0]["result"]["content"][0]["text"], "at last");
+    let replayed = messages(&soon("the rest of the stream", second.read(false)).await);
+    assert_eq!(replayed[0]["result"]["content"][0]["text"], "at last");
 }
 
 #[tokio::test]
@@ -151,9 +151,9 @@ async fn a_stream_that_is_not_resumed_is_dropped_after_a_timeout() {
         let mut client = program.connect().await;
         client.write(message("2025-11-25", call, &format!("Mcp-Session-Id: {id}\r\n"))).await;
         client.read_until("begun").await;
-        upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+        upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
         drop(client);
-        upstream.until("the upstream is left", |state| state.left == 1).await;
+        upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
     }
 }
 
@@ -162,11 +162,11 @@ async fn the_end_of_a_session_is_the_end_of_its_streams() {
     let upstream = slow(&Gate::new()).await;
     let program = Loaded::start(&load(&upstream, "stream_resume_timeout: 1h")).await;
     let id = wanting(&program).await;
-    let (mut client, last) = begun(&program, &id, "2025-11-25").await;
+    let (mut client, last) = start_call(&program, &id, "2025-11-25").await;
     let session = format!("Mcp-Session-Id: {id}");
     let ended = program.connect().await.send("DELETE /mcp", &[&session], "").await;
     assert_eq!(ended.status, 204);
     soon("the end of the stream", client.read(false)).await;
-    upstream.until("the upstream is left", |state| state.left == 1).await;
+    upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
     assert_eq!(come_back(&program, &id, &last).await.status, 404);
 }

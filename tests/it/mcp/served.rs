@@ -46,17 +46,17 @@ impl Served {
     pub(crate) async fn result(&self, revision: &str, method: &str, params: Value) -> Value {
         let response = self.post(revision, method, params).await;
         assert_eq!(response.status, 200, "{}", response.text());
-        let answer = response.json();
-        assert!(answer.get("error").is_none(), "{revision} {method}: {answer}");
-        answer["result"].clone()
+        let message = response.json();
+        assert!(message.get("error").is_none(), "{revision} {method}: {message}");
+        message["result"].clone()
     }
 
     /// HTTP status, code and message of a JSON-RPC error.
     pub(crate) async fn error(&self, revision: &str, method: &str, params: Value) -> (u16, i64, String) {
         let response = self.post(revision, method, params).await;
-        let answer = response.json();
-        let error = &answer["error"];
-        let message = error["message"].as_str().unwrap_or_else(|| panic!("{revision} {method}: {answer}"));
+        let message = response.json();
+        let error = &message["error"];
+        let message = error["message"].as_str().unwrap_or_else(|| panic!("{revision} {method}: {message}"));
         (response.status, error["code"].as_i64().unwrap(), message.to_owned())
     }
 

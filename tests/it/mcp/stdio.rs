@@ -36,20 +36,20 @@ fn call(name: &str) -> Value {
 
 async fn shake_hands(piped: &mut Piped, revision: &str) -> Value {
     let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let answer = piped.call(request("hello", "initialize", hello)).await;
+    let response = piped.call(request("hello", "initialize", hello)).await;
     piped.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-    answer
+    response
 }
 
 /// Upstream that holds every request for `/slow`.
 async fn slow() -> (Scripted, Gate) {
     let gate = Gate::new();
     let held = gate.clone();
-    let script = move |asked: &ReceivedRequest| {
-        let answer = Step::Send(response("200 OK", "application/json", r#"{"done": true}"#));
-        match asked.line().starts_with("GET /slow") {
-            true => vec![Step::Hold(held.clone()), answer],
-            false => vec![answer],
+    let script = move |request: &ReceivedRequest| {
+        let response = Step::Send(response("200 OK", "application/json", r#"{"done": true}"#));
+        match request.line().starts_with("GET /slow") {
+            true => vec![Step::Hold(held.clone()), response],
+            false => vec![response],
         }
     };
     (Scripted::start(script).await, gate)
@@ -64,20 +64,20 @@ async fn both_lifecycles_work_and_a_response_is_one_line() {
     // The modern revision needs no handshake, and a legacy session beside it does not change that.
     let discovered = piped.call(newer(1, "server/discover", json!({}))).await;
     assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28", "{discovered}");
-    let answer = piped.call(newer("two", "tools/call", call("x"))).await;
-    assert_eq!((&answer["id"], &answer["result"]["structuredContent"]), (&json!("two"), &expected));
-    assert_eq!(answer["result"]["resultType"], "complete");
+    let response = piped.call(newer("two", "tools/call", call("x"))).await;
+    assert_eq!((&response["id"], &response["result"]["structuredContent"]), (&json!("two"), &expected));
+    assert_eq!(response["result"]["resultType"], "complete");
     let hello = shake_hands(&mut piped, "2025-11-25").await;
     assert_eq!(hello["result"]["protocolVersion"], "2025-11-25");
-    let answer = piped.call(request(3, "tools/call", call("x"))).await;
-    assert_eq!(answer["result"]["structuredContent"], expected);
-    assert!(answer["result"].get("resultType").is_none(), "{answer}");
+    let response = piped.call(request(3, "tools/call", call("x"))).await;
+    assert_eq!(response["result"]["structuredContent"], expected);
+    assert!(response["result"].get("resultType").is_none(), "{response}");
     assert_eq!(
         piped.call(request(4, "ping", json!({}))).await,
         json!({ "jsonrpc": "2.0", "id": 4, "result": {} })
     );
-    let answer = piped.call(newer(5, "tools/list", json!({}))).await;
-    assert!(answer["result"]["ttlMs"].is_number(), "{answer}");
+    let response = piped.call(newer(5, "tools/list", json!({}))).await;
+    assert!(response["result"]["ttlMs"].is_number(), "{response}");
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
     assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
@@ -99,11 +99,11 @@ async fn the_handshake_applies_to_the_connection() {
     assert_eq!(piped.next().await["result"]["tools"][0]["name"], "get_thing");
     // Before 2025-11-25, an error without an id has `"id": null`.
     piped.say("{");
-    let refused = piped.next().await;
+    let rejected = piped.next().await;
     assert_eq!(
-        (&refused["error"]["code"], refused.get("id")),
+        (&rejected["error"]["code"], rejected.get("id")),
         (&json!(-32700), Some(&Value::Null)),
-        "{refused}"
+        "{rejected}"
     );
 }
 
@@ -128,8 +128,8 @@ async fn an_invalid_message_gets_an_error_and_the_next_one_is_read() {
         ),
     ] {
         piped.say(line);
-        let refused = piped.next().await;
-        assert_eq!((&refused["id"], &refused["error"]["code"]), (&id, &json!(code)), "{line}: {refused}");
+        let rejected = piped.next().await;
+        assert_eq!((&rejected["id"], &rejected["error"]["code"]), (&id, &json!(code)), "{line}: {rejected}");
     }
     piped.say(b"\xff\xfe");
     assert_eq!(piped.next().await["error"]["code"], -32700);
@@ -153,7 +153,7 @@ async fn requests_are_answered_as_they_are_done() {
     let (upstream, gate) = slow().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     piped.send(&newer("slow", "tools/call", call("slow")));
-    upstream.until("the slow one", |state| state.asked.len() == 1).await;
+    upstream.until("the slow one", |state| state.requests.len() == 1).await;
     assert_eq!(piped.call(newer("quick", "tools/call", call("quick"))).await["id"], "quick");
     gate.open();
     assert_eq!(piped.next().await["id"], "slow");
@@ -170,31 +170,32 @@ async fn batches_are_taken_where_the_revision_has_them() {
     ]);
     assert_eq!(piped.call(batch.clone()).await["error"]["code"], -32600);
     shake_hands(&mut piped, "2025-03-26").await;
-    let answers = piped.call(batch).await;
-    let mut ids: Vec<_> = answers.as_array().unwrap().iter().map(|answer| answer["id"].as_i64()).collect();
+    let responses = piped.call(batch).await;
+    let mut ids: Vec<_> =
+        responses.as_array().unwrap().iter().map(|response| response["id"].as_i64()).collect();
     ids.sort_unstable();
-    assert_eq!(ids, [Some(1), Some(2)], "{answers}");
+    assert_eq!(ids, [Some(1), Some(2)], "{responses}");
 }
 
 #[tokio::test]
 async fn changes_are_notified_and_a_subscription_ends_with_the_input() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
-    let asked = json!({ "notifications": { "toolsListChanged": true } });
-    let acknowledged = piped.call(newer("s", "subscriptions/listen", asked)).await;
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    let acknowledged = piped.call(newer("s", "subscriptions/listen", params)).await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
     shake_hands(&mut piped, "2025-11-25").await;
     // The handshake is complete once this has a response.
     piped.call(request(1, "ping", json!({}))).await;
     piped.reload(&config(&upstream, "").replace("get_thing", "get_another"));
-    let mut told = [piped.next().await, piped.next().await];
+    let mut messages = [piped.next().await, piped.next().await];
     // In any order: to the connection, and to the subscription under its id.
-    told.sort_by_key(|message| message["params"]["_meta"].is_object());
-    for message in &told {
+    messages.sort_by_key(|message| message["params"]["_meta"].is_object());
+    for message in &messages {
         assert_eq!(message["method"], "notifications/tools/list_changed", "{message}");
     }
     let id = |message: &Value| message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
-    assert_eq!((id(&told[0]), id(&told[1])), (Value::Null, json!("s")));
+    assert_eq!((id(&messages[0]), id(&messages[1])), (Value::Null, json!("s")));
     assert_eq!(
         piped.call(request(2, "tools/list", json!({}))).await["result"]["tools"][0]["name"],
         "get_another"
@@ -220,11 +221,11 @@ async fn a_client_is_notified_of_its_subscribed_resources() {
     shake_hands(&mut piped, "2025-11-25").await;
     let uri = json!({ "uri": "news:all" });
     assert_eq!(piped.call(request(1, "resources/subscribe", uri.clone())).await["id"], 1);
-    let told = piped.next().await;
+    let notification = piped.next().await;
     assert_eq!(
-        (&told["method"], &told["params"]),
+        (&notification["method"], &notification["params"]),
         (&json!("notifications/resources/updated"), &uri),
-        "{told}"
+        "{notification}"
     );
 }
 
@@ -238,9 +239,9 @@ async fn notifications_come_before_their_result() {
     let mut piped = Piped::start(&file);
     let mut wanted = newer(1, "tools/call", call("it"));
     wanted["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info".into();
-    let said = piped.call(wanted).await;
-    assert_eq!(said["method"], "notifications/message", "{said}");
-    assert!(said["params"]["data"].to_string().contains("on it"), "{said}");
+    let notification = piped.call(wanted).await;
+    assert_eq!(notification["method"], "notifications/message", "{notification}");
+    assert!(notification["params"]["data"].to_string().contains("on it"), "{notification}");
     assert_eq!(piped.next().await["id"], 1);
 }
 
@@ -259,10 +260,10 @@ async fn a_cancelled_request_leaves_its_upstream_and_is_not_answered() {
             }
         };
         piped.say(line);
-        upstream.until("the request", |state| state.asked.len() == round + 1).await;
+        upstream.until("the request", |state| state.requests.len() == round + 1).await;
         piped.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
             "params": { "requestId": id, "reason": "enough" } }));
-        upstream.until("the end of its connection", |state| state.left == round + 1).await;
+        upstream.until("the end of its connection", |state| state.closed_connections == round + 1).await;
         assert_eq!(piped.call(newer("next", "tools/list", json!({}))).await["id"], "next");
     }
     piped.close_input();
@@ -276,7 +277,7 @@ async fn after_the_last_line_requests_in_flight_are_answered() {
     let (upstream, gate) = slow().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     piped.send(&newer(1, "tools/call", call("slow")));
-    upstream.until("the request", |state| state.asked.len() == 1).await;
+    upstream.until("the request", |state| state.requests.len() == 1).await;
     piped.close_input();
     gate.open();
     assert_eq!(piped.next().await["result"]["structuredContent"], json!({ "done": true }));
@@ -288,12 +289,12 @@ async fn after_the_last_line_the_shutdown_timeout_applies() {
     let (upstream, _gate) = slow().await;
     let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1ms }\n"));
     piped.send(&newer(1, "tools/call", call("slow")));
-    upstream.until("the request", |state| state.asked.len() == 1).await;
+    upstream.until("the request", |state| state.requests.len() == 1).await;
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
     assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
     assert!(log.contains("shutdown timeout: cancelling requests in flight"), "{log}");
-    upstream.until("the end of the connection", |state| state.left == 1).await;
+    upstream.until("the end of the connection", |state| state.closed_connections == 1).await;
 }
 
 #[tokio::test]
@@ -302,7 +303,7 @@ async fn a_signal_ends_it_at_once() {
         let (upstream, _gate) = slow().await;
         let mut piped = Piped::start(&config(&upstream, ""));
         piped.send(&newer(1, "tools/call", call("slow")));
-        upstream.until("the request", |state| state.asked.len() == 1).await;
+        upstream.until("the request", |state| state.requests.len() == 1).await;
         piped.signal(name);
         let (status, unread, log) = piped.ended().await;
         assert!(status.success() && unread.is_empty(), "{name}: {status} {unread:?}");
@@ -357,8 +358,8 @@ async fn a_subscription_ends_with_a_result() {
     let filter = json!({ "notifications": { "toolsListChanged": true } });
     let acknowledged = piped.call(newer("l", "subscriptions/listen", filter)).await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
-    let answer = piped.call(newer(2, "tools/list", json!({}))).await;
-    assert_eq!(answer["id"], 2, "others are answered meanwhile");
+    let response = piped.call(newer(2, "tools/list", json!({}))).await;
+    assert_eq!(response["id"], 2, "others are answered meanwhile");
     piped.close_input();
     let ended = piped.next().await;
     let id = &ended["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"];

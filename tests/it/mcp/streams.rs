@@ -93,10 +93,11 @@ async fn a_session_is_notified_of_changed_tools() {
     served.app.apply(&tools(&["a"], SECRET)).unwrap();
     served.app.apply(&tools(&["a", "b"], SECRET)).unwrap();
     stream.read_until("list_changed").await;
-    let told = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {} });
+    let notification =
+        json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {} });
     served.stop();
     let text = stream.read_to_end().await;
-    assert_eq!(events(&text), [told], "the first reload changed nothing");
+    assert_eq!(events(&text), [notification], "the first reload changed nothing");
 }
 
 #[tokio::test]
@@ -113,20 +114,23 @@ async fn a_subscription_gets_its_notifications_and_an_end() {
     tools_stream.read_until("tools/list_changed").await;
     served.stop();
     let key = "io.modelcontextprotocol/subscriptionId";
-    let told = events(&tools_stream.read_to_end().await);
+    let received = events(&tools_stream.read_to_end().await);
     let meta = json!({ key: "one" });
-    assert_eq!(told.len(), 3);
+    assert_eq!(received.len(), 3);
     let acknowledged = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
-    assert_eq!(told[0]["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(told[0]["params"], acknowledged);
-    assert_eq!(told[1]["method"], "notifications/tools/list_changed");
-    assert_eq!(told[1]["params"], json!({ "_meta": meta }));
-    assert_eq!((&told[2]["id"], &told[2]["result"]["resultType"]), (&"one".into(), &"complete".into()));
-    assert_eq!(told[2]["result"]["_meta"][key], "one");
-    let told = events(&others.read_to_end().await);
-    assert_eq!(told.len(), 2, "nothing but the acknowledgement and the end: {told:?}");
-    assert_eq!(told[0]["params"]["notifications"], json!({ "promptsListChanged": true }));
-    assert_eq!(told[1]["result"]["_meta"][key], 0);
+    assert_eq!(received[0]["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(received[0]["params"], acknowledged);
+    assert_eq!(received[1]["method"], "notifications/tools/list_changed");
+    assert_eq!(received[1]["params"], json!({ "_meta": meta }));
+    assert_eq!(
+        (&received[2]["id"], &received[2]["result"]["resultType"]),
+        (&"one".into(), &"complete".into())
+    );
+    assert_eq!(received[2]["result"]["_meta"][key], "one");
+    let received = events(&others.read_to_end().await);
+    assert_eq!(received.len(), 2, "nothing but the acknowledgement and the end: {received:?}");
+    assert_eq!(received[0]["params"]["notifications"], json!({ "promptsListChanged": true }));
+    assert_eq!(received[1]["result"]["_meta"][key], 0);
 }
 
 #[tokio::test]
@@ -157,10 +161,10 @@ async fn the_number_of_streams_is_limited() {
     first.read_until(": open").await;
     let mut second = open(&served, listen(json!(1), json!({}))).await;
     second.read_until("acknowledged").await;
-    let refused = open(&served, get(&id)).await.read(false).await;
-    assert!(refused.status == 503 && refused.text().contains("too many"), "{refused:?}");
-    let refused = open(&served, listen(json!(1), json!({}))).await.read(false).await;
-    assert_eq!((refused.status, &refused.json()["id"]), (503, &1.into()));
+    let rejected = open(&served, get(&id)).await.read(false).await;
+    assert!(rejected.status == 503 && rejected.text().contains("too many"), "{rejected:?}");
+    let rejected = open(&served, listen(json!(1), json!({}))).await.read(false).await;
+    assert_eq!((rejected.status, &rejected.json()["id"]), (503, &1.into()));
     // Closing streams frees their slots soon, but not at once.
     drop((first, second));
     soon("two places", async {
@@ -248,17 +252,18 @@ async fn a_batch_is_answered_as_one() {
     let served = Loaded::start(&tools(&["a"], "")).await;
     let mut client = served.connect().await;
     let ping = |id: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
-    let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     let unknown = json!({ "jsonrpc": "2.0", "id": 3, "method": "no/such" });
     let initialize = json!({ "jsonrpc": "2.0", "id": 4, "method": "initialize", "params": {} });
-    let batch = json!([ping(json!("a")), told, unknown, 7, initialize, [ping(json!(9))], ping(json!(2))]);
+    let batch =
+        json!([ping(json!("a")), notification, unknown, 7, initialize, [ping(json!(9))], ping(json!(2))]);
     let response = send(&mut client, "2025-03-26", batch, "").await;
-    let answers = response.json();
-    let codes: Vec<(Value, Value)> = answers
+    let responses = response.json();
+    let codes: Vec<(Value, Value)> = responses
         .as_array()
         .unwrap()
         .iter()
-        .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+        .map(|response| (response["id"].clone(), response["error"]["code"].clone()))
         .collect();
     let expected = [
         (json!("a"), Value::Null),
@@ -269,7 +274,7 @@ async fn a_batch_is_answered_as_one() {
         (json!(2), Value::Null),
     ];
     assert_eq!((response.status, codes.as_slice()), (200, expected.as_slice()));
-    let response = send(&mut client, "2025-03-26", json!([told, told]), "").await;
+    let response = send(&mut client, "2025-03-26", json!([notification, notification]), "").await;
     assert_eq!((response.status, response.body.len()), (202, 0));
     for (batch, code) in [(json!([]), -32600), (json!(vec![ping(json!(1)); 101]), -32600)] {
         let response = send(&mut client, "2025-03-26", batch, "").await;

@@ -56,8 +56,8 @@ fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
 /// Upstream whose status responses are these.
 async fn with_status(states: &'static [&'static str]) -> Scripted {
     let count = std::sync::atomic::AtomicUsize::new(0);
-    Scripted::start(move |asked: &ReceivedRequest| {
-        let body = match asked.line().split(' ').next() {
+    Scripted::start(move |request: &ReceivedRequest| {
+        let body = match request.line().split(' ').next() {
             Some("POST") => r#"{"id": 7}"#,
             Some("DELETE") => "{}",
             _ => states[count.fetch_add(1, std::sync::atomic::Ordering::SeqCst).min(states.len() - 1)],
@@ -96,7 +96,7 @@ async fn about(program: &Loaded, method: &str, id: &str) -> Value {
 }
 
 /// Creates a task, and returns its id.
-async fn begun(program: &Loaded) -> String {
+async fn create_task(program: &Loaded) -> String {
     let created = call(program, true).await;
     created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
 }
@@ -138,8 +138,9 @@ async fn an_operation_becomes_a_task_that_any_replica_serves() {
         "{done}"
     );
     assert_eq!(done["result"]["isError"], false);
-    let asked: Vec<String> = upstream.state().asked.iter().map(|asked| asked.line().to_owned()).collect();
-    assert_eq!(asked[1], "GET /jobs/7?year=2026 HTTP/1.1", "{asked:?}");
+    let requests: Vec<String> =
+        upstream.state().requests.iter().map(|request| request.line().to_owned()).collect();
+    assert_eq!(requests[1], "GET /jobs/7?year=2026 HTTP/1.1", "{requests:?}");
 }
 
 #[tokio::test]
@@ -157,12 +158,18 @@ async fn input_responses_before_a_task_are_available_at_its_end() {
         }
         post(program, true, "tools/call", "make_report", params).await.json()["result"].clone()
     };
-    let asked = send(&one, json!({})).await;
-    assert_eq!(asked["resultType"], "input_required", "{asked}");
-    assert!(asked.get("taskId").is_none() && upstream.state().asked.is_empty(), "{asked}");
-    let answer = json!({ "person": { "action": "accept", "content": { "name": "Ada" } } });
-    let created =
-        send(&other, json!({ "inputResponses": answer, "requestState": asked["requestState"] })).await;
+    let input_required = send(&one, json!({})).await;
+    assert_eq!(input_required["resultType"], "input_required", "{input_required}");
+    assert!(
+        input_required.get("taskId").is_none() && upstream.state().requests.is_empty(),
+        "{input_required}"
+    );
+    let input_responses = json!({ "person": { "action": "accept", "content": { "name": "Ada" } } });
+    let created = send(
+        &other,
+        json!({ "inputResponses": input_responses, "requestState": input_required["requestState"] }),
+    )
+    .await;
     assert_eq!(created["resultType"], "task", "{created}");
     assert!(created.get("requestState").is_none() && created.get("inputRequests").is_none(), "{created}");
     let done = about(&one, "tasks/get", created["taskId"].as_str().unwrap()).await["result"].clone();
@@ -182,7 +189,7 @@ async fn a_task_ends_like_its_operation() {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
         let upstream = with_status(states).await;
         let program = start(&upstream, OPERATION, SECRET).await;
-        let id = begun(&program).await;
+        let id = create_task(&program).await;
         let task = about(&program, "tasks/get", &id).await["result"].clone();
         assert_eq!(task["status"], status, "{task}");
         assert_eq!(task["result"]["isError"] == true, error, "{task}");
@@ -196,9 +203,9 @@ async fn a_task_continues_while_its_status_is_unavailable() {
     for limit in ["max_in_flight: 1", "attempt_timeout: 100ms, retry: off"] {
         let gate = Gate::new();
         let held = gate.clone();
-        let upstream = Scripted::start(move |asked: &ReceivedRequest| {
+        let upstream = Scripted::start(move |request: &ReceivedRequest| {
             let say = |body| Step::Send(response("200 OK", "application/json", body));
-            match asked.line().starts_with("POST") {
+            match request.line().starts_with("POST") {
                 true => vec![say(r#"{"id": 7}"#)],
                 false => vec![Step::Hold(held.clone()), say(r#"{"state": "running"}"#)],
             }
@@ -207,13 +214,13 @@ async fn a_task_continues_while_its_status_is_unavailable() {
         let settings = format!("{{ url: 'http://{}', {limit} }}", upstream.address);
         let program =
             Loaded::start(&load_for(&settings, OPERATION, &format!("secret_key: '{SECRET}'"))).await;
-        let id = begun(&program).await;
+        let id = create_task(&program).await;
         // The second waits for the slot of the first, which is not released earlier.
         let send = async || {
-            let told = post(&program, true, "tasks/get", &id, json!({ "taskId": id })).await;
+            let response = post(&program, true, "tasks/get", &id, json!({ "taskId": id })).await;
             gate.open();
-            let told = told.text();
-            assert!(told.contains(r#""status":"working""#), "{limit}: {told}");
+            let response = response.text();
+            assert!(response.contains(r#""status":"working""#), "{limit}: {response}");
         };
         tokio::join!(send(), send());
     }
@@ -223,14 +230,20 @@ async fn a_task_continues_while_its_status_is_unavailable() {
 async fn a_cancelled_task_cancels_its_operation() {
     let upstream = with_status(&[r#"{"state": "running"}"#]).await;
     let program = start(&upstream, OPERATION, SECRET).await;
-    let id = begun(&program).await;
+    let id = create_task(&program).await;
     let acknowledged = about(&program, "tasks/cancel", &id).await["result"].clone();
     let members: Vec<&str> = acknowledged.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
         (acknowledged["resultType"].as_str(), members),
         (Some("complete"), vec!["resultType", "_meta"])
     );
-    assert!(upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE /jobs/7?year=2026 ")));
+    assert!(
+        upstream
+            .state()
+            .requests
+            .iter()
+            .any(|request| request.line().starts_with("DELETE /jobs/7?year=2026 "))
+    );
     let updated =
         post(&program, true, "tasks/update", &id, json!({ "taskId": id, "inputResponses": { "x": {} } }))
             .await;
@@ -243,9 +256,9 @@ async fn clients_without_tasks_wait_or_are_rejected() {
     let program = start(&upstream, OPERATION, SECRET).await;
     let waited = call(&program, false).await;
     assert_eq!(waited["result"]["structuredContent"]["rows"], 12, "{waited}");
-    let refused = post(&program, false, "tasks/get", "x", json!({ "taskId": "x" })).await;
-    assert_eq!((refused.status, refused.json()["error"]["code"].as_i64()), (400, Some(-32021)));
-    assert!(refused.json()["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object());
+    let rejected = post(&program, false, "tasks/get", "x", json!({ "taskId": "x" })).await;
+    assert_eq!((rejected.status, rejected.json()["error"]["code"].as_i64()), (400, Some(-32021)));
+    assert!(rejected.json()["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object());
 
     let strict = start(&upstream, &format!("{}\n  task: required", OPERATION.trim()), SECRET).await;
     assert_eq!(call(&strict, false).await["error"]["code"], -32021);
@@ -277,13 +290,13 @@ async fn an_operation_becomes_a_task_at_the_timeout() {
         .replace("poll_interval: 70ms", "poll_interval: 40s");
     let created = call(&start(&upstream, &keys, SECRET).await, true).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
-    assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE")));
+    assert!(!upstream.state().requests.iter().any(|request| request.line().starts_with("DELETE")));
 }
 
 /// An upstream on a busy machine responds to polls slowly.
 #[tokio::test]
 async fn an_operation_polled_at_the_timeout_becomes_a_task_too() {
-    let upstream = Scripted::start(|asked: &ReceivedRequest| match asked.line().starts_with("POST") {
+    let upstream = Scripted::start(|request: &ReceivedRequest| match request.line().starts_with("POST") {
         true => vec![Step::Send(response("200 OK", "application/json", r#"{"id": 7}"#))],
         false => vec![Step::Hold(Gate::new())],
     })
@@ -291,8 +304,8 @@ async fn an_operation_polled_at_the_timeout_becomes_a_task_too() {
     let keys = format!("timeout: 1s\n{}", OPERATION.trim().replace("task_after: 0ms", "task_after: 1m"));
     let created = call(&start(&upstream, &keys, SECRET).await, true).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
-    let asked = upstream.state().asked;
-    assert_eq!(asked.iter().map(|asked| &asked.line()[..4]).collect::<Vec<_>>(), ["POST", "GET "]);
+    let requests = upstream.state().requests;
+    assert_eq!(requests.iter().map(|request| &request.line()[..4]).collect::<Vec<_>>(), ["POST", "GET "]);
 }
 
 #[tokio::test]
@@ -302,7 +315,7 @@ async fn foreign_task_ids_are_unknown() {
         start(&upstream, OPERATION, SECRET).await,
         start(&upstream, OPERATION, "another secret of 32 bytes").await,
     );
-    let id = begun(&program).await;
+    let id = create_task(&program).await;
     let changed = format!("{}A", &id[..id.len() - 1]);
     for wrong in ["nonexistent", "", &changed] {
         if wrong == id {
@@ -375,8 +388,8 @@ fn open(task: &Value) -> Vec<&str> {
 }
 
 /// Polls until the upstream has received its first request.
-async fn begun_at(upstream: &Scripted) {
-    while upstream.state().asked.is_empty() {
+async fn until_first_request(upstream: &Scripted) {
+    while upstream.state().requests.is_empty() {
         tokio::task::yield_now().await;
     }
 }
@@ -408,10 +421,10 @@ async fn a_task_requests_input_first_and_accepts_responses_one_by_one() {
         assert!(update(&program, id, late).await["error"].is_null());
     }
     assert_eq!(open(&about(&program, "tasks/get", id).await["result"]), ["reader"]);
-    assert!(upstream.state().asked.is_empty(), "nothing begins before everything is answered");
+    assert!(upstream.state().requests.is_empty(), "nothing begins before everything is answered");
 
     update(&program, id, named("reader", "Cy")).await;
-    begun_at(&upstream).await;
+    until_first_request(&upstream).await;
     let done = loop {
         let task = about(&program, "tasks/get", id).await["result"].clone();
         if task["status"] != "working" {
@@ -423,28 +436,29 @@ async fn a_task_requests_input_first_and_accepts_responses_one_by_one() {
         (&json!("completed"), &json!("by Ada, for Cy")),
         "{done}"
     );
-    let begun = upstream.state().asked.iter().filter(|asked| asked.line().starts_with("POST")).count();
-    assert_eq!(begun, 1);
+    let started_count =
+        upstream.state().requests.iter().filter(|request| request.line().starts_with("POST")).count();
+    assert_eq!(started_count, 1);
 }
 
 #[tokio::test]
 async fn declining_or_cancelling_ends_a_task_with_input_requests() {
     let upstream = with_status(&[r#"{"state": "done"}"#]).await;
     let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
-    let id = begun(&program).await;
+    let id = create_task(&program).await;
     update(&program, &id, json!({ "owner": { "action": "decline" } })).await;
     let declined = about(&program, "tasks/get", &id).await["result"].clone();
     assert_eq!((&declined["status"], &declined["result"]["isError"]), (&json!("completed"), &json!(true)));
     let words = declined["result"]["content"][0]["text"].as_str().unwrap();
     assert!(words.starts_with("Nothing was done:") && words.contains("the user declined"), "{words}");
 
-    let id = begun(&program).await;
+    let id = create_task(&program).await;
     assert!(about(&program, "tasks/cancel", &id).await["error"].is_null());
     assert_eq!(about(&program, "tasks/get", &id).await["result"]["status"], "cancelled");
     update(&program, &id, named("owner", "Ada")).await;
     update(&program, &id, named("reader", "Ada")).await;
     assert_eq!(about(&program, "tasks/get", &id).await["result"]["status"], "cancelled");
-    assert!(upstream.state().asked.is_empty());
+    assert!(upstream.state().requests.is_empty());
 }
 
 #[tokio::test]
@@ -453,7 +467,7 @@ async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
         Scripted::answering(response("404 Not Found", "application/json", r#"{"error": "no such year"}"#))
             .await;
     let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
-    let id = begun(&program).await;
+    let id = create_task(&program).await;
     let mut both = named("owner", "Ada");
     both["reader"] = named("reader", "Cy")["reader"].clone();
     update(&program, &id, both).await;
@@ -472,11 +486,11 @@ async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
 async fn clients_without_task_input_get_requests_in_the_call_or_are_rejected() {
     let upstream = with_status(&[r#"{"state": "done"}"#]).await;
     let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
-    let asked = call(&program, false).await["result"].clone();
-    assert_eq!(asked["resultType"], "input_required", "{asked}");
-    assert!(asked["requestState"].is_string(), "{asked}");
+    let input_required = call(&program, false).await["result"].clone();
+    assert_eq!(input_required["resultType"], "input_required", "{input_required}");
+    assert!(input_required["requestState"].is_string(), "{input_required}");
     let other = start(&upstream, TASK_WITH_INPUT, SECRET).await;
-    let id = begun(&program).await;
+    let id = create_task(&program).await;
     let unknown = about(&other, "tasks/get", &id).await;
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
 }
@@ -486,12 +500,12 @@ async fn every_replica_serves_a_task_with_input_requests_while_its_owner_runs() 
     let upstream = with_status(&[r#"{"state": "done"}"#]).await;
     let (one, other) =
         (start_as_peer(&upstream, TASK_WITH_INPUT).await, start_as_peer(&upstream, TASK_WITH_INPUT).await);
-    let id = begun(&one).await;
+    let id = create_task(&one).await;
     assert_eq!(open(&about(&other, "tasks/get", &id).await["result"]), ["owner", "reader"]);
     update(&other, &id, named("owner", "Ada")).await;
     assert_eq!(open(&about(&one, "tasks/get", &id).await["result"]), ["reader"]);
     update(&one, &id, named("reader", "Cy")).await;
-    begun_at(&upstream).await;
+    until_first_request(&upstream).await;
     let done = loop {
         let task = about(&other, "tasks/get", &id).await["result"].clone();
         if task["status"] != "working" {
@@ -500,7 +514,7 @@ async fn every_replica_serves_a_task_with_input_requests_while_its_owner_runs() 
     };
     assert_eq!(done["result"]["content"][0]["text"], "by Ada, for Cy", "{done}");
 
-    let id = begun(&one).await;
+    let id = create_task(&one).await;
     drop(one);
     let lost = about(&other, "tasks/get", &id).await;
     assert_eq!(lost["error"]["code"], -32602, "{lost}");

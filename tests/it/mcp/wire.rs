@@ -182,14 +182,14 @@ async fn a_client_gets_json_or_a_stream_or_a_406() {
         let neither = endpoint.send(post.clone().header("accept", "text/html")).await;
         assert_eq!(neither.error(), (406, -32600));
     }
-    let refused = Post::per_request("no/such", json!({})).header("accept", "text/event-stream");
-    assert_eq!(endpoint.send(refused).await.error(), (404, -32601));
+    let rejected = Post::per_request("no/such", json!({})).header("accept", "text/event-stream");
+    assert_eq!(endpoint.send(rejected).await.error(), (404, -32601));
 }
 
 #[tokio::test]
 async fn a_body_of_another_type_or_too_long_is_not_read() {
-    let door = FilterSettings { body_limit_bytes: 300, ..FilterSettings::default() };
-    let endpoint = Endpoint::with(McpApiSettings::default(), door);
+    let filter = FilterSettings { body_limit_bytes: 300, ..FilterSettings::default() };
+    let endpoint = Endpoint::with(McpApiSettings::default(), filter);
     let post = || Post::handshake("ping", json!({}));
     assert_eq!(endpoint.send(post().header("content-type", "text/plain")).await.error(), (415, -32600));
     assert_eq!(endpoint.send(post().without("content-type")).await.error(), (415, -32600));
@@ -218,24 +218,24 @@ async fn foreign_hosts_are_rejected_before_the_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_named_may_read_the_answer_and_no_other() {
+async fn only_allowed_origins_get_cors_headers() {
     let origin = "http://localhost:6274";
     let named = FilterSettings { allowed_origins: vec![origin.to_owned()], ..FilterSettings::default() };
-    for (door, reads) in [(named, true), (FilterSettings::default(), false)] {
-        let endpoint = Endpoint::with(McpApiSettings::default(), door);
+    for (filter, reads) in [(named, true), (FilterSettings::default(), false)] {
+        let endpoint = Endpoint::with(McpApiSettings::default(), filter);
         let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
         assert_eq!(response.status, StatusCode::OK);
         assert_eq!(response.header("access-control-allow-origin"), reads.then_some(origin));
         let exposed = response.header("access-control-expose-headers").unwrap_or_default();
         assert_eq!(exposed.contains("mcp-session-id"), reads);
-        let question = Request::options("/mcp")
+        let preflight = Request::options("/mcp")
             .header("host", "localhost:8080")
             .header("origin", origin)
             .header("access-control-request-method", "POST")
             .header("access-control-request-headers", "content-type, mcp-param-city")
             .body(Body::empty())
             .unwrap();
-        let response = Response::read(endpoint.mcp.handle(question).await).await;
+        let response = Response::read(endpoint.mcp.handle(preflight).await).await;
         assert_eq!(response.status, StatusCode::NO_CONTENT);
         let granted = |value: &'static str| reads.then_some(value);
         let headers = granted("content-type, mcp-param-city");

@@ -73,8 +73,8 @@ async fn a_child_is_started_with_its_own_environment_and_serves_every_call() {
 async fn a_child_that_ends_is_started_again_and_the_call_is_cut_off() {
     let served = served(", retry: off").await;
     let first = served.call("pid", json!({})).await.tool_text();
-    let told = served.call("die", json!({})).await.tool_text();
-    assert!(told.starts_with("The service closed the connection"), "{told}");
+    let text = served.call("die", json!({})).await.tool_text();
+    assert!(text.starts_with("The service closed the connection"), "{text}");
     let second = served.call("pid", json!({})).await.tool_text();
     assert_ne!(first, second);
     assert!(!is_alive(&first));
@@ -95,8 +95,8 @@ async fn a_message_over_the_hard_limit_fails_its_own_call_and_no_other() {
             .await;
         // The second line does not even end.
         for tool in ["flood_end", "flood"] {
-            let told = served.call(tool, json!({})).await.tool_text();
-            assert!(told.contains("longer than the limit of 64 MiB"), "{tool}: {told}");
+            let text = served.call(tool, json!({})).await.tool_text();
+            assert!(text.contains("longer than the limit of 64 MiB"), "{tool}: {text}");
         }
     };
     tokio::select! {
@@ -162,6 +162,6 @@ async fn a_missing_program_does_not_affect_other_upstreams() {
     )
     .await;
     assert_eq!(served.names().await, ["one", "other"]);
-    let told = served.call("other", json!({})).await.tool_text();
-    assert!(told.contains("can't be reached") || told.contains("temporarily unavailable"), "{told}");
+    let text = served.call("other", json!({})).await.tool_text();
+    assert!(text.contains("can't be reached") || text.contains("temporarily unavailable"), "{text}");
 }

@@ -95,12 +95,12 @@ impl Served {
 }
 
 /// Message of a client, and its HTTP request.
-struct Said<'a> {
-    asked: &'a ReceivedRequest,
+struct RpcRequest<'a> {
+    http: &'a ReceivedRequest,
     message: Value,
 }
 
-impl Said<'_> {
+impl RpcRequest<'_> {
     fn method(&self) -> &str {
         self.message["method"].as_str().unwrap_or_default()
     }
@@ -108,7 +108,7 @@ impl Said<'_> {
     /// Such as `tools/call add`, or the HTTP method if there is no message.
     fn what(&self) -> String {
         match (self.method(), self.message["params"]["name"].as_str()) {
-            ("", _) => self.asked.line().split(' ').next().unwrap().to_owned(),
+            ("", _) => self.http.line().split(' ').next().unwrap().to_owned(),
             (method, Some(tool)) if method == "tools/call" => format!("{method} {tool}"),
             (method, _) => method.to_owned(),
         }
@@ -139,20 +139,20 @@ fn status(line: &str) -> Vec<Step> {
 
 /// MCP server of revision 2025-03-26 without sessions. It handles `initialize` itself, and `serve` the rest.
 /// Methods that `serve` does not handle are not found.
-async fn server(serve: impl Fn(&Said<'_>) -> Option<Vec<Step>> + Send + Sync + 'static) -> Scripted {
-    Scripted::start(move |asked| {
-        let message = serde_json::from_slice(&asked.body).unwrap_or_default();
-        let said = Said { asked, message };
-        if let Some(steps) = serve(&said) {
+async fn server(serve: impl Fn(&RpcRequest<'_>) -> Option<Vec<Step>> + Send + Sync + 'static) -> Scripted {
+    Scripted::start(move |request| {
+        let message = serde_json::from_slice(&request.body).unwrap_or_default();
+        let rpc = RpcRequest { http: request, message };
+        if let Some(steps) = serve(&rpc) {
             return steps;
         }
-        match said.method() {
-            "initialize" => said.result(
+        match rpc.method() {
+            "initialize" => rpc.result(
                 r#"{"protocolVersion":"2025-03-26","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}"#,
             ),
             method if method.starts_with("notifications/") => status("202 Accepted"),
             "" => status("405 Method Not Allowed"),
-            _ => said.answer(r#""error":{"code":-32601,"message":"Method not found"}"#),
+            _ => rpc.answer(r#""error":{"code":-32601,"message":"Method not found"}"#),
         }
     })
     .await
@@ -161,20 +161,21 @@ async fn server(serve: impl Fn(&Said<'_>) -> Option<Vec<Step>> + Send + Sync + '
 /// MCP server with these tools.
 async fn server_of(
     tools: Value,
-    call: impl Fn(&Said<'_>, &str) -> Vec<Step> + Send + Sync + 'static,
+    call: impl Fn(&RpcRequest<'_>, &str) -> Vec<Step> + Send + Sync + 'static,
 ) -> Scripted {
     let tools = Arc::new(json!({ "tools": tools }).to_string());
-    server(move |said| match (said.method(), said.message["params"]["name"].as_str()) {
-        ("tools/list", _) => Some(said.result(&tools)),
-        ("tools/call", Some(tool)) => Some(call(said, tool)),
+    server(move |rpc| match (rpc.method(), rpc.message["params"]["name"].as_str()) {
+        ("tools/list", _) => Some(rpc.result(&tools)),
+        ("tools/call", Some(tool)) => Some(call(rpc, tool)),
         _ => None,
     })
     .await
 }
 
-fn what_was_said(server: &Scripted) -> Vec<String> {
-    let said = |asked: &ReceivedRequest| {
-        Said { asked, message: serde_json::from_slice(&asked.body).unwrap_or_default() }.what()
+fn names_of_requests(server: &Scripted) -> Vec<String> {
+    let name = |request: &ReceivedRequest| {
+        RpcRequest { http: request, message: serde_json::from_slice(&request.body).unwrap_or_default() }
+            .what()
     };
-    server.state().asked.iter().map(said).collect()
+    server.state().requests.iter().map(name).collect()
 }

@@ -17,7 +17,7 @@ use glossator::{
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
-use super::{Served, json as answer, server, server_of, status, what_was_said};
+use super::{Served, json as answer, names_of_requests, server, server_of, status};
 use crate::support::{Client, Gate, Program, ReceivedRequest, Scripted, Step, soon};
 
 fn tool(name: &str) -> Value {
@@ -34,14 +34,14 @@ async fn every_tool_is_listed_and_called_with_its_definition() {
         { "name": "typed", "inputSchema": { "type": "object" },
           "outputSchema": { "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] } },
     ]);
-    let old = server_of(tools, |said, name| match name {
-        "stats" => said.text(r#"{"score": 1.0, "id": 12345678901234567890}"#),
+    let old = server_of(tools, |rpc, name| match name {
+        "stats" => rpc.text(r#"{"score": 1.0, "id": 12345678901234567890}"#),
         "fails" => {
-            said.result(r#"{"content":[{"type":"text","text":"No such thing at /srv/a"}],"isError":true}"#)
+            rpc.result(r#"{"content":[{"type":"text","text":"No such thing at /srv/a"}],"isError":true}"#)
         }
-        "broken" => said.answer(r#""error":{"code":-32603,"message":"NullPointerException in Main"}"#),
-        "typed" => said.result(r#"{"content":[],"structuredContent":{"n":"five"}}"#),
-        _ => said.answer(r#""error":{"code":-32602,"message":"`size` must be positive"}"#),
+        "broken" => rpc.answer(r#""error":{"code":-32603,"message":"NullPointerException in Main"}"#),
+        "typed" => rpc.result(r#"{"content":[],"structuredContent":{"n":"five"}}"#),
+        _ => rpc.answer(r#""error":{"code":-32602,"message":"`size` must be positive"}"#),
     })
     .await;
     let served = Served::start(&format!(
@@ -57,11 +57,11 @@ async fn every_tool_is_listed_and_called_with_its_definition() {
     assert_eq!(stats["inputSchema"]["required"], json!(["name"]));
     assert_eq!(listed[3]["outputSchema"]["required"], json!(["n"]));
 
-    let told = served.call("o_stats", json!({ "name": "x" })).await;
+    let response = served.call("o_stats", json!({ "name": "x" })).await;
     assert!(
-        told.text().contains(r#""structuredContent":{"score": 1.0, "id": 12345678901234567890}"#),
+        response.text().contains(r#""structuredContent":{"score": 1.0, "id": 12345678901234567890}"#),
         "{}",
-        told.text()
+        response.text()
     );
     assert!(served.call("o_stats", json!({})).await.tool_text().contains("argument `name` is required"));
     let failed = served.call("o_fails", json!({})).await;
@@ -78,13 +78,13 @@ async fn every_tool_is_listed_and_called_with_its_definition() {
 async fn a_session_is_reused_recreated_and_ended() {
     let sessions = Arc::new(AtomicUsize::new(0));
     let counted = sessions.clone();
-    let old = server(move |said| {
+    let old = server(move |rpc| {
         let session = || format!("s{}", counted.load(Ordering::SeqCst));
-        match said.method() {
+        match rpc.method() {
             "initialize" => {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let body = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{body}}}"#, said.message["id"]);
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{body}}}"#, rpc.message["id"]);
                 let length = body.len();
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: {}\r\nContent-Length: {length}\r\n\r\n",
@@ -93,11 +93,11 @@ async fn a_session_is_reused_recreated_and_ended() {
                 Some(vec![Step::Send((head + &body).into_bytes())])
             }
             "server/discover" => Some(status("400 Bad Request")),
-            _ if said.asked.header("mcp-session-id") != [session()] => Some(status("404 Not Found")),
-            "tools/list" => Some(said.result(&json!({ "tools": [tool("add")] }).to_string())),
+            _ if rpc.http.header("mcp-session-id") != [session()] => Some(status("404 Not Found")),
+            "tools/list" => Some(rpc.result(&json!({ "tools": [tool("add")] }).to_string())),
             "tools/call" => {
-                assert_eq!(said.asked.header("mcp-protocol-version"), ["2025-06-18"]);
-                Some(said.text("5"))
+                assert_eq!(rpc.http.header("mcp-protocol-version"), ["2025-06-18"]);
+                Some(rpc.text("5"))
             }
             _ => None,
         }
@@ -111,21 +111,22 @@ async fn a_session_is_reused_recreated_and_ended() {
     assert_eq!(served.call("add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
     served.running.end().await;
     let state = old.until("the end of the session", |state| {
-        state.asked.iter().any(|asked| asked.line().starts_with("DELETE /mcp"))
+        state.requests.iter().any(|request| request.line().starts_with("DELETE /mcp"))
     });
-    let deleted = state.await.asked.into_iter().find(|asked| asked.line().starts_with("DELETE")).unwrap();
+    let deleted =
+        state.await.requests.into_iter().find(|request| request.line().starts_with("DELETE")).unwrap();
     assert_eq!(deleted.header("mcp-session-id"), ["s3"]);
 }
 
 #[tokio::test]
 async fn messages_before_a_response_in_a_stream_are_handled() {
-    let old = server_of(json!([tool("slow")]), |said, _| {
-        let token = &said.message["params"]["_meta"]["progressToken"];
+    let old = server_of(json!([tool("slow")]), |rpc, _| {
+        let token = &rpc.message["params"]["_meta"]["progressToken"];
         let events = format!(
             "event: message\r\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":1,\"total\":2}}}}\r\n\r\n\
              data: {{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"ping\"}}\n\n\
              data: {{\"jsonrpc\":\"2.0\",\"id\":{},\ndata: \"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"done\"}}]}}}}\n\n",
-            said.message["id"]
+            rpc.message["id"]
         );
         vec![
             Step::Send(format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n{events}").into()),
@@ -154,7 +155,7 @@ async fn messages_before_a_response_in_a_stream_are_handled() {
     assert!(text.contains(r#""progress":1"#) && text.contains(r#""total":2"#), "{text}");
     assert!(text.contains(r#""text":"done""#), "{text}");
     old.until("the answer to the ping", |state| {
-        state.asked.iter().any(|asked| asked.body.windows(8).any(|part| part == br#""id":"q""#))
+        state.requests.iter().any(|request| request.body.windows(8).any(|part| part == br#""id":"q""#))
     })
     .await;
 }
@@ -168,11 +169,11 @@ async fn a_disconnected_client_cancels_the_call() {
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
     let mut client = Client::connect(served.address).await;
     client.write("POST /tools/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
-    let called = |asked: &ReceivedRequest| asked.body.windows(10).any(|part| part == b"tools/call");
-    old.until("the call", move |state| state.asked.iter().any(called)).await;
+    let called = |request: &ReceivedRequest| request.body.windows(10).any(|part| part == b"tools/call");
+    old.until("the call", move |state| state.requests.iter().any(called)).await;
     drop(client);
     old.until("the word that nobody waits", |state| {
-        state.asked.iter().any(|asked| asked.body.windows(9).any(|part| part == b"cancelled"))
+        state.requests.iter().any(|request| request.body.windows(9).any(|part| part == b"cancelled"))
     })
     .await;
 }
@@ -182,17 +183,17 @@ async fn a_disconnected_client_cancels_the_call() {
 #[tokio::test]
 async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifications() {
     let gate = Gate::new();
-    let old = server(move |said| match said.method() {
+    let old = server(move |rpc| match rpc.method() {
         "initialize" => {
             let result = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}}}"#;
-            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, said.message["id"]);
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, rpc.message["id"]);
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s1";
             let response = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             Some(vec![Step::Send(response.into_bytes())])
         }
         "server/discover" => Some(status("400 Bad Request")),
-        "tools/list" => Some(said.result(r#"{"tools":[]}"#)),
-        "" if said.asked.line().starts_with("GET ") => Some(vec![Step::Hold(gate.clone())]),
+        "tools/list" => Some(rpc.result(r#"{"tools":[]}"#)),
+        "" if rpc.http.line().starts_with("GET ") => Some(vec![Step::Hold(gate.clone())]),
         _ => None,
     })
     .await;
@@ -201,18 +202,18 @@ async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifica
     let transport = McpTransport::Http(Box::new(HttpSettings::new(name.clone(), address)));
     let upstream = McpUpstream::new(McpUpstreamSettings { name, transport });
     upstream.list(WantedLists::default(), None).await.unwrap();
-    let listens = |asked: &ReceivedRequest| asked.line().starts_with("GET /mcp");
-    old.until("it listens", |state| state.asked.iter().any(listens)).await;
+    let listens = |request: &ReceivedRequest| request.line().starts_with("GET /mcp");
+    old.until("it listens", |state| state.requests.iter().any(listens)).await;
     drop(upstream);
-    let ends = |asked: &ReceivedRequest| asked.line().starts_with("DELETE /mcp");
-    old.until("the end of the session", |state| state.asked.iter().any(ends)).await;
-    old.until("the end of all connections", |state| state.left == state.connections).await;
+    let ends = |request: &ReceivedRequest| request.line().starts_with("DELETE /mcp");
+    old.until("the end of the session", |state| state.requests.iter().any(ends)).await;
+    old.until("the end of all connections", |state| state.closed_connections == state.connections).await;
 }
 
 #[tokio::test]
 async fn a_replaced_server_is_listed_at_once() {
-    let one = server_of(json!([tool("one")]), |said, _| said.text("1")).await;
-    let other = server_of(json!([tool("other")]), |said, _| said.text("2")).await;
+    let one = server_of(json!([tool("one")]), |rpc, _| rpc.text("1")).await;
+    let other = server_of(json!([tool("other")]), |rpc, _| rpc.text("2")).await;
     let load = |server: &Scripted| {
         let text = format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", server.address);
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
@@ -234,9 +235,9 @@ async fn a_call_that_failed_is_not_cancelled() {
         assert_eq!(served.call("add", json!({})).await.json()["isError"], json!(true));
     }
     served.running.end().await;
-    let said = what_was_said(&old);
-    assert!(said.iter().any(|what| what == "tools/call add"), "{said:?}");
-    assert!(!said.iter().any(|what| what == "notifications/cancelled"), "{said:?}");
+    let requests = names_of_requests(&old);
+    assert!(requests.iter().any(|what| what == "tools/call add"), "{requests:?}");
+    assert!(!requests.iter().any(|what| what == "notifications/cancelled"), "{requests:?}");
 }
 
 #[tokio::test]
@@ -246,7 +247,7 @@ async fn a_configured_route_calls_one_tool_with_the_servers_schema() {
           "inputSchema": { "type": "object", "properties": { "query": { "type": "string" } }, "required": ["query"] } },
         tool("other"),
     ]);
-    let old = server_of(tools, |said, _| said.text(&said.message["params"]["arguments"].to_string())).await;
+    let old = server_of(tools, |rpc, _| rpc.text(&rpc.message["params"]["arguments"].to_string())).await;
     let served = Served::start(&format!(
         "upstreams: {{ old: {{ mcp: 'http://{}/mcp', tools: {{ except: [none] }} }} }}\nroutes:\n  \
          find: {{ request: CALL old/search }}\n  \
@@ -282,7 +283,7 @@ async fn one_invalid_tool_does_not_affect_others() {
         { "name": "output", "inputSchema": { "type": "object" }, "outputSchema": { "type": "what" } },
         { "name": "task", "inputSchema": { "type": "object" }, "execution": { "taskSupport": "required" } },
     ]);
-    let old = server_of(tools, |said, _| said.text("called")).await;
+    let old = server_of(tools, |rpc, _| rpc.text("called")).await;
     let served = Served::start(&format!(
         "upstreams: {{ old: {{ mcp: 'http://{}/mcp' }}, http: 'http://127.0.0.1:9' }}\nroutes: {{ written: {{ request: GET http/a }} }}",
         old.address
@@ -303,10 +304,10 @@ async fn one_invalid_tool_does_not_affect_others() {
 
 #[tokio::test]
 async fn errors_that_a_text_hides_become_errors_and_the_rest_stays() {
-    let old = server_of(json!([tool("json"), tool("words"), tool("fine")]), |said, name| match name {
-        "json" => said.text(r#"{"error": "no such branch"}"#),
-        "words" => said.text("Error: no such branch"),
-        _ => said.text(r#"{"a": 1.0}"#),
+    let old = server_of(json!([tool("json"), tool("words"), tool("fine")]), |rpc, name| match name {
+        "json" => rpc.text(r#"{"error": "no such branch"}"#),
+        "words" => rpc.text("Error: no such branch"),
+        _ => rpc.text(r#"{"a": 1.0}"#),
     })
     .await;
     let served = Served::start(&format!(
@@ -327,9 +328,9 @@ async fn errors_that_a_text_hides_become_errors_and_the_rest_stays() {
 async fn tools_appear_when_the_server_does() {
     let is_up = Arc::new(AtomicBool::new(false));
     let up = is_up.clone();
-    let old = server(move |said| match said.method() {
+    let old = server(move |rpc| match rpc.method() {
         _ if !up.load(Ordering::SeqCst) => Some(status("503 Service Unavailable")),
-        "tools/list" => Some(said.result(&json!({ "tools": [tool("late")] }).to_string())),
+        "tools/list" => Some(rpc.result(&json!({ "tools": [tool("late")] }).to_string())),
         _ => None,
     })
     .await;
@@ -344,21 +345,21 @@ async fn tools_appear_when_the_server_does() {
 async fn a_list_is_read_page_by_page_and_again_after_a_change() {
     let gate = Gate::new();
     let (opened, changed) = (gate.clone(), gate.clone());
-    let old = server(move |said| match said.method() {
+    let old = server(move |rpc| match rpc.method() {
         "initialize" => Some(
-            said.result(r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}}}"#),
+            rpc.result(r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}}}"#),
         ),
-        "" if said.asked.line().starts_with("GET") => {
+        "" if rpc.http.line().starts_with("GET") => {
             let head =
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n: hello\n\n";
             let event = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
             let never = Step::Hold(Gate::new());
             Some(vec![Step::Send(head.into()), Step::Hold(opened.clone()), Step::Send(event.into()), never])
         }
-        "tools/list" => Some(match said.message["params"]["cursor"].as_str() {
-            None => said.result(&json!({ "tools": [tool("a")], "nextCursor": "2" }).to_string()),
-            Some(_) if changed.is_open() => said.result(&json!({ "tools": [tool("c")] }).to_string()),
-            Some(_) => said.result(&json!({ "tools": [tool("b")] }).to_string()),
+        "tools/list" => Some(match rpc.message["params"]["cursor"].as_str() {
+            None => rpc.result(&json!({ "tools": [tool("a")], "nextCursor": "2" }).to_string()),
+            Some(_) if changed.is_open() => rpc.result(&json!({ "tools": [tool("c")] }).to_string()),
+            Some(_) => rpc.result(&json!({ "tools": [tool("b")] }).to_string()),
         }),
         _ => None,
     })
@@ -372,7 +373,7 @@ async fn a_list_is_read_page_by_page_and_again_after_a_change() {
 
 #[tokio::test]
 async fn a_server_of_the_newest_revision_is_called_without_a_session() {
-    let old = server_of(json!([tool("add")]), |said, _| said.text("5")).await;
+    let old = server_of(json!([tool("add")]), |rpc, _| rpc.text("5")).await;
     let inner =
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
     let outer = Served::start(&format!(
@@ -382,8 +383,8 @@ async fn a_server_of_the_newest_revision_is_called_without_a_session() {
     .await;
     assert_eq!(outer.names().await, ["x_add"]);
     assert_eq!(outer.call("x_add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
-    let said = what_was_said(&old);
-    assert_eq!(said[..3], ["server/discover", "initialize", "notifications/initialized"], "{said:?}");
+    let requests = names_of_requests(&old);
+    assert_eq!(requests[..3], ["server/discover", "initialize", "notifications/initialized"], "{requests:?}");
 }
 
 #[tokio::test]
@@ -394,8 +395,8 @@ async fn a_server_without_mcp_is_reported_as_such() {
         let old = server_of(json!([tool("odd")]), move |_, _| answer(body)).await;
         let served =
             Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
-        let told = served.call("odd", json!({})).await.tool_text();
-        assert!(told.contains(expected), "{body}: {told}");
+        let text = served.call("odd", json!({})).await.tool_text();
+        assert!(text.contains(expected), "{body}: {text}");
     }
 }
 
@@ -407,15 +408,15 @@ async fn settings_of_single_tools_override_the_server() {
               "depth": { "type": "integer", "nullable": true }, "of": { "type": "string" } }, "required": ["of"] } },
         tool("other"), tool("blank"),
     ]);
-    let old = server_of(tools, |said, name| match name {
-        "count" if said.message["params"]["arguments"]["of"] == "nothing" => said.text(r#"{"gone":true}"#),
-        "count" if said.message["params"]["arguments"]["of"] == "words" => said.text(r#"{"n":"many"}"#),
+    let old = server_of(tools, |rpc, name| match name {
+        "count" if rpc.message["params"]["arguments"]["of"] == "nothing" => rpc.text(r#"{"gone":true}"#),
+        "count" if rpc.message["params"]["arguments"]["of"] == "words" => rpc.text(r#"{"n":"many"}"#),
         "count" => {
-            assert_eq!(said.message["params"]["arguments"]["depth"], Value::Null);
-            said.text(r#"{"n":"12"}"#)
+            assert_eq!(rpc.message["params"]["arguments"]["depth"], Value::Null);
+            rpc.text(r#"{"n":"12"}"#)
         }
-        "blank" => said.result(r#"{"content":[{"type":"text"},{"type":"text","text":"done"}]}"#),
-        _ => said.result(
+        "blank" => rpc.result(r#"{"content":[{"type":"text"},{"type":"text","text":"done"}]}"#),
+        _ => rpc.result(
             &json!({ "isError": true, "content": [{ "type": "text",
             "text": format!("{} /srv/data", "no ".repeat(2000)) }] })
             .to_string(),
@@ -457,11 +458,11 @@ async fn settings_of_single_tools_override_the_server() {
 
 #[tokio::test]
 async fn redacted_parts_of_an_error_are_in_the_debug_log() {
-    let old = server_of(json!([tool("sql"), tool("row")]), |said, name| match name {
+    let old = server_of(json!([tool("sql"), tool("row")]), |rpc, name| match name {
         "sql" => {
-            said.result(r#"{"content":[{"type":"text","text":"near \"Ada\": syntax error"}],"isError":true}"#)
+            rpc.result(r#"{"content":[{"type":"text","text":"near \"Ada\": syntax error"}],"isError":true}"#)
         }
-        _ => said.answer(
+        _ => rpc.answer(
             r#""error":{"code":-32603,"message":"UNIQUE constraint failed: t.name: params: [\"Ada\"]"}"#,
         ),
     })
@@ -476,7 +477,7 @@ async fn redacted_parts_of_an_error_are_in_the_debug_log() {
         program.connect().await.send(&format!("POST /tools/{tool}"), &headers, "{}").await
     };
     soon("the tools", async { while call("sql").await.status == 503 {} }).await;
-    for (tool, told) in [
+    for (tool, expected) in [
         ("sql", "The service failed. Its message has internal details and is not shown."),
         (
             "row",
@@ -484,7 +485,7 @@ async fn redacted_parts_of_an_error_are_in_the_debug_log() {
              they are valid, retry later.",
         ),
     ] {
-        assert_eq!(call(tool).await.tool_text(), told);
+        assert_eq!(call(tool).await.tool_text(), expected);
     }
     let log = program.log().await;
     for (tool, words) in [("sql", "syntax error"), ("row", "UNIQUE constraint")] {

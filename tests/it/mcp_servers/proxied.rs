@@ -8,7 +8,7 @@ use std::sync::{
 use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
-use super::{Said, Served, server, status};
+use super::{RpcRequest, Served, server, status};
 use crate::support::{Client, Gate, Scripted, Step, soon};
 
 const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
@@ -51,37 +51,37 @@ fn listed() -> [(&'static str, Value); 4] {
     ]
 }
 
-fn answer(said: &Said<'_>) -> Option<Vec<Step>> {
-    let params = &said.message["params"];
+fn answer(rpc: &RpcRequest<'_>) -> Option<Vec<Step>> {
+    let params = &rpc.message["params"];
     let error = |code: i64, message: &str| {
-        Some(said.answer(&format!(r#""error":{}"#, json!({ "code": code, "message": message }))))
+        Some(rpc.answer(&format!(r#""error":{}"#, json!({ "code": code, "message": message }))))
     };
-    if let Some((_, list)) = listed().iter().find(|(method, _)| *method == said.method()) {
-        return Some(said.result(&list.to_string()));
+    if let Some((_, list)) = listed().iter().find(|(method, _)| *method == rpc.method()) {
+        return Some(rpc.result(&list.to_string()));
     }
-    match (said.method(), params["name"].as_str(), params["uri"].as_str()) {
-        ("initialize", ..) => Some(said.result(CAPABILITIES)),
+    match (rpc.method(), params["name"].as_str(), params["uri"].as_str()) {
+        ("initialize", ..) => Some(rpc.result(CAPABILITIES)),
         ("server/discover", ..) => Some(status("400 Bad Request")),
         ("prompts/get", Some("sum up"), _) => match params["arguments"]["note"].as_str() {
-            Some("1") => Some(said.result(&format!(
+            Some("1") => Some(rpc.result(&format!(
                 r#"{{"description":"A sum.","messages":{MESSAGES},"_meta":{{"x":2.0,"io.modelcontextprotocol/serverInfo":{{}}}}}}"#
             ))),
             Some("crash") => error(-32603, "NullPointerException at 10.0.0.7:80"),
-            Some("empty") => Some(said.result("{}")),
+            Some("empty") => Some(rpc.result("{}")),
             Some(_) => error(-32602, "no note of this name in /srv/notes/all"),
             None => error(-32602, "argument `note` is missing"),
         },
         ("resources/read", _, Some("note://1")) => {
-            Some(said.result(&format!(r#"{{"contents":{CONTENTS}}}"#)))
+            Some(rpc.result(&format!(r#"{{"contents":{CONTENTS}}}"#)))
         }
-        ("resources/read", _, Some("file:///a/b")) => Some(said.result(
+        ("resources/read", _, Some("file:///a/b")) => Some(rpc.result(
             r#"{"contents":[{"uri":"file:///a/b","blob":"AAA="}],"ttlMs":5000,"cacheScope":"public"}"#,
         )),
         ("resources/read", _, Some("note://broken")) => error(-32603, "disk /dev/sda1 failed"),
         ("resources/read", _, Some(uri)) => error(-32002, &format!("{uri} is not at /srv/notes/all")),
         ("completion/complete", ..) => {
-            let told = format!("{} {} {}", params["ref"], params["argument"], params["context"]);
-            Some(said.result(&json!({ "completion": { "values": [told], "hasMore": false } }).to_string()))
+            let value = format!("{} {} {}", params["ref"], params["argument"], params["context"]);
+            Some(rpc.result(&json!({ "completion": { "values": [value], "hasMore": false } }).to_string()))
         }
         _ => None,
     }
@@ -230,7 +230,7 @@ async fn only_configured_entries_are_offered_under_their_configured_names() {
     let read = |state: &crate::support::ReceivedRequest| {
         state.body.windows(14).any(|part| part == b"resources/read")
     };
-    assert!(!notes.state().asked.iter().any(read));
+    assert!(!notes.state().requests.iter().any(read));
     let params = json!({ "name": "n_draft_one" });
     assert!(send_json(&served, "2025-11-25", "prompts/get", params).await["error"].is_object());
 
@@ -312,12 +312,12 @@ clients:
     let served = Served::start(&text).await;
     for (key, shown) in [(reader, 2), (stranger, 0)] {
         let header = format!("Authorization: Bearer {key}");
-        let asked = async |method: &str, params: Value| -> Value {
+        let send_as_client = async |method: &str, params: Value| -> Value {
             serde_json::from_str(&send(&served, "2025-11-25", method, params, &[&header]).await).unwrap()
         };
-        let list = asked("prompts/list", json!({})).await;
+        let list = send_as_client("prompts/list", json!({})).await;
         assert_eq!(list["result"]["prompts"].as_array().unwrap().len(), shown, "{list}");
-        let list = asked("resources/templates/list", json!({})).await;
+        let list = send_as_client("resources/templates/list", json!({})).await;
         assert_eq!(list["result"]["resourceTemplates"].as_array().unwrap().len(), shown, "{list}");
         for (method, params) in [
             ("prompts/get", json!({ "name": "sum_up", "arguments": { "note": "1" } })),
@@ -327,7 +327,11 @@ clients:
                 json!({ "ref": { "type": "ref/prompt", "name": "sum_up" }, "argument": { "name": "note", "value": "" } }),
             ),
         ] {
-            assert_eq!(asked(method, params).await.get("result").is_some(), shown > 0, "{method} {key}");
+            assert_eq!(
+                send_as_client(method, params).await.get("result").is_some(),
+                shown > 0,
+                "{method} {key}"
+            );
         }
     }
 }
@@ -337,29 +341,29 @@ async fn completion_goes_on_to_the_server() {
     let notes = notes().await;
     let served = serving(&notes, ", prompts: { prefix: n_ }").await;
     for revision in REVISIONS {
-        let asked = async |reference: Value| {
+        let complete = async |reference: Value| {
             let params = json!({ "ref": reference, "argument": { "name": "note", "value": "a" },
                 "context": { "arguments": { "other": "b" } } });
             send_json(&served, revision, "completion/complete", params).await["result"]["completion"].clone()
         };
-        let found = asked(json!({ "type": "ref/prompt", "name": "n_sum_up" })).await;
+        let found = complete(json!({ "type": "ref/prompt", "name": "n_sum_up" })).await;
         assert_eq!(
             found["values"][0],
             r#"{"type":"ref/prompt","name":"sum up"} {"name":"note","value":"a"} {"arguments":{"other":"b"}}"#
         );
-        let found = asked(json!({ "type": "ref/resource", "uri": "note://{id}" })).await;
+        let found = complete(json!({ "type": "ref/resource", "uri": "note://{id}" })).await;
         assert!(found["values"][0].as_str().unwrap().contains(r#""uri":"note://{id}""#), "{found}");
     }
 }
 
 #[tokio::test]
 async fn a_server_without_completions_gets_no_completion_request() {
-    let notes = server(|said| match said.method() {
-        "initialize" => Some(said.result(
+    let notes = server(|rpc| match rpc.method() {
+        "initialize" => Some(rpc.result(
             r#"{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"x","version":"1"}}"#,
         )),
         "resources/list" | "resources/read" | "completion/complete" => panic!("asked for what it has not"),
-        _ => answer(said),
+        _ => answer(rpc),
     })
     .await;
     // Another prompt has completions, so that the capability is declared.
@@ -380,16 +384,16 @@ prompts: {{ own: {{ description: Own., arguments: {{ a: {{ completions: [x], req
 async fn lists_are_read_again_after_a_change_and_clients_notified() {
     let gate = Gate::new();
     let (opened, changed) = (gate.clone(), gate.clone());
-    let notes = server(move |said| match said.method() {
-        "" if said.asked.line().starts_with("GET") => {
+    let notes = server(move |rpc| match rpc.method() {
+        "" if rpc.http.line().starts_with("GET") => {
             let head =
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n: hello\n\n";
             let event = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/prompts/list_changed\"}\n\n";
             let never = Step::Hold(Gate::new());
             Some(vec![Step::Send(head.into()), Step::Hold(opened.clone()), Step::Send(event.into()), never])
         }
-        "prompts/list" if changed.is_open() => Some(said.result(r#"{"prompts":[{"name":"new"}]}"#)),
-        _ => answer(said),
+        "prompts/list" if changed.is_open() => Some(rpc.result(r#"{"prompts":[{"name":"new"}]}"#)),
+        _ => answer(rpc),
     })
     .await;
     let served = serving(&notes, "").await;
@@ -416,14 +420,14 @@ async fn lists_are_read_again_after_a_change_and_clients_notified() {
 
 #[tokio::test]
 async fn a_failed_list_does_not_affect_others_and_is_requested_again() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
-    let notes = server(move |said| match said.method() {
-        "tools/list" => Some(said.result(r#"{"tools":[{"name":"add","inputSchema":{"type":"object"}}]}"#)),
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let counted = request_count.clone();
+    let notes = server(move |rpc| match rpc.method() {
+        "tools/list" => Some(rpc.result(r#"{"tools":[{"name":"add","inputSchema":{"type":"object"}}]}"#)),
         "prompts/list" if counted.fetch_add(1, Ordering::SeqCst) < 2 => {
-            Some(said.answer(r#""error":{"code":-32603,"message":"not now"}"#))
+            Some(rpc.answer(r#""error":{"code":-32603,"message":"not now"}"#))
         }
-        _ => answer(said),
+        _ => answer(rpc),
     })
     .await;
     let served = serving(&notes, ", tools: { refresh_interval: 1s }").await;
@@ -457,10 +461,10 @@ async fn until_a_server_is_there_its_prompts_and_resources_are_not_ready() {
 async fn no_more_of_a_list_is_read_than_may_be_and_no_longer_result() {
     let many: Vec<Value> = (0..1100).map(|n| json!({ "name": format!("p{n:04}") })).collect();
     let list = json!({ "prompts": many }).to_string();
-    let notes = server(move |said| match said.method() {
-        "prompts/list" => Some(said.result(&list)),
-        "prompts/get" => Some(said.result(&json!({ "messages": ["x".repeat(5000)] }).to_string())),
-        _ => answer(said),
+    let notes = server(move |rpc| match rpc.method() {
+        "prompts/list" => Some(rpc.result(&list)),
+        "prompts/get" => Some(rpc.result(&json!({ "messages": ["x".repeat(5000)] }).to_string())),
+        _ => answer(rpc),
     })
     .await;
     let served = Served::start(&format!(

@@ -122,8 +122,8 @@ fn the_memory_limits_in_deploy_fit_the_defaults() {
     ];
     let needed: usize = parts.iter().sum();
     let [own, connections, bodies, buffer, response, cache] = parts;
-    let said = format!("{needed} MiB: {own}, {connections}, {bodies}, {buffer}, {response} and {cache}.");
-    assert!(page().replace('\n', " ").contains(&said), "{said}");
+    let sentence = format!("{needed} MiB: {own}, {connections}, {bodies}, {buffer}, {response} and {cache}.");
+    assert!(page().replace('\n', " ").contains(&sentence), "{sentence}");
     let limits = Regex::new(r"limits: \{ memory: (\d+)Mi \}").unwrap();
     for name in ["kubernetes.yaml", "helm/glossator/values.yaml"] {
         let manifest = fs::read_to_string(root().join("deploy").join(name)).unwrap();

@@ -39,9 +39,9 @@ async fn every_result_keeps_its_text_with_a_structured_value() {
             let content = if is_error { json!([sent["content"][0]]) } else { sent["content"].clone() };
             assert_eq!(result["content"], content, "{text}");
         }
-        let asked = played.last_call().unwrap();
+        let upstream_call = played.last_call().unwrap();
         assert_eq!(
-            (&asked["name"], &asked["arguments"]),
+            (&upstream_call["name"], &upstream_call["arguments"]),
             (&json!(recorded.call.tool), &recorded.call.arguments)
         );
         let response = played
@@ -67,9 +67,9 @@ async fn errors_name_paths_of_the_repository() {
     let content = json!([{ "type": "text", "text": text }]);
     let sent = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": content, "isError": true } });
     played.answers(&sent.to_string());
-    let told = played.call(REVISIONS[1], &called("search_content", json!({ "query": "class" }))).await;
-    assert_eq!((&told["isError"], &told["content"]), (&json!(true), &content));
-    assert_eq!(told["structuredContent"], json!({ "status": "error", "message": text }));
+    let result = played.call(REVISIONS[1], &called("search_content", json!({ "query": "class" }))).await;
+    assert_eq!((&result["isError"], &result["content"]), (&json!(true), &content));
+    assert_eq!(result["structuredContent"], json!({ "status": "error", "message": text }));
 }
 
 #[tokio::test]
@@ -91,13 +91,13 @@ async fn every_tool_is_listed_as_the_server_has_it() {
 async fn arguments_rejected_by_the_schema_do_not_reach_the_server() {
     let played = codeprism().await;
     played.answers(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#);
-    let refused =
+    let rejected =
         played.call(REVISIONS[0], &called("trace_path", json!({ "source": null, "target": "x" }))).await;
-    assert_eq!(refused["isError"], true, "{refused}");
+    assert_eq!(rejected["isError"], true, "{rejected}");
     let text = "argument `source` must be a string; found `null`";
-    assert_eq!(refused["content"], json!([{ "type": "text", "text": text }]));
-    assert_eq!(refused["structuredContent"], json!({ "status": "error", "message": text }));
-    assert!(refused["_meta"].get("glossator/upstreamStatus").is_none(), "{refused}");
+    assert_eq!(rejected["content"], json!([{ "type": "text", "text": text }]));
+    assert_eq!(rejected["structuredContent"], json!({ "status": "error", "message": text }));
+    assert!(rejected["_meta"].get("glossator/upstreamStatus").is_none(), "{rejected}");
     let headers = ["Content-Type: application/json"];
     let over_rest = played.serving.connect().await.send("POST /tools/trace_path", &headers, "{}").await;
     assert_eq!((over_rest.status, &over_rest.json()["structuredContent"]["status"]), (400, &json!("error")));

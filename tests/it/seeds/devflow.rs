@@ -68,10 +68,10 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value(
         let call = recorded.instead.as_ref().unwrap_or(&recorded.call);
         let line: Value = serde_json::from_str(&recorded.answer).unwrap();
         played.answers(&recorded.answer);
-        let told = ERRORS.iter().find(|(part, _)| recorded.answer.contains(part));
+        let error_rule = ERRORS.iter().find(|(part, _)| recorded.answer.contains(part));
         for revision in REVISIONS {
             let result = played.call(revision, call).await;
-            match told {
+            match error_rule {
                 Some((_, text)) => {
                     assert_eq!(result["isError"], true, "{result}");
                     assert_eq!(result["content"], json!([{ "type": "text", "text": text }]));
@@ -86,9 +86,12 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value(
             let result = result.to_string();
             assert!(INTERNALS.iter().all(|inside| !result.contains(inside)), "{result}");
         }
-        errors += usize::from(told.is_some());
-        let asked = played.last_call().unwrap();
-        assert_eq!((&asked["name"], &asked["arguments"]), (&json!(call.tool), &call.arguments));
+        errors += usize::from(error_rule.is_some());
+        let upstream_call = played.last_call().unwrap();
+        assert_eq!(
+            (&upstream_call["name"], &upstream_call["arguments"]),
+            (&json!(call.tool), &call.arguments)
+        );
     }
     assert_eq!(errors, 18);
 }
@@ -96,9 +99,9 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value(
 #[tokio::test]
 async fn a_call_that_can_not_be_right_is_answered_here() {
     let played = devflow().await;
-    let refused: Vec<_> = played.calls.iter().filter(|recorded| recorded.instead.is_some()).collect();
-    assert!(refused.len() >= 7, "{}", refused.len());
-    for recorded in refused {
+    let rejected: Vec<_> = played.calls.iter().filter(|recorded| recorded.instead.is_some()).collect();
+    assert!(rejected.len() >= 7, "{}", rejected.len());
+    for recorded in rejected {
         played.answers(&recorded.answer);
         let result = played.call(REVISIONS[1], &recorded.call).await;
         match recorded.call.tool.as_str() {

@@ -50,8 +50,8 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_that_meets_its_
             let line: Value = serde_json::from_str(&recorded.answer).unwrap();
             played.answers(&recorded.answer);
             let result = played.call(revision, &recorded.call).await;
-            let asked = played.last_call().unwrap();
-            assert_eq!(asked["arguments"], recorded.call.arguments, "{result}");
+            let upstream_call = played.last_call().unwrap();
+            assert_eq!(upstream_call["arguments"], recorded.call.arguments, "{result}");
             match ERRORS.iter().find(|(part, _)| recorded.answer.contains(part)) {
                 Some((_, text)) => {
                     assert_eq!(result["isError"], true, "{result}");

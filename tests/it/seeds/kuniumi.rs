@@ -10,10 +10,10 @@ use crate::support::{ReceivedRequest, Response, Scripted, Step, response};
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The functions as their document describes them: Go's text of values, `Error: …`, and `http.Error`.
-fn functions(asked: &ReceivedRequest) -> Vec<Step> {
-    let args = body(asked);
+fn functions(request: &ReceivedRequest) -> Vec<Step> {
+    let args = body(request);
     let (x, y) = (args["x"].as_i64().unwrap_or_default(), args["y"].as_i64().unwrap_or_default());
-    let (status, text) = match path(asked) {
+    let (status, text) = match path(request) {
         "/functions/Add" if x == 666 => ("500 Internal Server Error", "function failed\n".to_owned()),
         "/functions/Add" if x == 400 => ("400 Bad Request", "Invalid JSON body\n".to_owned()),
         "/functions/Add" if x == 404 => ("404 Not Found", "Function not found: Add\n".to_owned()),
@@ -107,7 +107,7 @@ async fn errors_before_the_function_are_json_too() {
         let (code, message) = seed.call_error(revision, "functions.NonExistent", json!({})).await;
         assert!(code == -32602 && message.contains("functions.NonExistent"), "{code} {message}");
     }
-    assert_eq!(seed.upstream.state().asked.len(), 0);
+    assert_eq!(seed.upstream.state().requests.len(), 0);
     let missing = seed.post("/functions/NonExistent", "{}").await;
     check_error(&missing, 404, r#"{"error":"Function not found: NonExistent"}"#);
 }

@@ -120,12 +120,12 @@ async fn send(serving: &Serving, revision: &str, method: &str, mut params: Value
 }
 
 /// Path of a request, with its query.
-fn path(asked: &ReceivedRequest) -> &str {
-    asked.line().split(' ').nth(1).unwrap()
+fn path(request: &ReceivedRequest) -> &str {
+    request.line().split(' ').nth(1).unwrap()
 }
 
-fn body(asked: &ReceivedRequest) -> Value {
-    serde_json::from_slice(&asked.body).unwrap_or_default()
+fn body(request: &ReceivedRequest) -> Value {
+    serde_json::from_slice(&request.body).unwrap_or_default()
 }
 
 /// Every route file of the seeds is valid, and its examples pass.
@@ -139,9 +139,9 @@ fn the_route_files_pass_check_and_test() {
                 .arg(&file)
                 .output()
                 .unwrap();
-            let said =
+            let output =
                 String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-            assert!(ran.status.success(), "{command} {}:\n{said}", file.display());
+            assert!(ran.status.success(), "{command} {}:\n{output}", file.display());
         }
         assert!(file.with_file_name("README.md").is_file(), "{} has no page", file.display());
     }

@@ -27,8 +27,8 @@ const BODY: &str = r#"{"location": "Bod\u00f8 \"s\u00f8r\"", "temperature": -5.0
 const NOT_FOUND: &str = r#"{"error": "Fant ikke stedet «Ås»", "code": 404}"#;
 
 async fn weather() -> Seed {
-    let upstream = Scripted::start(|asked| {
-        vec![match path(asked) {
+    let upstream = Scripted::start(|request| {
+        vec![match path(request) {
             "/forecast?location=Bod%C3%B8" => Step::Send(response("200 OK", "application/json", BODY)),
             "/forecast?location=broken" => Step::Send(response("200 OK", "application/json", "{oops")),
             "/forecast?location=crash" => Step::Send(response(

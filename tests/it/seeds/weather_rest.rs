@@ -6,9 +6,9 @@ use super::{REVISIONS, Seed, body, path};
 use crate::support::{Response, Scripted, Step, response};
 
 async fn workshop() -> Seed {
-    let upstream = Scripted::start(|asked| {
-        let json = match (asked.line().split(' ').next().unwrap(), path(asked)) {
-            ("POST", "/weather") => match body(asked)["location"].as_str() {
+    let upstream = Scripted::start(|request| {
+        let json = match (request.line().split(' ').next().unwrap(), path(request)) {
+            ("POST", "/weather") => match body(request)["location"].as_str() {
                 Some("Oslo") => json!({ "temperature": 5, "conditions": "Cloudy" }),
                 _ => json!({ "error": "Location not found" }),
             },
@@ -122,5 +122,5 @@ async fn json_rpc_is_at_message_on_the_same_port() {
     for revision in REVISIONS {
         assert_eq!(seed.tools(revision).await.len(), 3);
     }
-    assert_eq!(seed.upstream.state().asked.len(), 1);
+    assert_eq!(seed.upstream.state().requests.len(), 1);
 }

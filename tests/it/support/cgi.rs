@@ -43,8 +43,8 @@ impl Cgi {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (method, target) = line.split_once(' ').unwrap();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let asked = Self { command, body: Vec::new(), own_file: None };
-        asked
+        let request = Self { command, body: Vec::new(), own_file: None };
+        request
             .with("GATEWAY_INTERFACE", "CGI/1.1")
             .with("SERVER_PROTOCOL", "HTTP/1.1")
             .with("SERVER_NAME", "localhost")
@@ -116,16 +116,16 @@ impl Running {
     pub(crate) async fn until(&mut self, words: &'static str) -> String {
         let mut stdout = self.stdout.take().unwrap();
         let read = tokio::task::spawn_blocking(move || {
-            let (mut said, mut byte) = (Vec::new(), [0]);
-            while !said.ends_with(words.as_bytes()) {
-                assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
-                said.push(byte[0]);
+            let (mut output, mut byte) = (Vec::new(), [0]);
+            while !output.ends_with(words.as_bytes()) {
+                assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&output));
+                output.push(byte[0]);
             }
-            (String::from_utf8(said).unwrap(), stdout)
+            (String::from_utf8(output).unwrap(), stdout)
         });
-        let (said, stdout) = soon(words, read).await.unwrap();
+        let (output, stdout) = soon(words, read).await.unwrap();
         self.stdout = Some(stdout);
-        said
+        output
     }
 
     /// Sends SIGTERM, as web servers do when the client has left.

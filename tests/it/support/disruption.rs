@@ -72,8 +72,8 @@ impl Disruption {
     }
 
     /// Fault that a request selects: the last part of its path.
-    pub(crate) fn from_request(asked: &ReceivedRequest) -> Self {
-        let path = asked.line().split(' ').nth(1).unwrap_or_default();
+    pub(crate) fn from_request(request: &ReceivedRequest) -> Self {
+        let path = request.line().split(' ').nth(1).unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
         let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
         found.unwrap_or_else(|| panic!("no fault is called {name:?}"))
@@ -127,6 +127,6 @@ impl Disruption {
 
     /// Server whose faults are selected by the request path.
     pub(crate) async fn server() -> Scripted {
-        Scripted::start(|asked| Self::from_request(asked).steps()).await
+        Scripted::start(|request| Self::from_request(request).steps()).await
     }
 }

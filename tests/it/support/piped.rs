@@ -39,13 +39,13 @@ impl Piped {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (told, lines) = mpsc::unbounded_channel();
+        let (sender, lines) = mpsc::unbounded_channel();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || {
             let mut line = String::new();
             while stdout.read_line(&mut line).unwrap() > 0 {
                 // Without a receiver, reading stops.
-                if told.send(std::mem::take(&mut line)).is_err() {
+                if sender.send(std::mem::take(&mut line)).is_err() {
                     return;
                 }
             }

@@ -19,7 +19,7 @@ pub(crate) struct Program {
     child: Child,
     pub(crate) address: SocketAddr,
     /// Standard error so far. The sender is dropped at its end.
-    told: watch::Receiver<String>,
+    log: watch::Receiver<String>,
     file: Option<PathBuf>,
 }
 
@@ -97,12 +97,12 @@ impl Program {
 
     async fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (teller, mut told) = watch::channel(String::new());
+        let (log_sender, mut log) = watch::channel(String::new());
         let stderr = child.stderr.take().unwrap();
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines() {
                 let line = line.unwrap();
-                teller.send_modify(|told| *told += &(line + "\n"));
+                log_sender.send_modify(|log| *log += &(line + "\n"));
             }
         });
         let mut line = String::new();
@@ -116,9 +116,9 @@ impl Program {
             line.trim().strip_prefix("listening on ").and_then(|line| Some(line.split_once("://")?.1));
         let Some(address) = address else {
             child.wait().unwrap();
-            panic!("no address in {line:?}: {}", all(&mut told).await)
+            panic!("no address in {line:?}: {}", all(&mut log).await)
         };
-        Self { address: address.parse().unwrap(), child, told, file: None }
+        Self { address: address.parse().unwrap(), child, log, file: None }
     }
 
     /// Connects to the program.
@@ -177,16 +177,16 @@ impl Program {
 
     /// Waits until this many lines on standard error contain these words, and returns the last of them.
     pub(crate) async fn wait_for_log(&mut self, words: &str, times: usize) -> String {
-        let found = |told: &String| told.lines().filter(|line| line.contains(words)).count() >= times;
-        let told = soon(words, self.told.wait_for(found)).await.unwrap().clone();
-        told.lines().rfind(|line| line.contains(words)).unwrap().to_owned()
+        let found = |log: &String| log.lines().filter(|line| line.contains(words)).count() >= times;
+        let log = soon(words, self.log.wait_for(found)).await.unwrap().clone();
+        log.lines().rfind(|line| line.contains(words)).unwrap().to_owned()
     }
 
     /// Waits for the exit, and returns standard error.
     pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
         soon("the end of the program", async {
-            let told = all(&mut self.told).await;
-            (self.child.wait().unwrap(), told)
+            let log = all(&mut self.log).await;
+            (self.child.wait().unwrap(), log)
         })
         .await
     }
@@ -194,15 +194,15 @@ impl Program {
     /// Stops the program, and returns the lines of its log.
     pub(crate) async fn log(self) -> Vec<Value> {
         self.terminate();
-        let (_, told) = self.ended().await;
-        told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        let (_, log) = self.ended().await;
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 }
 
 /// All output until the end.
-async fn all(told: &mut watch::Receiver<String>) -> String {
-    while told.changed().await.is_ok() {}
-    told.borrow().clone()
+async fn all(log: &mut watch::Receiver<String>) -> String {
+    while log.changed().await.is_ok() {}
+    log.borrow().clone()
 }
 
 impl Drop for Program {

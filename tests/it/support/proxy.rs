@@ -40,7 +40,7 @@ pub(crate) struct Setup {
     pub(crate) policy: PolicySettings,
     pub(crate) passthrough: bool,
     pub(crate) patience: PassthroughSettings,
-    pub(crate) door: FilterSettings,
+    pub(crate) filter: FilterSettings,
     pub(crate) server: ListenerSettings,
 }
 
@@ -60,7 +60,7 @@ impl Setup {
                 max_in_flight: None,
                 max_in_flight_per_client: None,
             },
-            door: FilterSettings::default(),
+            filter: FilterSettings::default(),
             server: ListenerSettings::default(),
         }
     }
@@ -177,9 +177,9 @@ impl Proxy {
             passthrough,
             ..SnapshotParts::default()
         }));
-        let door = Filter::new(&setup.door);
-        let rest = RestApi::new(gateway.clone(), door.clone());
-        let mcp = McpEndpoint::new(gateway, McpApiSettings::default(), door);
+        let filter = Filter::new(&setup.filter);
+        let rest = RestApi::new(gateway.clone(), filter.clone());
+        let mcp = McpEndpoint::new(gateway, McpApiSettings::default(), filter);
 
         let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();

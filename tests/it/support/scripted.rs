@@ -78,12 +78,12 @@ impl ReceivedRequest {
 /// State of the server so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// Requests.
-    pub(crate) asked: Vec<ReceivedRequest>,
+    /// Requests received, in order of arrival.
+    pub(crate) requests: Vec<ReceivedRequest>,
     /// Accepted connections.
     pub(crate) connections: usize,
     /// Connections that the peer closed.
-    pub(crate) left: usize,
+    pub(crate) closed_connections: usize,
 }
 
 /// Scripted server.
@@ -113,7 +113,7 @@ impl Scripted {
                 tokio::spawn(async move {
                     let conversation = Conversation { stream, connection, state: &state, script: &*script };
                     if conversation.hold().await == Ended::ByPeer {
-                        state.send_modify(|state| state.left += 1);
+                        state.send_modify(|state| state.closed_connections += 1);
                     }
                 });
             }
@@ -122,16 +122,16 @@ impl Scripted {
     }
 
     /// Starts a server that sends the same response to every request.
-    pub(crate) async fn answering(reply: impl Into<Vec<u8>>) -> Self {
-        let reply = reply.into();
-        Self::start(move |_| vec![Step::Send(reply.clone())]).await
+    pub(crate) async fn answering(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
+        Self::start(move |_| vec![Step::Send(response.clone())]).await
     }
 
     /// Starts a server that sends this response once the gate is open.
-    pub(crate) async fn holding(reply: impl Into<Vec<u8>>) -> (Self, Gate) {
-        let (reply, gate) = (reply.into(), Gate::new());
+    pub(crate) async fn holding(response: impl Into<Vec<u8>>) -> (Self, Gate) {
+        let (response, gate) = (response.into(), Gate::new());
         let held = gate.clone();
-        let script = move |_: &ReceivedRequest| vec![Step::Hold(held.clone()), Step::Send(reply.clone())];
+        let script = move |_: &ReceivedRequest| vec![Step::Hold(held.clone()), Step::Send(response.clone())];
         (Self::start(script).await, gate)
     }
 
@@ -164,8 +164,8 @@ struct Conversation<'a> {
 impl Conversation<'_> {
     async fn hold(mut self) -> Ended {
         loop {
-            let Some(asked) = self.read_request().await else { return Ended::ByPeer };
-            for step in (self.script)(&asked) {
+            let Some(request) = self.read_request().await else { return Ended::ByPeer };
+            for step in (self.script)(&request) {
                 match step {
                     Step::Send(bytes) => {
                         if self.stream.write_all(&bytes).await.is_err() {
@@ -215,27 +215,27 @@ impl Conversation<'_> {
             head.push(self.stream.read_u8().await.ok()?);
         }
         let head = String::from_utf8(head).unwrap();
-        let asked = ReceivedRequest { connection: self.connection, head, body: Vec::new() };
-        let mut place = 0;
+        let request = ReceivedRequest { connection: self.connection, head, body: Vec::new() };
+        let mut index = 0;
         self.state.send_modify(|state| {
             // In one step, as another connection may receive a request at the same time.
-            place = state.asked.len();
-            state.asked.push(asked.clone());
+            index = state.requests.len();
+            state.requests.push(request.clone());
         });
-        if asked.header("transfer-encoding") == ["chunked"] {
+        if request.header("transfer-encoding") == ["chunked"] {
             loop {
                 let size = self.read_line().await?;
                 let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).unwrap();
-                self.read_body(place, size).await?;
+                self.read_body(index, size).await?;
                 self.read_line().await?;
                 if size == 0 {
                     break;
                 }
             }
-        } else if let Some(length) = asked.header("content-length").first() {
-            self.read_body(place, length.parse().unwrap()).await?;
+        } else if let Some(length) = request.header("content-length").first() {
+            self.read_body(index, length.parse().unwrap()).await?;
         }
-        Some(self.state.borrow().asked[place].clone())
+        Some(self.state.borrow().requests[index].clone())
     }
 
     async fn read_line(&mut self) -> Option<String> {
@@ -246,13 +246,13 @@ impl Conversation<'_> {
         String::from_utf8(line).ok()
     }
 
-    async fn read_body(&mut self, place: usize, mut left: usize) -> Option<()> {
+    async fn read_body(&mut self, index: usize, mut remaining: usize) -> Option<()> {
         let mut buffer = vec![0; 64 << 10];
-        while left > 0 {
-            let wanted = left.min(buffer.len());
+        while remaining > 0 {
+            let wanted = remaining.min(buffer.len());
             let count = self.stream.read(&mut buffer[..wanted]).await.ok().filter(|count| *count > 0)?;
-            left -= count;
-            self.state.send_modify(|state| state.asked[place].body.extend_from_slice(&buffer[..count]));
+            remaining -= count;
+            self.state.send_modify(|state| state.requests[index].body.extend_from_slice(&buffer[..count]));
         }
         Some(())
     }

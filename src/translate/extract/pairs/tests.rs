@@ -254,7 +254,7 @@ fn a_line_may_have_several_pairs_of_a_pattern() {
 }
 
 #[test]
-fn lines_go_on_with_the_last_pair_of_a_pattern() {
+fn lines_continue_the_last_pair_of_a_pattern() {
     let event = Pairs { indented: Indented::Fold, ..matching("^(?<key>[A-Z-]+)[^:]*:(?<value>.*)$") };
     let text = "DTSTART;TZID=Europe/Oslo:20261121T093000\nSUMMARY:Review\n , part 1\n\n more\n";
     check(&event, text, Ok(r#"{"DTSTART":"20261121T093000","SUMMARY":"Review, part 1"}"#));

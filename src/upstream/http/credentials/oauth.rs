@@ -30,9 +30,9 @@ use crate::{
 /// Longest response that is read.
 const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 /// Lifetime of a token whose server does not send one.
-const DEFAULT_LIFE: Duration = Duration::from_secs(300);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 /// Longest lifetime that is accepted.
-const MAX_LIFE: Duration = Duration::from_secs(24 * 3600);
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Token server of an upstream, and the parameters of its tokens.
 #[derive(Debug, Clone, PartialEq, Section)]
@@ -197,7 +197,7 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
     let server = HttpUpstream::new(HttpSettings { tls: settings.tls.clone(), ..server });
     TokenCache::new(upstream.clone(), move || {
         // The cache enforces a shorter timeout.
-        let deadline = Deadline::after(DEFAULT_LIFE);
+        let deadline = Deadline::after(DEFAULT_LIFETIME);
         let upstream_call =
             UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
         let server = server.clone();
@@ -214,12 +214,12 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
 fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
     let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     if !response.status.is_success() {
-        return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
+        return Err(CredentialError::Refused { status: response.status, code: error_code(&answer) });
     }
     let none = |found| Err(CredentialError::NoToken { found });
     // Some old servers report errors with status 200.
     if answer.get("error").is_some() {
-        return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
+        return Err(CredentialError::Refused { status: response.status, code: error_code(&answer) });
     }
     let Some(token) = answer.get("access_token").and_then(Value::as_str) else {
         return none(if answer.is_object() {
@@ -235,14 +235,14 @@ fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> 
     let Ok(token) = BearerToken::new(token) else {
         return none("with a token that is not a valid header value");
     };
-    let life = match answer.get("expires_in") {
-        None | Some(Value::Null) => DEFAULT_LIFE,
+    let lifetime = match answer.get("expires_in") {
+        None | Some(Value::Null) => DEFAULT_LIFETIME,
         Some(value) => match seconds(value) {
-            Some(life) if !life.is_zero() => life.min(MAX_LIFE),
+            Some(lifetime) if !lifetime.is_zero() => lifetime.min(MAX_LIFETIME),
             _ => return none("with a token that has expired, or whose expiry can't be read"),
         },
     };
-    Ok(IssuedToken { token, life })
+    Ok(IssuedToken { token, lifetime })
 }
 
 /// Number of seconds, which some servers send as a string.
@@ -251,11 +251,11 @@ fn seconds(value: &Value) -> Option<Duration> {
         Value::String(text) => text.trim().parse().ok()?,
         value => value.as_f64()?,
     };
-    Duration::try_from_secs_f64(seconds.min(MAX_LIFE.as_secs_f64())).ok()
+    Duration::try_from_secs_f64(seconds.min(MAX_LIFETIME.as_secs_f64())).ok()
 }
 
 /// Error code, if it is registered.
-fn code_of(answer: &Value) -> &'static str {
+fn error_code(answer: &Value) -> &'static str {
     const KNOWN: [&str; 9] = [
         "`invalid_request`",
         "`invalid_client`",
@@ -316,7 +316,7 @@ mod tests {
         let status = StatusCode::from_u16(status).unwrap();
         let response = UpstreamResponse::new(status, HeaderMap::new(), body.to_owned().into());
         match (granted(&response), expected) {
-            (Ok(granted), Ok(seconds)) => assert_eq!(granted.life, Duration::from_secs(seconds)),
+            (Ok(granted), Ok(seconds)) => assert_eq!(granted.lifetime, Duration::from_secs(seconds)),
             (Err(error), Err(words)) => {
                 let text = error.to_string();
                 assert!(text.contains(words) && !text.contains("s3cr3t"), "{text}");
@@ -344,8 +344,8 @@ mod tests {
         check(200, r#"{"token": "s3cr3t"}"#, Err("without `access_token`"));
         check(200, r#"{"access_token": "s3cr3t", "token_type": "mac"}"#, Err("not a bearer token"));
         check(200, "{\"access_token\": \"s3cr3t\\nX: y\"}", Err("not a valid header value"));
-        for life in ["0", "-1", "\"soon\"", "[]"] {
-            let body = format!(r#"{{"access_token": "s3cr3t", "expires_in": {life}}}"#);
+        for lifetime in ["0", "-1", "\"soon\"", "[]"] {
+            let body = format!(r#"{{"access_token": "s3cr3t", "expires_in": {lifetime}}}"#);
             check(200, &body, Err("has expired"));
         }
     }

@@ -39,7 +39,7 @@ const OLD: Duration = Duration::from_secs(30);
 /// Token that a server issued.
 pub(super) struct IssuedToken {
     pub(super) token: BearerToken,
-    pub(super) life: Duration,
+    pub(super) lifetime: Duration,
 }
 
 /// Token request in flight.
@@ -55,16 +55,16 @@ pub(in crate::upstream::http) struct TokenCache {
 
 struct Shared {
     upstream: UpstreamName,
-    ask: Box<dyn Fn() -> TokenRequest + Send + Sync>,
+    new_request: Box<dyn Fn() -> TokenRequest + Send + Sync>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    held: Option<CachedToken>,
+    cached: Option<CachedToken>,
     /// Request in flight.
-    coming: Option<SharedTask<Outcome>>,
-    trouble: Option<TokenFailures>,
+    in_flight: Option<SharedTask<Outcome>>,
+    failures: Option<TokenFailures>,
     /// Number of tokens received.
     count: u64,
 }
@@ -88,36 +88,44 @@ struct TokenFailures {
 impl TokenCache {
     pub(super) fn new(
         upstream: UpstreamName,
-        ask: impl Fn() -> TokenRequest + Send + Sync + 'static,
+        new_request: impl Fn() -> TokenRequest + Send + Sync + 'static,
     ) -> Self {
-        Self { shared: Arc::new(Shared { upstream, ask: Box::new(ask), state: Mutex::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                upstream,
+                new_request: Box::new(new_request),
+                state: Mutex::default(),
+            }),
+        }
     }
 
     /// Returns the cached token. If there is none that is still valid, requests the next one and waits for
     /// it.
     pub(super) async fn credential(&self, context: &CallContext) -> Outcome {
-        let coming = {
+        let in_flight = {
             let mut state = self.shared.state();
             let now = Instant::now();
-            if let Some(held) = state.held.as_ref().filter(|held| now < held.sent_until) {
-                let (credential, renewed) = (held.credential.clone(), now >= held.renewed_from);
+            if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.sent_until) {
+                let (credential, renewed) = (cached.credential.clone(), now >= cached.renewed_from);
                 if renewed {
                     // While the cached token is valid, no call waits for the next one or fails for lack of
                     // it.
-                    let _ = self.shared.coming(&mut state, context);
+                    let _ = self.shared.request_token(&mut state, context);
                 }
                 return Ok(credential);
             }
-            self.shared.coming(&mut state, context)?
+            self.shared.request_token(&mut state, context)?
         };
-        coming.result().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
+        in_flight.result().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
 
     /// Records that the upstream accepted a token.
     pub(super) fn accepted(&self, credential: &Credential) {
         let mut state = self.shared.state();
-        if let Some(held) = state.held.as_mut().filter(|held| held.credential.number == credential.number) {
-            held.accepted = true;
+        if let Some(cached) =
+            state.cached.as_mut().filter(|cached| cached.credential.number == credential.number)
+        {
+            cached.accepted = true;
         }
     }
 
@@ -130,13 +138,13 @@ impl TokenCache {
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
             let mut state = self.shared.state();
-            if let Some(held) = &state.held
-                && held.credential.number == refused.number
+            if let Some(cached) = &state.cached
+                && cached.credential.number == refused.number
             {
-                if !held.accepted && held.since.elapsed() < OLD {
+                if !cached.accepted && cached.since.elapsed() < OLD {
                     return Ok(None);
                 }
-                state.held = None;
+                state.cached = None;
             }
         }
         self.credential(context).await.map(Some)
@@ -156,65 +164,65 @@ impl Shared {
 
     /// Returns the request in flight, or starts one unless the backoff forbids it. It continues for the next
     /// call even if nothing awaits it.
-    fn coming(
+    fn request_token(
         self: &Arc<Self>,
         state: &mut State,
         context: &CallContext,
     ) -> Result<SharedTask<Outcome>, Arc<CredentialError>> {
-        if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_running()) {
-            return Ok(coming.clone());
+        if let Some(in_flight) = state.in_flight.as_ref().filter(|in_flight| in_flight.is_running()) {
+            return Ok(in_flight.clone());
         }
         let now = Instant::now();
-        if let Some(TokenFailures { failures, until, last }) = &state.trouble
+        if let Some(TokenFailures { failures, until, last }) = &state.failures
             && now < *until
         {
             let (failures, source) = (*failures, last.clone());
             return Err(Arc::new(CredentialError::CircuitOpen { rest: *until - now, failures, source }));
         }
-        let (shared, asked, context) = (self.clone(), (self.ask)(), context.clone());
-        let coming = SharedTask::spawn(async move {
-            let answer = timeout(REQUEST_TIMEOUT, asked).await;
+        let (shared, request, context) = (self.clone(), (self.new_request)(), context.clone());
+        let in_flight = SharedTask::spawn(async move {
+            let answer = timeout(REQUEST_TIMEOUT, request).await;
             let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: REQUEST_TIMEOUT }));
             shared.learn(answer, now, &context)
         });
-        state.coming = Some(coming.clone());
-        Ok(coming)
+        state.in_flight = Some(in_flight.clone());
+        Ok(in_flight)
     }
 
     fn learn(
         &self,
         answer: Result<IssuedToken, CredentialError>,
-        asked_at: Instant,
+        requested_at: Instant,
         context: &CallContext,
     ) -> Outcome {
         let (upstream, request_id) = (&self.upstream, context.request_id());
         let mut state = self.state();
-        state.coming = None;
+        state.in_flight = None;
         match answer {
-            Ok(IssuedToken { token, life }) => {
+            Ok(IssuedToken { token, lifetime }) => {
                 state.count += 1;
-                state.trouble = None;
+                state.failures = None;
                 let credential = Credential { number: state.count, ..token.credential() };
                 // Counted from the request, because the token may have been issued at any time since.
-                state.held = Some(CachedToken {
+                state.cached = Some(CachedToken {
                     credential: credential.clone(),
                     since: Instant::now(),
-                    renewed_from: asked_at + life - RENEWED_BEFORE.min(life / 4),
-                    sent_until: asked_at + life - CLOCK_SKEW.min(life / 10),
+                    renewed_from: requested_at + lifetime - RENEWED_BEFORE.min(lifetime / 4),
+                    sent_until: requested_at + lifetime - CLOCK_SKEW.min(lifetime / 10),
                     accepted: false,
                 });
-                debug!(%upstream, request_id, life = ?life, "access token received");
+                debug!(%upstream, request_id, life = ?lifetime, "access token received");
                 Ok(credential)
             }
             Err(error) => {
-                let failures = state.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
+                let failures = state.failures.as_ref().map_or(0, |failures| failures.failures) + 1;
                 let rest = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
                 warn!(
                     %upstream, request_id, failures, ?rest, error = %ErrorChain(&error),
                     "access token request failed"
                 );
                 let last = Arc::new(error);
-                state.trouble =
+                state.failures =
                     Some(TokenFailures { failures, until: Instant::now() + rest, last: last.clone() });
                 Err(last)
             }
@@ -318,14 +326,14 @@ mod tests {
     /// Token server that responds after a second with `token-1`, `token-2`, … valid for 100 s, or fails.
     struct Server {
         tokens: TokenCache,
-        asked: Arc<AtomicUsize>,
+        requests: Arc<AtomicUsize>,
         failing: Arc<Mutex<bool>>,
     }
 
     impl Server {
         fn new() -> Self {
-            let (asked, failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(false)));
-            let (count, fails) = (asked.clone(), failing.clone());
+            let (requests, failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(false)));
+            let (count, fails) = (requests.clone(), failing.clone());
             let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
                 let fails = *fails.lock().unwrap();
@@ -335,16 +343,16 @@ mod tests {
                         true => Err(CredentialError::NoToken { found: "nothing" }),
                         false => Ok(IssuedToken {
                             token: BearerToken::new(&format!("token-{number}")).unwrap(),
-                            life: 100 * SECOND,
+                            lifetime: 100 * SECOND,
                         }),
                     }
                 })
             });
-            Self { tokens, asked, failing }
+            Self { tokens, requests, failing }
         }
 
         fn token_requests(&self) -> usize {
-            self.asked.load(Ordering::SeqCst)
+            self.requests.load(Ordering::SeqCst)
         }
 
         fn fails(&self, fails: bool) {
@@ -390,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_nobody_renewed_is_not_sent_at_its_end() {
+    async fn an_expiring_token_is_not_sent() {
         let server = Server::new();
         server.credential_text().await;
         tokio::time::advance(91 * SECOND).await;
@@ -454,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_not_waited_for() {
+    async fn a_silent_server_times_out() {
         let tokens = TokenCache::new("legacy".parse().unwrap(), || Box::pin(std::future::pending()));
         assert!(shown(tokens.credential(&CallContext::default()).await).contains("within 10s"));
     }
@@ -466,7 +474,7 @@ mod tests {
             let panics = std::mem::take(&mut *panics.lock().unwrap());
             Box::pin(async move {
                 assert!(!panics, "as the test wants it");
-                Ok(IssuedToken { token: BearerToken::new("token").unwrap(), life: SECOND })
+                Ok(IssuedToken { token: BearerToken::new("token").unwrap(), lifetime: SECOND })
             })
         });
         assert!(shown(tokens.credential(&CallContext::default()).await).contains("ended without a token"));

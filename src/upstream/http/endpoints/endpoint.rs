@@ -260,7 +260,7 @@ impl EndpointState {
     pub const WORDS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
 
     /// Label of this state.
-    pub fn as_word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         let [healthy, ejected, probing, unhealthy] = Self::WORDS;
         match self {
             Self::Up => healthy,
@@ -353,7 +353,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_rest_grows_with_each_failure_until_a_success() {
+    fn the_ejection_time_grows_with_each_failure_until_a_success() {
         let settings = OutlierDetectionSettings {
             consecutive_failures: Some(2),
             base_ejection_time: SECOND,

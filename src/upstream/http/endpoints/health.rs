@@ -91,14 +91,14 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
             let (endpoint, settings, endpoints) =
                 (entry.endpoint.clone(), settings.clone(), endpoints.clone());
             checks.spawn(async move {
-                let asked = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
-                let asked = asked.unwrap_or_else(|_| Err("no response in time".into()));
-                if let Err(error) = &asked {
+                let outcome = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
+                let outcome = outcome.unwrap_or_else(|_| Err("no response in time".into()));
+                if let Err(error) = &outcome {
                     let error = ErrorChain(&**error);
                     debug!(address = %endpoint.address(), error = %error, "health check failed");
                 }
-                endpoint.checked(asked.is_ok(), settings.unhealthy_threshold);
-                if let (Ok(()), Some(endpoints)) = (asked, endpoints.upgrade()) {
+                endpoint.checked(outcome.is_ok(), settings.unhealthy_threshold);
+                if let (Ok(()), Some(endpoints)) = (outcome, endpoints.upgrade()) {
                     endpoints.when_healthy.get().inspect(|OnHealthy(callback)| callback());
                 }
             });

@@ -111,11 +111,11 @@ impl Endpoints {
 
     /// Resolves every name, unless another request did so meanwhile.
     async fn look_up(&self, names: &DnsCache) {
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let _turn = names.turn.lock().await;
         let last = names.last();
         let is_fresh =
-            |at: Instant| at >= asked || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
+            |at: Instant| at >= called_at || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
         if last.at.is_some_and(is_fresh) {
             return;
         }

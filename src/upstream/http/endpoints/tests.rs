@@ -302,7 +302,7 @@ async fn an_only_address_that_cannot_be_reached_is_tried_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_hangs_is_waited_for_by_one_request_and_not_by_all() {
+async fn a_hanging_lookup_delays_one_request_only() {
     let records = FakeDns::default();
     records.set(&["127.0.0.1:9".parse().unwrap()]);
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
@@ -312,13 +312,13 @@ async fn a_look_up_that_hangs_is_waited_for_by_one_request_and_not_by_all() {
     records.hang();
     for _ in 0..2 {
         tokio::time::advance(3 * refresh).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(endpoints.known().await.unwrap().len(), 1);
-        assert_eq!(begun.elapsed(), timeout);
-        let begun = Instant::now();
+        assert_eq!(started.elapsed(), timeout);
+        let started = Instant::now();
         for _ in 0..10 {
             assert_eq!(endpoints.known().await.unwrap().len(), 1);
         }
-        assert_eq!(begun.elapsed(), Duration::ZERO, "what is known is the best that there is");
+        assert_eq!(started.elapsed(), Duration::ZERO, "what is known is the best that there is");
     }
 }
