@@ -16,6 +16,7 @@ mod import;
 mod infer;
 mod key;
 mod migrate;
+mod new;
 mod output;
 mod serve;
 mod test;
@@ -56,6 +57,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Report all problems of a configuration, each with its place and a fix
     Check(check::CheckArguments),
+    /// Start a route file from the gallery of real servers
+    New(new::NewArguments),
     /// Rename keys of earlier versions in files
     Migrate(migrate::MigrateArguments),
     /// Run the examples in the routes
@@ -173,6 +176,7 @@ fn program() -> ExitCode {
         Command::Cgi(arguments) => serve::cgi(&arguments, &mut screen),
         Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
         Command::Check(arguments) => check::check(&arguments, &mut screen),
+        Command::New(arguments) => new::new(&arguments, &mut screen),
         Command::Migrate(arguments) => migrate::migrate(&arguments, &mut screen),
         Command::Test(arguments) => test::test(&arguments, &mut screen),
         Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
@@ -224,6 +228,7 @@ impl Command {
     fn output(&self) -> Output {
         match self {
             Self::Check(arguments) => arguments.output(),
+            Self::New(arguments) => arguments.output,
             Self::Migrate(arguments) => arguments.output,
             Self::Test(arguments) => arguments.output,
             Self::Explain(arguments) => arguments.output,

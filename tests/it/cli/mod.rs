@@ -6,6 +6,7 @@ mod import;
 mod infer;
 mod key;
 mod migrate;
+mod new;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
