@@ -265,15 +265,15 @@ async fn queued_telemetry_is_exported_at_shutdown() {
         (traces.header("x-tenant"), traces.header("authorization")),
         (vec!["weather"], vec!["Bearer hunter2"])
     );
-    let request = ExportTraceServiceRequest::decode(&traces.body[..]).unwrap();
-    let resource = request.resource_spans[0].resource.clone().unwrap().attributes;
+    let export = ExportTraceServiceRequest::decode(&traces.body[..]).unwrap();
+    let resource = export.resource_spans[0].resource.clone().unwrap().attributes;
     for (key, value) in
         [("service.name", "weather"), ("team", "a b"), ("deployment.environment.name", "test")]
     {
         assert_eq!(attribute(&resource, key).as_deref(), Some(value), "{resource:?}");
     }
     assert!(attribute(&resource, "service.version").is_some());
-    assert_eq!(request.resource_spans[0].scope_spans[0].spans.len(), 2);
+    assert_eq!(export.resource_spans[0].scope_spans[0].spans.len(), 2);
     let metrics = ExportMetricsServiceRequest::decode(&request("POST /otlp/v1/metrics ").body[..]).unwrap();
     let resource = metrics.resource_metrics[0].resource.clone().unwrap().attributes;
     assert_eq!(attribute(&resource, "service.name").as_deref(), Some("weather"));

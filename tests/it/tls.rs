@@ -347,12 +347,12 @@ async fn a_client_that_does_not_read_its_answer_loses_it() {
     let served = Loaded::start(&load(upstream.address, &server)).await;
     let mut secure = shake(served.address, &certified, &[], None).await.unwrap();
     secure.write_all(request).await.unwrap();
-    upstream.until("the upstream is left", left(2)).await;
+    upstream.until("the upstream is left", closed(2)).await;
 
     // Over HTTP/2 the connection is healthy, and only the flow control window of the response is full.
     let (mut sender, _) = http2_client(served.address, &certified).await;
     let response = get(&mut sender, "https://localhost/old").await;
-    upstream.until("the upstream is left", left(3)).await;
+    upstream.until("the upstream is left", closed(3)).await;
     drop((plain, secure, response));
 }
 

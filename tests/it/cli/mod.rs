@@ -406,7 +406,10 @@ fn explain_prints_every_step() {
     ] {
         assert!(explained.contains(part), "{part} is missing in\n{explained}");
     }
-    assert!(refused.contains("tool error") && refused.contains("There is no station in Paris"), "{refused}");
+    assert!(
+        rejected.contains("tool error") && rejected.contains("There is no station in Paris"),
+        "{rejected}"
+    );
     let request = succeeds(&[
         "explain",
         "book_visit",

@@ -560,7 +560,7 @@ async fn a_prompt_requests_input_before_its_messages() {
     assert_eq!(response["result"]["messages"][0]["content"]["text"], written, "{response}");
     let mut client = Older::connect(&program, "2025-11-25", json!({})).await;
     let response = client.request("prompts/get", "write_page", arguments, Vec::new()).await;
-    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    assert_eq!(response["error"]["code"], -32603, "{response}");
     assert_eq!(upstream_requests(&upstream), 0);
 }
 
