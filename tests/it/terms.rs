@@ -1,7 +1,7 @@
 //! The pages use the terms of the field: no word that the glossary replaces is in their prose, and no heading or
 //! sentence begins with a clause as a noun ("What is kept: …").
 //!
-//! Code, links' targets and comments are no prose.
+//! Code, HTML tags, and targets of links are no prose.
 
 use std::{
     collections::BTreeMap,
@@ -69,7 +69,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     pages
 }
 
-/// The prose of a page, line by line as on the page: without blocks of code, comments and targets of links, and
+/// The prose of a page, line by line as on the page: without blocks of code, tags and targets of links, and
 /// with `…` for code.
 fn prose(page: &str) -> String {
     let mut fence = None;
@@ -92,7 +92,8 @@ fn prose(page: &str) -> String {
     // Line breaks stay, so that a place is found again.
     let breaks = |found: &regex::Captures<'_>| "…".to_owned() + &"\n".repeat(found[0].matches('\n').count());
     let prose = code.replace_all(&prose, breaks);
-    target.replace_all(&prose, "]").into_owned()
+    let tag = Regex::new("<[^>\n]*>").unwrap();
+    tag.replace_all(&target.replace_all(&prose, "]"), "").into_owned()
 }
 
 fn line_at(text: &str, at: usize) -> usize {
@@ -172,7 +173,7 @@ fn the_pages_use_the_terms_of_the_glossary() {
 
 #[test]
 fn words_are_found_in_prose_and_not_in_code() {
-    let page = "# What, then?\nThe reply of a\ncircuit\nbreaker, `reply`, [it](reply.md).\n```\nreply\n```\nA breaker.\n";
+    let page = "# What, then?\nThe reply of a\ncircuit\nbreaker, `reply`, [it](reply.md), <reply>.\n```\nreply\n```\nA breaker.\n";
     let prose = prose(page);
     assert_eq!(replaced_words(&prose), ["2: `reply`, say response", "8: `A breaker`, say circuit breaker"]);
     assert_eq!(noun_clauses(&prose), [""; 0]);
