@@ -19,34 +19,34 @@ defaults. To find the page of a key, use the [index of keys](keys.md). This page
 /// The longest line of a comment.
 const WIDTH: usize = 110;
 
-/// A key of a section, at its place in the text.
-struct Place {
+/// Key of a section, and its position in the text.
+struct PositionedKey {
     at: usize,
     section: &'static Keys,
     key: &'static Key,
 }
 
 /// Finds the keys below a value. User-defined names, such as those of routes, are no keys.
-fn places(kind: Takes, node: &Node, found: &mut Vec<Place>) {
+fn find_keys(kind: Takes, node: &Node, found: &mut Vec<PositionedKey>) {
     match kind {
         Takes::Section(section) => {
             let section = section();
             for entry in node.as_map().unwrap_or_default() {
                 let Some(key) = section.get(&entry.key.text) else { continue };
-                found.push(Place { at: entry.key.span.start, section, key });
-                places(key.kind, &entry.value, found);
+                found.push(PositionedKey { at: entry.key.span.start, section, key });
+                find_keys(key.kind, &entry.value, found);
             }
         }
         Takes::Map(inner) => {
-            node.as_map().unwrap_or_default().iter().for_each(|entry| places(*inner, &entry.value, found));
+            node.as_map().unwrap_or_default().iter().for_each(|entry| find_keys(*inner, &entry.value, found));
         }
         Takes::List(inner) => {
-            node.as_list().unwrap_or_default().iter().for_each(|item| places(*inner, item, found));
+            node.as_list().unwrap_or_default().iter().for_each(|item| find_keys(*inner, item, found));
         }
-        Takes::OneOrMore(inner) => node.one_or_more().iter().for_each(|item| places(*inner, item, found)),
+        Takes::OneOrMore(inner) => node.one_or_more().iter().for_each(|item| find_keys(*inner, item, found)),
         Takes::Either(kinds) => {
             if let Some(kind) = kinds.iter().find(|kind| fits(**kind, node)) {
-                places(*kind, node, found);
+                find_keys(*kind, node, found);
             }
         }
         _ => {}
@@ -118,22 +118,22 @@ fn annotated() -> (String, Vec<String>) {
     let sections = all_sections();
     let mut found = Vec::new();
     let top: Takes = Takes::Section(|| all_sections()[0]);
-    places(top, &root.unwrap(), &mut found);
-    found.sort_by_key(|place| place.at);
+    find_keys(top, &root.unwrap(), &mut found);
+    found.sort_by_key(|key| key.at);
     let mut described = BTreeSet::new();
-    found.retain(|place| described.insert((place.section.id, place.key.name)));
-    let mut places = found.into_iter().peekable();
+    found.retain(|key| described.insert((key.section.id, key.key.name)));
+    let mut found = found.into_iter().peekable();
     let mut file = String::new();
     let mut start = 0;
     // Its first line is for readers of the test.
     for line in FULL.split_inclusive('\n') {
         let end = start + line.len();
         let indent = &line[..line.len() - line.trim_start().len()];
-        while let Some(place) = places.next_if(|place| place.at < end) {
-            let before = FULL[start..place.at].trim_start();
-            let text = description(place.key);
+        while let Some(key) = found.next_if(|key| key.at < end) {
+            let before = FULL[start..key.at].trim_start();
+            let text = description(key.key);
             let is_own_line = before.trim_start_matches("- ").is_empty();
-            let text = if is_own_line { text } else { format!("- {}: {text}", place.key.name) };
+            let text = if is_own_line { text } else { format!("- {}: {text}", key.key.name) };
             comment(indent, &text, &mut file);
         }
         if start > 0 {

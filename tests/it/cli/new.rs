@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{ROOT, glossator, succeeds};
+use super::{ROOT, glossator, succeeds, warnings_of};
 
 /// The entries: name and folder.
 fn entries() -> Vec<(String, PathBuf)> {
@@ -68,7 +68,9 @@ fn every_entry_of_the_gallery_is_copied_checked_and_tested() {
         assert_eq!(copied.len() + 1, files_below(&original).len(), "{name}: {copied:?}");
         let config = folder.0.join("glossator.yaml");
         let config = config.to_str().unwrap();
-        succeeds(&["check", "--deny-warnings", "--config", config]);
+        // A program that a route runs may be missing on this machine (G0606).
+        let warnings = warnings_of(config);
+        assert!(warnings.iter().all(|warning| warning["code"] == "G0606"), "{name}: {warnings:?}");
         let tested: Value =
             serde_json::from_str(&succeeds(&["test", "--config", config, "--output", "json"])).unwrap();
         assert!(tested["passed"].as_u64().unwrap() > 0, "{name}: {tested}");
