@@ -12,7 +12,7 @@ use super::{
 use crate::{
     authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
     config::{self, Sources},
-    model::{EntryChoice, HarExchange, Recording, RecordingError},
+    model::{EntryChoice, HarExchange, Recording, RecordingError, cut_characters},
 };
 
 /// Maximum number of HAR entries listed in a message.
@@ -52,7 +52,11 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
-        match read_recording(file)? {
+        let recording = read_recording(file)?;
+        if let Recording::Body(response) = &recording {
+            check_body(&response.body).map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
+        }
+        match recording {
             Recording::One(response) | Recording::Body(response) => {
                 single.get_or_insert(file);
                 samples.push(Sample { name, response });
@@ -91,6 +95,23 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Rejects files that a failed `curl` leaves. They would be samples of a successful response.
+fn check_body(body: &[u8]) -> Result<(), String> {
+    if body.is_empty() {
+        return Err("expected a response, found an empty file".to_owned());
+    }
+    let text = String::from_utf8_lossy(body);
+    let first_line = text.trim_start().lines().next().unwrap_or_default();
+    let is_of_curl =
+        first_line.strip_prefix("curl: (").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    match is_of_curl {
+        true => {
+            Err(format!("expected a response, found an error of curl: `{}`", cut_characters(first_line, 200)))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Selected entry of a HAR file.
@@ -168,6 +189,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let url = arguments.url.clone().or(seen_url);
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    let is_address_known = url.is_some();
     let (mut address, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
     let mut method = seen_method.unwrap_or_else(|| "GET".to_owned());
     if let Some(url) = url {
@@ -188,10 +210,11 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
         };
         path = Some(absolute(target));
     }
+    let is_path_known = path.is_some();
     let path = path.unwrap_or_else(|| "/".to_owned());
     let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
     let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
-    let naming = RouteNaming { name, upstream, address, method, path };
+    let naming = RouteNaming { name, upstream, address, is_address_known, method, path, is_path_known };
     let Some(problems) = problems(&naming) else { return Ok(naming) };
     if is_explicit || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some()
     {
@@ -207,8 +230,10 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
         name,
         upstream,
         address: "http://127.0.0.1:9000".into(),
+        is_address_known: false,
         method: "GET".into(),
         path: "/".into(),
+        is_path_known: false,
     })
 }
 

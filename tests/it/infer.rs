@@ -19,8 +19,10 @@ fn naming(name: &str) -> RouteNaming {
         name: name.to_owned(),
         upstream: "legacy".to_owned(),
         address: "http://127.0.0.1:9000".to_owned(),
+        is_address_known: true,
         method: "GET".to_owned(),
         path: "/report".to_owned(),
+        is_path_known: true,
     }
 }
 

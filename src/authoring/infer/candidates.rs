@@ -2,7 +2,10 @@
 //! the texts of all successes, and proposes one or more extractors with their options. This file covers
 //! documents (JSON, XML, HTML) and tables; `lines` covers the others.
 
-use std::{collections::HashSet, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::LazyLock,
+};
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -89,6 +92,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found.extend(delimited(texts, media_type));
     found.extend(lines::pairs(texts));
     found.extend(columns(texts));
+    found.extend(above_footer(texts));
     found.extend(lines::form(texts, media_type));
     found.extend(lines::report(texts));
     found.extend(lines::repeated_lines(texts));
@@ -195,6 +199,18 @@ fn html(sorted: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
             });
         }
     }
+    // A list of links, as directories and menus of old servers are.
+    let is_list = |text: &&str| {
+        let text = text.to_ascii_lowercase();
+        text.matches("<li").count() > 1 && text.matches(" href=").count() > 1
+    };
+    if texts.iter().all(is_list) {
+        let select = json!({ "text": {}, "href": { "css": "a[href]", "attribute": "href" } });
+        found.push(Candidate::likely(
+            json!({ "html": { "items": "li:has(a[href])", "select": select } }),
+            "every sample is HTML with a list of links",
+        ));
+    }
     let text = Candidate::strict(json!("html"), "every sample is HTML: its text, as a browser shows it");
     found.push(Candidate { is_weak: true, ..text });
     found
@@ -264,16 +280,58 @@ fn is_of_pairs(table: &str) -> bool {
 
 fn xml(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
+    let (mut options, mut why) = (Map::new(), "every sample is an XML document".to_owned());
     let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
-    if soap && let Some(inner) = body_element(texts) {
-        let why = format!("every sample is a SOAP envelope with `{inner}` in it");
-        found.push(Candidate::strict(json!({ "xml": { "path": format!("Envelope/Body/{inner}") } }), why));
-    }
     // The whole envelope would yield more values, but no useful ones.
-    if found.is_empty() {
-        found.push(Candidate::strict(json!("xml"), "every sample is an XML document"));
+    if soap && let Some(inner) = body_element(texts) {
+        why = format!("every sample is a SOAP envelope with `{inner}` in it");
+        options.insert("path".to_owned(), format!("Envelope/Body/{inner}").into());
     }
+    let lists = repeated_elements(texts);
+    if !lists.is_empty() {
+        let names: Vec<_> = lists.iter().map(|name| format!("`{name}`")).collect();
+        why += &format!("; repeated elements are always lists: {}", names.join(", "));
+        options.insert("lists".to_owned(), lists.into());
+    }
+    let extract = if options.is_empty() { json!("xml") } else { json!({ "xml": options }) };
+    found.push(Candidate::strict(extract, why));
     found
+}
+
+/// Names of elements that occur several times in one parent. Without `lists`, an element would be a list in
+/// one response and not in another. A name that is single in all other places is not one of them, unless its
+/// number varies in one place.
+fn repeated_elements(texts: &[&str]) -> Vec<String> {
+    /// Limit of the names; a longer list is no help.
+    const MAX_NAMES: usize = 20;
+    // For each path, the fewest and the most elements in one parent.
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for text in texts {
+        let text = text.trim_start_matches('\u{feff}').trim_start();
+        let Ok(document) = roxmltree::Document::parse(text) else { return Vec::new() };
+        for parent in document.descendants().filter(roxmltree::Node::is_element) {
+            let mut path: Vec<&str> = parent.ancestors().map(|node| node.tag_name().name()).collect();
+            path.reverse();
+            let mut children: BTreeMap<&str, usize> = BTreeMap::new();
+            for child in parent.children().filter(roxmltree::Node::is_element) {
+                *children.entry(child.tag_name().name()).or_default() += 1;
+            }
+            for (name, count) in children {
+                let (least, most) =
+                    counts.entry(format!("{}/{name}", path.join("/"))).or_insert((count, count));
+                (*least, *most) = ((*least).min(count), (*most).max(count));
+            }
+        }
+    }
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_single = |name: &str| {
+        counts.iter().any(|(path, (_, most))| *most == 1 && path.rsplit('/').next() == Some(name))
+    };
+    let repeated = counts.iter().filter(|(path, (least, most))| {
+        *most > 1 && (*least < *most && *least == 1 || !is_single(&name(path)))
+    });
+    let names: BTreeSet<String> = repeated.map(|(path, _)| name(path)).collect();
+    if names.len() > MAX_NAMES { Vec::new() } else { names.into_iter().collect() }
 }
 
 /// Name of the first element in a SOAP body, if all samples have the same.
@@ -412,6 +470,55 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
     } else {
         Vec::new()
     }
+}
+
+/// Aligned columns above a last line such as `Total: 4 devices` or `4 rows`.
+fn above_footer(texts: &[&str]) -> Vec<Candidate> {
+    // Bars show which lines are rows.
+    if texts.iter().any(|text| is_drawn(text)) {
+        return Vec::new();
+    }
+    let Some(first) = texts.first().and_then(|text| footer(text)) else { return Vec::new() };
+    let Ok(pattern) = Regex::new(&first) else { return Vec::new() };
+    let mut tables = Vec::new();
+    for text in texts {
+        let mut lines = full_lines(text).filter(|line| pattern.is_match(line));
+        let (Some(last), None) = (lines.next(), lines.next()) else { return Vec::new() };
+        let at = last.as_ptr() as usize - text.as_ptr() as usize;
+        if !text[at + last.len()..].trim().is_empty() {
+            return Vec::new();
+        }
+        tables.push(&text[..at]);
+    }
+    let until_footer = |candidate: Candidate| {
+        let mut options = candidate.extract["columns"].as_object().cloned().unwrap_or_default();
+        options.insert("stop_before".to_owned(), first.as_str().into());
+        let why = format!("{}; the last line is not a row", candidate.why);
+        Candidate { extract: json!({ "columns": options }), why, ..candidate }
+    };
+    columns(&tables).into_iter().map(until_footer).collect()
+}
+
+/// Pattern of the last line of a text, if that line may be below a table: it begins with a word and a colon,
+/// with a word for a total, or with a number and a word.
+fn footer(text: &str) -> Option<String> {
+    let lines: Vec<&str> = full_lines(text).collect();
+    let [header, rows @ .., last] = lines.as_slice() else { return None };
+    let words: Vec<&str> = last.split_whitespace().collect();
+    let first = words.first()?;
+    let columns = header.split_whitespace().count();
+    let is_total = ["total", "totals", "sum"].iter().any(|word| word.eq_ignore_ascii_case(first));
+    let begins_with_key = |line: &str| line.split_whitespace().next().is_some_and(|word| word.ends_with(':'));
+    // Rows of `free` all begin with such a word.
+    let is_key = begins_with_key(last) && !rows.iter().any(|row| begins_with_key(row));
+    if words.len() <= columns && is_key || words.len() < columns && is_total {
+        return Some(format!(r"^\s*{}", regex::escape(first)));
+    }
+    let second = words.get(1)?.trim_end_matches([')', '.', ',']);
+    let first = first.trim_start_matches('(');
+    let is_count = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
+    let is_word = !second.is_empty() && second.chars().all(char::is_alphabetic);
+    (is_count && is_word && words.len() < columns).then(|| format!(r"^\s*\(?[0-9]+ {second}"))
 }
 
 /// Whether every row begins before the first name of the header, which is then above the second cell, as in

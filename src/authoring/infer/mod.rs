@@ -44,10 +44,14 @@ pub struct RouteNaming {
     pub upstream: String,
     /// URL of the upstream: `http://host:port`.
     pub address: String,
+    /// Whether the URL comes from the command line or a recording. Otherwise it is a guess.
+    pub is_address_known: bool,
     /// HTTP method.
     pub method: String,
     /// Path and query, with arguments as `{name}`.
     pub path: String,
+    /// Whether the path comes from the command line or a recording. Otherwise it is a guess.
+    pub is_path_known: bool,
 }
 
 /// Confidence in a part of a proposal.
@@ -169,6 +173,12 @@ fn ranked(sorted: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
         && !why.is_empty()
     {
         last.candidate.why = format!("the whole text, because `{name}` does not parse every sample: {why}");
+    }
+    // A line below a table would be read as a row of it.
+    let ends_early =
+        |reader: &RankedCandidate| reader.candidate.extract["columns"]["stop_before"].is_string();
+    if readers.iter().any(ends_early) {
+        readers.retain(|reader| reader.candidate.name() != "columns" || ends_early(reader));
     }
     trial::rank(&mut readers);
     readers

@@ -66,6 +66,7 @@ impl ProposalDraft<'_> {
     fn route(&self, findings: &mut Vec<Finding>) -> String {
         let sorted = self.sorted;
         let mut out = file_header(self.naming, sorted.all().count());
+        findings.extend(guessed_request(self.naming));
         if let Some(finding) = self.response_limit() {
             comment(&mut out, 4, &finding);
             let _ = writeln!(out, "    response_limit: {}", finding.value);
@@ -288,18 +289,45 @@ fn cut(response: &UpstreamResponse) -> Option<UpstreamResponse> {
 /// The file up to the rules.
 fn file_header(naming: &RouteNaming, samples: usize) -> String {
     let plural = if samples == 1 { "" } else { "s" };
-    let RouteNaming { name, upstream, address, method, path } = naming;
+    let RouteNaming { name, upstream, address, method, path, .. } = naming;
+    let guesses = guessed_request(naming);
+    let mark = |part: &str| {
+        let guess = guesses.iter().find(|guess| guess.part == part);
+        guess.map(|guess| format!(" # {}", guess.comment())).unwrap_or_default()
+    };
     format!(
         "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` are \
          the confidence in each part.\n\
-         upstreams:\n  {}: {}\nroutes:\n  {}:\n    \
-         description: {} # guess: describe when a model should call this tool\n    request: {}\n",
+         upstreams:\n  {}: {}{}\nroutes:\n  {}:\n    \
+         description: {} # guess: describe when a model should call this tool\n    request: {}{}\n",
         yaml::text(upstream),
         yaml::flow(&address.as_str().into()),
+        mark("upstream"),
         yaml::text(name),
         yaml::flow(&format!("The response of {method} {path}.").into()),
         yaml::flow(&format!("{method} {upstream}{path}").into()),
+        mark("request"),
     )
+}
+
+/// The parts of the request that neither the command line nor a recording gives.
+fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
+    let guess = |part: &str, value: String, why: &str| Finding {
+        part: part.into(),
+        value,
+        sure: Confidence::Guess,
+        why: why.into(),
+    };
+    let mut guesses = Vec::new();
+    if !naming.is_address_known {
+        let why = "the samples have no URL; `--url` gives it";
+        guesses.push(guess("upstream", naming.address.clone(), why));
+    }
+    if !naming.is_path_known {
+        let why = "the samples have no request; `--url` or `--request` gives it";
+        guesses.push(guess("request", format!("{} {}", naming.method, naming.path), why));
+    }
+    guesses
 }
 
 /// The proposal if all others fail: the default rules, by media type.
@@ -309,7 +337,9 @@ pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
         Finding { part: "response".into(), value: "the default rules".into(), sure: Confidence::Guess, why };
     let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that match no rule", 1);
     comment(&mut yaml, 4, &finding);
-    Proposal { yaml, findings: vec![finding] }
+    let mut findings = guessed_request(naming);
+    findings.push(finding);
+    Proposal { yaml, findings }
 }
 
 fn comment(out: &mut String, indent: usize, finding: &Finding) {

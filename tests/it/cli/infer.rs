@@ -70,6 +70,45 @@ fn the_proposal_is_available_as_json() {
 }
 
 #[test]
+fn a_recording_of_a_failed_request_is_rejected() {
+    for (name, content, expected) in [
+        ("e.http", "", ": expected a response, found an empty file"),
+        (
+            "c.http",
+            "curl: (7) Failed to connect to 10.0.0.7 port 80: Connection refused\n",
+            ": expected a response, found an error of curl: `curl: (7) Failed to connect",
+        ),
+    ] {
+        let file = TemporaryFile::new(&format!("failed-{name}"), content);
+        let good = TemporaryFile::new(&format!("failed-good-{name}"), "Temp: 5\n");
+        let output = glossator(&["infer", good.path(), file.path()]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && error.contains(&(file.path().to_owned() + expected)),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_request_that_nothing_gives_is_marked_as_a_guess() {
+    let file = TemporaryFile::new("guessed.txt", "Temp: 5\nState: up\n");
+    let guesses = |more: &[&str]| {
+        let yaml = succeeds(&[&["infer", file.path()][..], more].concat());
+        let is_guess = |start: &str| {
+            let line = yaml.lines().find(|line| line.trim_start().starts_with(start));
+            line.unwrap_or_else(|| panic!("no {start} in\n{yaml}")).contains(" # guess: ")
+        };
+        check_proposal("guessed", &yaml, 1);
+        [is_guess("boiler: "), is_guess("request: ")]
+    };
+    let upstream = ["--upstream", "boiler"];
+    assert_eq!(guesses(&upstream), [true, true]);
+    assert_eq!(guesses(&[&upstream[..], &["--request", "GET /temp"]].concat()), [true, false]);
+    assert_eq!(guesses(&[&upstream[..], &["--url", "http://10.0.0.7/temp"]].concat()), [false, false]);
+}
+
+#[test]
 fn a_har_file_determines_the_tool_and_its_request() {
     let entry = |method: &str, url: &str, status: u16, kind: &str, body: &str| {
         json!({ "request": { "method": method, "url": url }, "response": { "status": status,
