@@ -130,7 +130,9 @@ impl CommandTemplate {
                 if needs.iter().any(is_missing) {
                     return Ok(());
                 }
-                let text = filling.render(template)?;
+                let text = filling
+                    .render(template)
+                    .map_err(|error| error.needed_by(format_args!("command line")))?;
                 if text.is_empty() {
                     return Ok(());
                 }

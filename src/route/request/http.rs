@@ -108,6 +108,25 @@ pub enum PathBase {
     UrlItself,
 }
 
+impl ValueTemplate {
+    /// Whether it is exactly one argument, such as `{{ args.tenant }}`, and the client did not send it.
+    fn is_absent_argument(&self, arguments: &Arguments) -> bool {
+        let name = match self {
+            Self::Argument(name) => name,
+            Self::Text(template) => {
+                let inner = template.source().trim().strip_prefix("{{");
+                let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
+                let Some(name) = inner.and_then(|inner| inner.trim().strip_prefix("args.")) else {
+                    return false;
+                };
+                name
+            }
+        };
+        let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        is_name && arguments.get(name).is_none_or(Value::is_null)
+    }
+}
+
 impl HttpTemplate {
     /// Longest path and query together, in bytes. Many servers reject more.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
@@ -139,7 +158,15 @@ impl HttpTemplate {
         let mut filling = RequestRenderer::new(arguments, stop);
         let mut headers = forwarded(&self.forwarded, client);
         for (name, value) in &self.headers {
-            let values = filling.values(value)?.into_iter().filter(|text| !text.is_empty());
+            // Left out like a parameter of a query.
+            if value.is_absent_argument(arguments) {
+                continue;
+            }
+            let values = filling
+                .values(value)
+                .map_err(|error| error.needed_by(format_args!("header `{name}`")))?
+                .into_iter()
+                .filter(|text| !text.is_empty());
             for (nth, text) in values.enumerate() {
                 if nth == 0 {
                     // Replaces the client's header.
@@ -203,13 +230,18 @@ impl RequestBodyTemplate {
             }
             Self::Form(fields) => ("application/x-www-form-urlencoded", filling.encoded(fields)?.into()),
             Self::Xml(template) => {
-                let text = filling.render(template)?;
+                let text =
+                    filling.render(template).map_err(|error| error.needed_by(format_args!("XML body")))?;
                 match text.chars().find(|c| !is_of_xml(*c)) {
                     None => ("application/xml", text.into()),
                     Some(c) => return Err(not_of_xml(filling.arguments, c)),
                 }
             }
-            Self::Text(template) => ("text/plain; charset=utf-8", filling.render(template)?.into()),
+            Self::Text(template) => {
+                let text =
+                    filling.render(template).map_err(|error| error.needed_by(format_args!("text body")))?;
+                ("text/plain; charset=utf-8", text.into())
+            }
         })
     }
 }
@@ -278,7 +310,10 @@ impl JsonTemplate {
             Self::Object(members) => {
                 let mut map = Map::new();
                 for (key, member) in members {
-                    if let Some(value) = member.build(filling)? {
+                    let value = member
+                        .build(filling)
+                        .map_err(|error| error.needed_by(format_args!("member `{key}`")))?;
+                    if let Some(value) = value {
                         map.insert(key.clone(), value);
                     }
                 }
@@ -350,6 +385,54 @@ mod tests {
         assert_eq!(names, ["x-note", "x-tenant"]);
         let error = build(&template, json!({"city": "Oslo", "note": "a\r\nX-Admin: 1"})).unwrap_err();
         assert!(error.to_string().contains("line breaks"), "{error}");
+    }
+
+    #[test]
+    fn a_header_of_one_absent_argument_is_left_out() {
+        let mut template = template();
+        let headers = [
+            ("x-one", "{{ args.tenant }}"),
+            ("x-two", "{{args.tenant | upper if args.tenant else ''}}"),
+            ("x-fixed", "1"),
+        ];
+        template.headers =
+            headers.map(|(name, value)| (name.parse().unwrap(), ValueTemplate::Text(text(value)))).into();
+        for (tenant, expected) in [
+            (json!({ "city": "Oslo" }), &["x-fixed"][..]),
+            (json!({ "city": "Oslo", "tenant": null }), &["x-fixed"]),
+            (json!({ "city": "Oslo", "tenant": "" }), &["x-fixed"]),
+            (json!({ "city": "Oslo", "tenant": "a" }), &["x-fixed", "x-one", "x-two"]),
+        ] {
+            let request = build(&template, tenant).unwrap();
+            let mut names: Vec<_> = request.headers.keys().map(HeaderName::as_str).collect();
+            names.sort_unstable();
+            assert_eq!(names, expected);
+        }
+    }
+
+    #[test]
+    fn an_error_says_where_a_missing_argument_is_used() {
+        #[track_caller]
+        fn check(change: impl FnOnce(&mut HttpTemplate), place: &str) {
+            let mut template = template();
+            change(&mut template);
+            let error = build(&template, json!({ "city": "Oslo" })).unwrap_err().to_string();
+            let expected = format!("can't be built without the argument `tenant`, which the {place} needs");
+            assert!(error.ends_with(&expected), "{error}");
+        }
+        let value = || ValueTemplate::Text(text("a-{{ args.tenant }}"));
+        check(|template| template.headers = vec![("x-a".parse().unwrap(), value())], "header `x-a`");
+        check(|template| template.query = vec![("a".into(), value())], "parameter `a`");
+        let xml = "<a>{{ args.tenant }}</a>";
+        let xml = RequestBodyTemplate::Xml(Template::compile_for(OutputContext::Xml, xml).unwrap());
+        check(|template| template.body = Some(xml), "XML body");
+        let json = JsonTemplate::Object(vec![("b".into(), JsonTemplate::Text(text("a-{{ args.tenant }}")))]);
+        let json = RequestBodyTemplate::Json(JsonTemplate::Object(vec![("a".into(), json)]));
+        check(|template| template.body = Some(json), "member `b`");
+        check(
+            |template| template.body = Some(RequestBodyTemplate::Text(text("{{ args.tenant }}"))),
+            "text body",
+        );
     }
 
     #[test]

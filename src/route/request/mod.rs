@@ -9,6 +9,8 @@ mod command;
 mod http;
 mod tool;
 
+use std::fmt;
+
 use ::http::{HeaderMap, HeaderName};
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
@@ -56,11 +58,21 @@ pub enum UpstreamRequest {
 pub struct RequestError {
     sentence: String,
     detail: Option<String>,
+    /// Whether an argument is missing, and the sentence does not yet have the place that needs it.
+    lacks_place: bool,
 }
 
 impl RequestError {
     pub(super) fn new(sentence: &str) -> Self {
         Self::from(sentence.to_owned())
+    }
+
+    /// Adds the place of the template that needs the missing argument, such as `` header `x-tenant` ``.
+    pub(super) fn needed_by(mut self, place: fmt::Arguments<'_>) -> Self {
+        if std::mem::take(&mut self.lacks_place) {
+            self.sentence.push_str(&format!(", which the {place} needs"));
+        }
+        self
     }
 
     /// Detail for the log, which may quote the operator's template.
@@ -71,7 +83,7 @@ impl RequestError {
 
 impl From<String> for RequestError {
     fn from(sentence: String) -> Self {
-        Self { sentence, detail: None }
+        Self { sentence, detail: None, lacks_place: false }
     }
 }
 
@@ -295,7 +307,9 @@ impl<'a> RequestRenderer<'a> {
     pub(super) fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
         let mut encoded = String::new();
         for (name, value) in parameters {
-            for text in self.values(value)? {
+            let values =
+                self.values(value).map_err(|error| error.needed_by(format_args!("parameter `{name}`")))?;
+            for text in values {
                 if !encoded.is_empty() {
                     encoded.push('&');
                 }
@@ -341,7 +355,7 @@ fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -
         ([name], _) => format!("the request can't be built without the argument `{name}`"),
         (missing, _) => format!("the request can't be built without the arguments {}", listed(missing)),
     };
-    RequestError { sentence, detail: Some(error.to_string()) }
+    RequestError { sentence, detail: Some(error.to_string()), lacks_place: !missing.is_empty() }
 }
 
 #[cfg(test)]
