@@ -198,7 +198,9 @@ fn describe_error_type(error_type: &str) -> &'static str {
         "input_missing" => "the client did not respond to an input request",
         "upstream_error" => "the upstream returned an error status",
         "reported_error" => "a rule found an error in the response",
-        "unparseable_response" => "the response could not be parsed, or violates the output schema",
+        "unparseable_response" => {
+            "the response is too long, could not be parsed, or violates the output schema"
+        }
         "upstream_unreachable" => "the upstream could not be reached, or closed the connection early",
         "timeout" => "the call timed out",
         "unavailable" => "the concurrency limit was reached, or a circuit breaker is open",

@@ -299,9 +299,10 @@ pub enum ErrorType {
         /// HTTP status that the rule sets for REST clients.
         status: Option<u16>,
     },
-    /// The rule could not parse the response, or the result violates the output schema.
+    /// The response is too long or not HTTP, the rule could not parse it, or the result violates the output
+    /// schema.
     UnparseableResponse,
-    /// There is no usable response: connection refused, response truncated, too long, or not HTTP.
+    /// No complete response arrived: connection refused, or closed too early.
     Unreachable,
     /// The timeout expired.
     Timeout,

@@ -47,6 +47,8 @@ pub(super) struct AccessLog<'a> {
     content_type: Option<HeaderValue>,
     /// Exit status of the program that ran.
     exit: Option<ProgramEnd>,
+    /// Whether the last upstream request failed, so that no rule saw a response.
+    upstream_failed: bool,
     /// Age of a cached response.
     pub(super) age: Option<Duration>,
     outcome: Option<ToolOutcome>,
@@ -76,6 +78,7 @@ impl<'a> AccessLog<'a> {
             upstream_status: None,
             content_type: None,
             exit: None,
+            upstream_failed: false,
             age: None,
             outcome: None,
             decided: None,
@@ -87,6 +90,7 @@ impl<'a> AccessLog<'a> {
     /// Records a response or failure of the upstream.
     pub(super) fn responded(&mut self, response: Result<&UpstreamResponse, &UpstreamError>, took: Duration) {
         self.waited = Some(self.waited.unwrap_or_default() + took);
+        self.upstream_failed = response.is_err();
         match response {
             Ok(upstream_response) => self.replied(upstream_response, took),
             Err(error) => self.upstream_failed(error, took),
@@ -229,7 +233,9 @@ impl Drop for AccessLog<'_> {
         let has_success_status = self.upstream_status.is_none_or(|status| status.is_success());
         if self.decided == Some(MatchedRule::Default) && self.route.meters.rules() > 0 && has_success_status {
             self.route.meters.unmatched(ResponseMismatch::NoRule);
-        } else if self.outcome == Some(ToolOutcome::Error(ErrorType::UnparseableResponse)) {
+        } else if self.outcome == Some(ToolOutcome::Error(ErrorType::UnparseableResponse))
+            && !self.upstream_failed
+        {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);
         }
         if let Some(span) = self.context.span() {

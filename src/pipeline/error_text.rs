@@ -198,8 +198,14 @@ fn error_type_of(error: &UpstreamError) -> ErrorType {
             | UpstreamError::AttemptDeadline { .. },
             None,
         ) => ErrorType::Timeout,
-        (_, None) if facts.stage == FailureStage::Unsendable => ErrorType::Arguments,
-        (_, None) => ErrorType::Unreachable,
+        (_, None) => match facts.stage {
+            FailureStage::Unsendable => ErrorType::Arguments,
+            FailureStage::Malformed | FailureStage::TooLong => ErrorType::UnparseableResponse,
+            FailureStage::Rejected
+            | FailureStage::NotReached
+            | FailureStage::NoResponse
+            | FailureStage::Unread => ErrorType::Unreachable,
+        },
     }
 }
 

@@ -39,6 +39,22 @@ async fn an_unparseable_response_logs_its_reason_and_not_its_body() {
 }
 
 #[tokio::test]
+async fn a_response_that_is_too_long_or_not_http_is_unparseable() {
+    let long = response("200 OK", "text/plain", &"x".repeat(2000));
+    for upstream_sends in [long, b"hello\r\n".to_vec()] {
+        let upstream = Scripted::answering(upstream_sends).await;
+        let config = config(&upstream).replace("response:", "response_limit: 1KiB, response:");
+        let program = Program::start(&config, &[]).await;
+        let response = program.connect().await.send("POST /tools/get_thing", &[], "").await;
+        assert_eq!(response.status, 502);
+        let log = program.log().await;
+        let calls = with(&log, "error_type", "unparseable_response");
+        assert_eq!(calls.len(), 1, "{log:?}");
+        assert_eq!((&calls[0]["route"], &calls[0]["outcome"]), (&"get_thing".into(), &"error".into()));
+    }
+}
+
+#[tokio::test]
 async fn a_rejected_request_has_one_line() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
