@@ -49,13 +49,48 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
         let help = match renamed.find(|(was, _)| message.contains(&format!("`${was}`"))) {
             Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
             None => format!(
-                "the value is `.`; beside it stand `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}"
+                "{}the value is `.`; beside it stand `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
+                hint_at_key(&message)
             ),
         };
         let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
         let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
         value.reject_at(place, Invalid::new(format!("{} is not a jq filter: {message}", value.name), help).with_code(Code::InvalidJq))
     })
+}
+
+/// Suggests a key for an unknown filter, because a forgotten `.` is the most frequent cause.
+fn hint_at_key(message: &str) -> String {
+    /// Filters of jq that only other programs have. None of them is a key.
+    const IMPURE_FILTERS: [&str; 9] =
+        ["debug", "env", "halt", "halt_error", "input", "inputs", "localtime", "now", "stderr"];
+    let name = message.strip_prefix("there is no filter `").and_then(|rest| rest.strip_suffix('`'));
+    match name.filter(|name| !IMPURE_FILTERS.contains(name)) {
+        Some(name) => match suggest::nearest(name, COMMON_JQ_FILTERS) {
+            Some(nearest) => format!("did you mean `{nearest}` or `.{name}`? "),
+            None => format!("did you mean `.{name}`? "),
+        },
+        None => String::new(),
+    }
+}
+
+/// Checks that the value of a jq condition is not an assignment, which is always true.
+///
+/// # Errors
+///
+/// For an assignment such as `.ok = false`. The problem has been reported.
+pub(crate) fn check_condition(value: &Cursor<'_>, condition: Jq) -> Checked<Jq> {
+    match condition.assignment() {
+        None => Ok(condition),
+        Some(operator) => value.reject_at(
+            value.node.span,
+            Invalid::new(
+                format!("{} assigns with `{operator}`, so it always holds", value.name),
+                "compare with `==`: `.ok == false`",
+            )
+            .with_code(Code::InvalidJq),
+        ),
+    }
 }
 
 /// Compiles a template, which may use these names.
@@ -93,7 +128,16 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
                     .to_owned(),
             ),
             ["args"] | ["args", "input_responses"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
-            _ => suggest::help(name, "it can use", names.iter().copied()),
+            _ => {
+                let help = suggest::help(name, "it can use", names.iter().copied());
+                // A field of the result is often written without the name of the result.
+                let is_field = names.contains(&"structured")
+                    && suggest::nearest(name, names.iter().copied()).is_none();
+                help.map(|help| match is_field {
+                    true => format!("a field of the result is `structured.{name}`; {help}"),
+                    false => help,
+                })
+            }
         };
         report.error(
             Code::UnknownName.at_span(span_of_name(report, node.span, name)),
@@ -199,6 +243,34 @@ const COMMON_FILTERS: [&str; 19] = [
     "tojson",
     "trim",
     "upper",
+];
+
+/// Common jq filters, for suggestions; the language has more.
+const COMMON_JQ_FILTERS: [&str; 24] = [
+    "add",
+    "all",
+    "any",
+    "contains",
+    "first",
+    "flatten",
+    "from_entries",
+    "group_by",
+    "join",
+    "keys",
+    "last",
+    "length",
+    "map",
+    "not",
+    "select",
+    "sort_by",
+    "split",
+    "startswith",
+    "test",
+    "to_entries",
+    "tonumber",
+    "tostring",
+    "unique",
+    "values",
 ];
 
 /// Position of a name in a span; the whole span if the name can't be found as written.

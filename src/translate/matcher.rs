@@ -6,7 +6,7 @@ use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
 use super::{
-    expressions::span_of_name,
+    expressions::{self, span_of_name},
     jq::Jq,
     pattern::{Captures, Pattern, PatternError},
     response_view::{LazyExtraction, ResponseView},
@@ -45,6 +45,7 @@ pub struct Matcher {
     #[key(with = captures)]
     pub text: Option<Pattern>,
     /// jq condition on the response, which must be JSON.
+    #[key(with = read_condition)]
     pub json: Option<Jq>,
     /// jq condition on the arguments of the call.
     #[key(with = read_args_condition)]
@@ -52,6 +53,7 @@ pub struct Matcher {
     /// jq condition on the value that this rule's `extract` returns.
     ///
     /// It is false for a response that the extractor can't read.
+    #[key(with = read_condition)]
     pub value: Option<Jq>,
     /// Conditions; the rule matches if at least one of them is false.
     ///
@@ -213,7 +215,13 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
 /// Reads a condition on the arguments; it may use all of them.
 fn read_args_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     Scope::from_cursor(value).used.borrow_mut().all = true;
-    Jq::read(value).map(Some)
+    read_condition(value)
+}
+
+/// Reads a jq condition.
+fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
+    let condition = Jq::read(value)?;
+    expressions::check_condition(value, condition).map(Some)
 }
 
 fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {

@@ -123,8 +123,10 @@ pub(crate) fn inferred(data: &[u8]) {
         name: "sample".into(),
         upstream: "legacy".into(),
         address: "http://127.0.0.1:9".into(),
+        is_address_known: true,
         method: "GET".into(),
         path: "/x".into(),
+        is_path_known: true,
     };
     let proposal = infer::propose(&[Sample { name: "sample".into(), response }], &naming);
     if let Err(problems) = config::load(&Sources::of_text("proposed.yaml", &proposal.yaml)) {

@@ -45,6 +45,8 @@ struct Compiled {
     used_variables: [bool; VARIABLES.len()],
     /// Captures that it may use, in the order of its variables.
     captures: Box<[String]>,
+    /// Operator of an assignment that is its value.
+    assignment: Option<&'static str>,
 }
 
 /// Reason why a filter does not compile, or returned no value.
@@ -161,6 +163,7 @@ impl Jq {
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
         let written = jaq_core::load::parse(source, |parser| parser.term());
         let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
+        let assignment = rewrite::assignment(&written);
         let main = Def { name: MAIN, args: Vec::new(), body: rewrite::rewritten(written)? };
         let (mut definitions, functions) = functions::used_by(&main.body);
         definitions.push(main);
@@ -181,17 +184,19 @@ impl Jq {
                 },
             )?;
         let used_variables = VARIABLES.map(|name| source.contains(name));
-        Ok(Self(Arc::new(Compiled {
-            filter,
-            source: source.into(),
-            used_variables,
-            captures: captures.into(),
-        })))
+        let (source, captures) = (source.into(), captures.into());
+        Ok(Self(Arc::new(Compiled { filter, source, used_variables, captures, assignment })))
     }
 
     /// The filter as configured.
     pub fn source(&self) -> &str {
         &self.0.source
+    }
+
+    /// Operator of the assignment that is the value of the filter, such as `=` in `.ok = false`. As a
+    /// condition, it is always true.
+    pub(in crate::translate) fn assignment(&self) -> Option<&'static str> {
+        self.0.assignment
     }
 
     /// Applies the filter, which must return exactly one value.

@@ -39,6 +39,24 @@ pub(super) fn rewritten(term: Term<&str>) -> Result<Term<&str>, JqError> {
     }
 }
 
+/// Operator of the assignment that is the value of a term, or decides it in an `and` or `or`.
+pub(super) fn assignment(term: &Term<&str>) -> Option<&'static str> {
+    let Term::BinOp(left, operator, right) = term else { return None };
+    match operator {
+        BinaryOp::Assign => Some("="),
+        BinaryOp::Update => Some("|="),
+        BinaryOp::UpdateMath(Math::Add) => Some("+="),
+        BinaryOp::UpdateMath(Math::Sub) => Some("-="),
+        BinaryOp::UpdateMath(Math::Mul) => Some("*="),
+        BinaryOp::UpdateMath(Math::Div) => Some("/="),
+        BinaryOp::UpdateMath(Math::Rem) => Some("%="),
+        BinaryOp::UpdateAlt => Some("//="),
+        BinaryOp::Pipe(_) => assignment(right),
+        BinaryOp::And | BinaryOp::Or => assignment(left).or_else(|| assignment(right)),
+        BinaryOp::Comma | BinaryOp::Alt | BinaryOp::Math(_) | BinaryOp::Cmp(_) => None,
+    }
+}
+
 /// Inserts counters of values, and finds recursive definitions.
 struct Steps<'s> {
     /// Enclosing definitions, with their numbers of arguments.

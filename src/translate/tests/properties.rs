@@ -117,6 +117,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         13 => Some(ExtractorKind::Xml(Xml::default())),
         14 => Some(ExtractorKind::Xml(Xml {
             pick: XmlPart::Each(ElementPath::parse("//a[1]", &Prefixes::new()).unwrap()),
+            strings: ["b".to_owned()].into(),
             ..Xml::default()
         })),
         15 => Some(ExtractorKind::Csv(Csv::default())),

@@ -164,6 +164,7 @@ impl Columns {
             return Ok(Value::Array(Vec::new()));
         }
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
+        let hint = |line: &Line<'_>| hint_of_last(&lines, line);
         let names = self.columns.as_ref().map(|columns| &columns.0);
         match (&self.widths, names) {
             (None, Some(names)) => {
@@ -176,7 +177,7 @@ impl Columns {
                 match frame.filter(has_bars) {
                     Some(frame) => between_bars(&frame, &lines, &mut rows)?,
                     None => table.try_for_each(|line| {
-                        rows.add(&split_words(line.text, names.len()), || line.number)
+                        rows.add(&split_words(line.text, names.len()), || line.number).map_err(hint(line))
                     })?,
                 }
                 rows.into_value(typing)
@@ -200,7 +201,7 @@ impl Columns {
                     }
                 };
                 for line in table {
-                    add(&mut rows, &cut(line), line)?;
+                    add(&mut rows, &cut(line), line).map_err(hint(line))?;
                 }
                 rows.into_value(typing)
             }
@@ -344,17 +345,19 @@ impl Columns {
             }
             let crooked = match header.cells(&row) {
                 Ok(cells) => {
-                    add(&mut rows, &cells, line)?;
+                    add(&mut rows, &cells, line).map_err(hint_of_last(lines, line))?;
                     continue;
                 }
                 Err(crooked) => crooked,
             };
             let counted = split_words(line.text, header.names().len());
             if counted.len() == header.names().len() && *all_words {
-                rows.add(&counted, || number)?;
+                rows.add(&counted, || number).map_err(hint_of_last(lines, line))?;
             } else if self.ragged_rows != RaggedRows::Skip {
                 let names = header.names();
-                return Err(ReadError::with_quotes(usize::MAX, |quoted| {
+                let fix =
+                    if is_last(lines, line) { "" } else { "; `columns` or `widths` set where cells begin" };
+                let error = ReadError::with_quotes(usize::MAX, |quoted| {
                     let found = match &crooked {
                         CellError::Overlap => "one that runs into the next".to_owned(),
                         CellError::Ambiguous { word, left } => {
@@ -362,11 +365,9 @@ impl Columns {
                             format!("{} between {left} and {right}", quoted(word))
                         }
                     };
-                    format!(
-                        "line {number}: expected cells below the words of the header, found {found}; \
-                         `columns` or `widths` set where cells begin"
-                    )
-                }));
+                    format!("line {number}: expected cells below the words of the header, found {found}{fix}")
+                });
+                return Err(hint_of_last(lines, line)(error));
             }
         }
         rows.into_value(typing)
@@ -406,6 +407,23 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
 
 fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), ReadError> {
     rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
+}
+
+/// Whether a line is the last of several rows, and so may be a total below the table.
+fn is_last(lines: &[Line<'_>], line: &Line<'_>) -> bool {
+    lines.len() > 2 && lines.last().is_some_and(|last| last.number == line.number)
+}
+
+/// Adds the fix for a line below the table to an error of its last line.
+fn hint_of_last(lines: &[Line<'_>], line: &Line<'_>) -> impl FnOnce(ReadError) -> ReadError + use<> {
+    let is_last = is_last(lines, line);
+    move |error| {
+        if is_last {
+            error.with_suffix("; if it is below the table, `stop_before` ends the table there")
+        } else {
+            error
+        }
+    }
 }
 
 /// Whether a word of a header is a heading over several columns, as in `vmstat`: `---swap--`.

@@ -329,7 +329,8 @@ impl<'t> ResultBuilder<'t> {
             let names: Vec<_> = metrics.names.iter().map(|name| format!("`{}`", name.0)).collect();
             let named = if names.is_empty() { String::new() } else { format!(" of {}", names.join(" or ")) };
             let plain = if is_object { " without labels" } else { "" };
-            return Err(read_error!("expected samples{named}{plain}, found none among {}", self.seen));
+            let among = if self.seen == 0 { String::new() } else { format!(" among {}", self.seen) };
+            return Err(read_error!("expected samples{named}{plain}, found none{among}"));
         }
         Ok(if is_object { Value::Object(self.object) } else { Value::Array(self.rows) })
     }

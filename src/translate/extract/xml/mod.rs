@@ -29,7 +29,7 @@ use crate::{
 ///
 /// An element with text only becomes a string, an empty one an empty string, and one with `xsi:nil="true"`
 /// null. Other elements become objects: attributes at `@name`, children at their names, mixed text at
-/// `#text`. Repeated names become a list.
+/// `#text`. Repeated names become a list. An element named in `strings` becomes its whole text.
 #[derive(Debug, Clone)]
 pub struct Xml {
     /// Part of the document to convert.
@@ -38,6 +38,8 @@ pub struct Xml {
     pub attributes: Attributes,
     /// Names of elements that are always lists.
     pub lists: BTreeSet<String>,
+    /// Names of elements that are always strings.
+    pub strings: BTreeSet<String>,
     /// Whether white space at both ends of a text is removed.
     pub trim: bool,
 }
@@ -60,8 +62,12 @@ pub struct XmlSettings {
     #[key(default = Attributes::Marked)]
     attributes: Attributes,
     /// Names of elements that are always lists, even where there is only one.
-    #[key(with = read_lists)]
+    #[key(with = read_names)]
     lists: Vec<String>,
+    /// Names of elements that are always strings: the whole text in order, with the text of the elements
+    /// inside, without attributes.
+    #[key(with = read_names)]
+    strings: Vec<String>,
     /// Whether to remove white space at both ends of each text.
     #[key(default = true)]
     trim: bool,
@@ -88,7 +94,7 @@ impl Setting for Namespaces {
     }
 }
 
-fn read_lists(value: &Cursor<'_>) -> Checked<Vec<String>> {
+fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
     if value.node.as_list().is_some() { Setting::read(value) } else { value.reject_kind("a list", None) }
 }
 
@@ -129,8 +135,9 @@ impl XmlSettings {
 }
 
 impl From<XmlSettings> for Xml {
-    fn from(XmlSettings { wanted, attributes, lists, trim, .. }: XmlSettings) -> Self {
-        Self { pick: wanted, attributes, lists: lists.into_iter().collect(), trim }
+    fn from(XmlSettings { wanted, attributes, lists, strings, trim, .. }: XmlSettings) -> Self {
+        let names = |names: Vec<String>| names.into_iter().collect();
+        Self { pick: wanted, attributes, lists: names(lists), strings: names(strings), trim }
     }
 }
 
@@ -259,6 +266,9 @@ impl Xml {
     fn value(&self, element: Node<'_, '_>) -> Value {
         let is_nil =
             element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1"));
+        if self.strings.contains(element.tag_name().name()) {
+            return if is_nil { Value::Null } else { self.whole_text(element).into() };
+        }
         let mut members = Map::new();
         if self.attributes != Attributes::Dropped {
             let telling = element
@@ -301,6 +311,13 @@ impl Xml {
             members.insert(TEXT_KEY.to_owned(), text.into());
         }
         Value::Object(members)
+    }
+
+    /// The text of an element and of all elements inside, in order: XPath's `string()`.
+    fn whole_text(&self, element: Node<'_, '_>) -> String {
+        let texts = element.descendants().filter(Node::is_text).filter_map(|node| node.text());
+        let text: String = texts.collect();
+        if self.trim { text.trim().to_owned() } else { text }
     }
 
     fn add(&self, members: &mut Map<String, Value>, name: String, value: Value) {

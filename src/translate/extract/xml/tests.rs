@@ -41,6 +41,25 @@ fn elements_are_objects_and_texts_are_strings() {
 }
 
 #[test]
+fn a_string_is_the_whole_text_of_an_element() {
+    let xml = Xml { strings: BTreeSet::from(["t".to_owned()]), ..Xml::default() };
+    for (text, expected) in [
+        ("<a><t>Pump <b>north</b> side</t></a>", r#"{"t":"Pump north side"}"#),
+        (
+            "<a><t x='1'>Pump</t><t> <b>nor<i>t</i>h</b><![CDATA[ & ]]><!-- no -->x </t></a>",
+            r#"{"t":["Pump","north & x"]}"#,
+        ),
+        ("<a><t><b>all</b></t><u>a<b>c</b></u></a>", r##"{"t":"all","u":{"b":"c","#text":"a"}}"##),
+        ("<a><t/></a>", r#"{"t":""}"#),
+        ("<t><link>http://a/b</link></t>", r#""http://a/b""#),
+        ("<a xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><t i:nil='true'/></a>", r#"{"t":null}"#),
+    ] {
+        check_with(&xml, text, Ok(expected));
+    }
+    check_with(&Xml { trim: false, ..xml }, "<t> a <b/>\n</t>", Ok(r#"" a \n""#));
+}
+
+#[test]
 fn all_kinds_of_text_are_text() {
     check("<a>x<![CDATA[ <&> ]]>y<!-- no --><?no no?></a>", Ok(r#""x <&> y""#));
     check("<a>&lt;&#65;&#x42;&amp;&apos;&quot;</a>", Ok(r#""<AB&'\"""#));

@@ -262,6 +262,20 @@ fn tabs_become_spaces() {
 }
 
 #[test]
+fn an_error_in_the_last_line_names_the_option_that_ends_the_table() {
+    let hint = "; if it is below the table, `stop_before` ends the table there";
+    let error =
+        |columns: &Columns, text: &str| columns.extract(text, &Typing::Untyped).unwrap_err().to_string();
+    let text = "NAME    SIZE  OWNER\na b        1  x\nc d       22  y\nTotal: 4 devices\n";
+    let found = error(&under_header(), text);
+    assert!(found.starts_with("line 4: ") && found.ends_with(hint), "{found}");
+    let found = error(&by_words("name size owner"), "a 1 x\nb 2 y\nTotal: 2\n");
+    assert_eq!(found, format!("line 3: expected 3 cells, found 2{hint}"));
+    let found = error(&by_words("name size owner"), "a 1 x\nb 2\nc 3 z\n");
+    assert_eq!(found, "line 2: expected 3 cells, found 2");
+}
+
+#[test]
 fn overlapping_cells_are_an_error_or_skipped() {
     let text = "NAME   SIZE   OWNER\na b    1      x\nlonger than it 12     y\nmuchtoolongname12345   z\n";
     check(&under_header(), text, Err("line 4: expected cells below the words of the header"));
