@@ -84,7 +84,7 @@ impl Setting for KeySource {
             return value
                 .reject(Invalid::without_value(message, "write `https://HOST/PATH`, or `file:/path`"));
         };
-        if !address.is_tls() && !address.is_near() {
+        if !address.is_tls() && !address.is_local() {
             let message = "the keys come from another machine without TLS: who is between can sign tokens";
             let help = "write an `https://` address, or `file:/path`";
             return value

@@ -177,8 +177,8 @@ impl ResourceUrl {
 
     /// Whether it is reached over the network without TLS.
     pub fn is_open(&self) -> bool {
-        let is_near = self.origin.parse().is_ok_and(|address: Address| address.is_near());
-        self.origin.starts_with("http://") && !is_near
+        let is_local = self.origin.parse().is_ok_and(|address: Address| address.is_local());
+        self.origin.starts_with("http://") && !is_local
     }
 
     fn metadata(&self) -> String {
@@ -233,7 +233,7 @@ impl Access {
         let scopes = match (client, &self.settings.resource) {
             (Some(client), Some(_)) => {
                 let all = known().and(&self.settings.scopes);
-                needed.and(&self.token_scopes(client).among(&all))
+                needed.and(&self.token_scopes(client).intersection(&all))
             }
             (_, _) => needed.clone(),
         };

@@ -144,7 +144,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let pipes = StdioPipes {
             input: io::stdin(),
             output: io::stdout(),
-            message_limit_bytes: loaded.door.body_limit_bytes,
+            message_limit_bytes: loaded.filter.body_limit_bytes,
             shutdown_timeout: loaded.listener.shutdown_timeout,
         };
         let (_, process) = Process::new(Playground::new(&loaded));

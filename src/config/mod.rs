@@ -140,7 +140,7 @@ pub struct Loaded {
     /// Admin API: its address, and its access control.
     pub admin: AdminSettings,
     /// Settings of the request filter: allowed hosts and origins, request limits, trusted proxies.
-    pub door: FilterSettings,
+    pub filter: FilterSettings,
     /// Access control of clients. `None`: every client may call.
     pub access: Option<AccessSettings>,
     /// Settings of the MCP API.

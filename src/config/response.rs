@@ -142,7 +142,7 @@ impl RuleSettings {
         };
         let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
         let extract = self.extract.map(|extract| extract.extract);
-        if extract.as_ref().is_some_and(|extract| extract.gives() == ValueCount::Block) {
+        if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
             // A binary block has no value for a condition or a filter.
             if self.when.reads_value() {
                 let message = "`value` has nothing to look at: `binary` gives a block, and no value";

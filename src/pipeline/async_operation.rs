@@ -301,7 +301,7 @@ impl CallRun<'_> {
                     | UpstreamError::Busy { .. }
                     | UpstreamError::ClientBusy { .. }
                     | UpstreamError::CircuitOpen { .. }
-                    | UpstreamError::TooOften { .. }
+                    | UpstreamError::RateLimited { .. }
                     | UpstreamError::RateLimitUnavailable { .. }
                     | UpstreamError::BufferFull { .. }
             ),

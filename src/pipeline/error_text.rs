@@ -145,7 +145,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
                 rest.as_deref().unwrap_or("later")
             )
         }
-        UpstreamError::TooOften { whose, count, per, rest, .. } => {
+        UpstreamError::RateLimited { whose, count, per, rest, .. } => {
             let who = match whose {
                 RateLimitScope::ClientOfRoute => {
                     "The rate limit of this tool is exceeded. One client may call it"
@@ -188,7 +188,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
 fn error_type_of(error: &UpstreamError) -> ErrorType {
     let facts = error.facts();
     match (error, facts.retry_after) {
-        (UpstreamError::TooOften { .. } | UpstreamError::ClientBusy { .. }, Some(again_after)) => {
+        (UpstreamError::RateLimited { .. } | UpstreamError::ClientBusy { .. }, Some(again_after)) => {
             ErrorType::RateLimited { again_after }
         }
         (_, Some(again_after)) => ErrorType::Unavailable { again_after },
@@ -389,7 +389,7 @@ mod tests {
 
     fn too_often(whose: RateLimitScope, count: u32) -> UpstreamError {
         let (per, rest) = (Duration::from_secs(60), Duration::from_millis(7_001));
-        UpstreamError::TooOften { upstream: "secret-name".parse().unwrap(), whose, count, per, rest }
+        UpstreamError::RateLimited { upstream: "secret-name".parse().unwrap(), whose, count, per, rest }
     }
 
     #[test]

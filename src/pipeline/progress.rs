@@ -86,13 +86,13 @@ impl<'a> Reporter<'a> {
             tokio::select! {
                 biased;
                 response = &mut response => break response,
-                Some(event) = events.recv() => self.happened(event, counts_bytes),
+                Some(event) = events.recv() => self.on_event(event, counts_bytes),
             }
         };
         // Progress of the upstream may have arrived together with the response.
         while let Ok(event) = events.try_recv() {
             if let ProgressEvent::Progress { .. } = event {
-                self.happened(event, false);
+                self.on_event(event, false);
             }
         }
         response
@@ -115,8 +115,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    fn happened(&mut self, happened: ProgressEvent, counts_bytes: bool) {
-        match happened {
+    fn on_event(&mut self, event: ProgressEvent, counts_bytes: bool) {
+        match event {
             ProgressEvent::Retry { attempt } => {
                 self.line(McpLogLevel::Debug, || {
                     format!("retrying the request to the service, attempt {attempt}")
@@ -205,15 +205,15 @@ mod tests {
         let subscriber = recorded(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         let received = |bytes| ProgressEvent::Received { bytes, of: Some(100) };
-        reporter.happened(received(1), true);
+        reporter.on_event(received(1), true);
         for bytes in [10, 20] {
             tokio::time::advance(BYTES_EVERY).await;
-            reporter.happened(received(bytes), true);
-            reporter.happened(received(bytes + 1), true);
+            reporter.on_event(received(bytes), true);
+            reporter.on_event(received(bytes + 1), true);
         }
         tokio::time::advance(BYTES_EVERY).await;
-        reporter.happened(received(5), true);
-        reporter.happened(received(50), false);
+        reporter.on_event(received(5), true);
+        reporter.on_event(received(50), false);
         assert_eq!(*subscriber.1.lock().unwrap(), ["10/Some(100.0)", "20/Some(100.0)"]);
     }
 

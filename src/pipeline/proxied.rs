@@ -228,13 +228,13 @@ impl ProxiedTable {
 
 /// JSON-RPC response of an upstream.
 #[derive(Deserialize)]
-struct UpstreamAnswer {
+struct JsonRpcResponse {
     result: Option<Members>,
-    error: Option<Code>,
+    error: Option<JsonRpcErrorCode>,
 }
 
 #[derive(Deserialize)]
-struct Code {
+struct JsonRpcErrorCode {
     code: i64,
 }
 
@@ -269,9 +269,9 @@ impl Snapshot {
         let (failed, code) = match run.forward((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
             Ok(response) => {
-                let answered = serde_json::from_slice::<UpstreamAnswer>(&response.body).ok();
+                let answered = serde_json::from_slice::<JsonRpcResponse>(&response.body).ok();
                 let (result, error) =
-                    answered.map_or((None, None), |UpstreamAnswer { result, error }| (result, error));
+                    answered.map_or((None, None), |JsonRpcResponse { result, error }| (result, error));
                 if let Some(members) = result.filter(|members| members.contains_key(required(method))) {
                     run.log.end(ToolOutcome::Success);
                     return Ok(members);

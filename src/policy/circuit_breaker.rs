@@ -128,7 +128,7 @@ impl CircuitBreaker {
     }
 
     /// Closes the circuit after a successful health check.
-    pub(super) fn proved_healthy(&self) {
+    pub(super) fn on_health_check_passed(&self) {
         let mut state = self.state();
         if !matches!(*state, State::Closed { .. }) {
             *state = State::Closed { failures: 0 };
@@ -372,10 +372,10 @@ mod tests {
         assert_eq!(breaker.view(), CircuitBreakerView::Open { remaining: 5 * SECOND });
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(breaker.view(), CircuitBreakerView::HalfOpen);
-        breaker.proved_healthy();
+        breaker.on_health_check_passed();
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
         breaker.learn(Outcome::Failure, None, &CallContext::default());
-        breaker.proved_healthy();
+        breaker.on_health_check_passed();
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 1 }, "a check is no call");
     }
 

@@ -247,7 +247,7 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::TooOften`] if the call is over the limit and does not wait. It is counted.
+    /// [`UpstreamError::RateLimited`] if the call is over the limit and does not wait. It is counted.
     /// [`UpstreamError::RateLimitUnavailable`] if the shared counter is unreachable.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
         loop {
@@ -265,7 +265,7 @@ impl RateLimit {
         let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.rate);
         match stopped {
             NotAdmitted::For(rest) => {
-                UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest }
+                UpstreamError::RateLimited { upstream, whose: self.whose, count, per, rest }
             }
             NotAdmitted::RateLimitUnavailable => UpstreamError::RateLimitUnavailable { upstream },
         }
@@ -398,7 +398,7 @@ mod tests {
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
-        let is_expected = matches!(error, UpstreamError::TooOften { rest, whose: RateLimitScope::ClientOfRoute, .. } if rest == 59 * SECOND);
+        let is_expected = matches!(error, UpstreamError::RateLimited { rest, whose: RateLimitScope::ClientOfRoute, .. } if rest == 59 * SECOND);
         assert!(is_expected, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;

@@ -289,7 +289,7 @@ impl UpstreamPolicies {
             let breaker = Arc::downgrade(&breaker);
             http.when_healthy(move || {
                 if let Some(breaker) = breaker.upgrade() {
-                    breaker.proved_healthy();
+                    breaker.on_health_check_passed();
                 }
             });
         }

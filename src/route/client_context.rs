@@ -54,14 +54,14 @@ impl Scopes {
     }
 
     /// Whether this set contains all of `needed`.
-    pub fn hold(&self, needed: &Self) -> bool {
+    pub fn contains_all(&self, needed: &Self) -> bool {
         needed.0.iter().all(|name| self.0.binary_search(name).is_ok())
     }
 
     /// Union of two sets.
     #[must_use]
     pub fn and(&self, more: &Self) -> Self {
-        if self.hold(more) {
+        if self.contains_all(more) {
             return self.clone();
         }
         Self::from_names(self.0.iter().chain(&*more.0).cloned().collect())
@@ -69,7 +69,7 @@ impl Scopes {
 
     /// Intersection of two sets.
     #[must_use]
-    pub fn among(&self, those: &Self) -> Self {
+    pub fn intersection(&self, those: &Self) -> Self {
         Self::from_names(self.0.iter().filter(|name| those.0.binary_search(name).is_ok()).cloned().collect())
     }
 
@@ -239,15 +239,15 @@ mod tests {
         assert_eq!(scopes("b a b"), scopes("a b"));
         assert_eq!(scopes("b a").to_string(), "a b");
         assert_eq!(scopes("a c").and(&scopes("b c")), scopes("a b c"));
-        assert_eq!(scopes("a b c").among(&scopes("d c b")), scopes("b c"));
+        assert_eq!(scopes("a b c").intersection(&scopes("d c b")), scopes("b c"));
         assert_eq!(scopes("a b c").without(&scopes("d c b")), scopes("a"));
     }
 
     #[test]
     fn all_needed_scopes_are_required() {
-        assert!(scopes("a b").hold(&scopes("b")) && scopes("").hold(&scopes("")));
-        assert!(!scopes("a b").hold(&scopes("b c")) && !scopes("").hold(&scopes("a")));
-        assert!(!scopes("weather.read").hold(&scopes("weather")), "no scope is in another");
+        assert!(scopes("a b").contains_all(&scopes("b")) && scopes("").contains_all(&scopes("")));
+        assert!(!scopes("a b").contains_all(&scopes("b c")) && !scopes("").contains_all(&scopes("a")));
+        assert!(!scopes("weather.read").contains_all(&scopes("weather")), "no scope is in another");
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl InputSchema {
         let violations = checked.violations;
         if violations.is_empty() {
             let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
-            write_plainly(self.document(), &mut map);
+            normalize_integers(self.document(), &mut map);
             return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
         }
         let messages = violations.iter().map(|violation| match violation.path.as_str() {
@@ -267,9 +267,9 @@ fn is_written(value: &Value, text: &str) -> bool {
 const STEP_LIMIT: u32 = 10_000;
 
 /// Writes the integers in arguments without point and exponent.
-pub(super) fn write_plainly(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
+pub(super) fn normalize_integers(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let mut writing = Writing { root: schema, steps_left: STEP_LIMIT };
+    let mut writing = IntegerNormalizer { root: schema, steps_left: STEP_LIMIT };
     for (name, value) in arguments {
         if let Some(property) = properties.get(name) {
             writing.value(property, value);
@@ -277,12 +277,12 @@ pub(super) fn write_plainly(schema: &Map<String, Value>, arguments: &mut Map<Str
     }
 }
 
-struct Writing<'a> {
+struct IntegerNormalizer<'a> {
     root: &'a Map<String, Value>,
     steps_left: u32,
 }
 
-impl<'a> Writing<'a> {
+impl<'a> IntegerNormalizer<'a> {
     fn value(&mut self, schema: &'a Value, value: &mut Value) {
         let Some(schema) = schema.as_object().filter(|_| self.steps_left > 0) else { return };
         for schema in combined(self.root, schema) {
@@ -475,7 +475,7 @@ mod integers_tests {
             },
         });
         let mut arguments: Map<String, Value> = serde_json::from_str(&format!(r#"{{"x":{value}}}"#)).unwrap();
-        write_plainly(schema.as_object().unwrap(), &mut arguments);
+        normalize_integers(schema.as_object().unwrap(), &mut arguments);
         assert_eq!(arguments["x"].to_string(), expected);
     }
 
@@ -513,7 +513,7 @@ mod integers_tests {
             "properties": { "x": { "items": { "$ref": "#/$defs/loop" } } },
             "$defs": { "loop": { "anyOf": [{ "$ref": "#/$defs/loop" }, { "$ref": "#/$defs/loop" }] } },
         });
-        let mut writing = Writing { root: schema.as_object().unwrap(), steps_left: STEP_LIMIT };
+        let mut writing = IntegerNormalizer { root: schema.as_object().unwrap(), steps_left: STEP_LIMIT };
         let mut value = json!(vec![1; 1000]);
         writing.value(&schema["properties"]["x"], &mut value);
         assert_eq!(writing.steps_left, 0);

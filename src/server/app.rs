@@ -125,7 +125,7 @@ impl App {
             (Active::new(loaded, None, shared.as_ref()), DiscoveredLists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
         let gateway = Gateway::new(snapshot).sharing(shared.clone());
-        let filter = Filter::new(&loaded.door);
+        let filter = Filter::new(&loaded.filter);
         filter.guard.replace(access(loaded));
         let mcp = McpEndpoint::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
         let rest = RestApi::new(gateway.clone(), filter.clone());
@@ -217,7 +217,7 @@ impl App {
         self.active = active;
         self.parts.store.set_limit(loaded.cache_limit_bytes);
         self.parts.upstream_buffer.set_limit(loaded.upstream_buffer_limit_bytes);
-        self.filter.replace(&loaded.door);
+        self.filter.replace(&loaded.filter);
         // Before the routes: at no time is a client admitted that the new configuration rejects.
         let has_new_access = self.apply_access(loaded);
         if let (Some(now), Some(tls)) = (&self.tls, &loaded.tls)
@@ -525,7 +525,7 @@ routes:
         let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);
         let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
-        let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.door));
+        let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.filter));
         let events = tokio::spawn(handle_replica_events(&shared, gateway.clone(), mcp));
         (gateway, shared, AbortOnDropHandle::new(events))
     }

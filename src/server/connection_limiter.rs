@@ -135,7 +135,7 @@ impl ConnectionLimiter {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
                 break permit;
             }
-            if is_due(logged) {
+            if take_log_turn(logged) {
                 let connections = self.limit;
                 warn!(connections, "connection limit reached: closing idle connections");
             }
@@ -170,7 +170,7 @@ impl ConnectionLimiter {
         loop {
             self.buffer.wait_until_over().await;
             let connections = self.evict_slow_readers(stalled_for);
-            if connections > 0 && is_due(&mut logged) {
+            if connections > 0 && take_log_turn(&mut logged) {
                 let (held_bytes, limit_bytes) = (self.buffer.held_bytes(), self.buffer.limit_bytes());
                 warn!(
                     connections,
@@ -219,7 +219,7 @@ impl ConnectionLimiter {
 }
 
 /// Whether to log again. If so, the time is recorded.
-fn is_due(logged: &mut Option<Instant>) -> bool {
+fn take_log_turn(logged: &mut Option<Instant>) -> bool {
     let is_due = logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
     if is_due {
         *logged = Some(Instant::now());

@@ -104,7 +104,7 @@ impl ClientIdentity {
         match self {
             Self::Only => true,
             Self::Address(_) | Self::Unknown => needed.is_empty(),
-            Self::Client(client) => client.scopes.hold(needed),
+            Self::Client(client) => client.scopes.contains_all(needed),
         }
     }
 
@@ -137,20 +137,20 @@ impl ClientIdentity {
 pub struct PerClientLimit {
     limit: usize,
     /// Permits in use, of clients that have any.
-    had: Arc<Mutex<HashMap<ClientIdentity, usize>>>,
+    in_use: Arc<Mutex<HashMap<ClientIdentity, usize>>>,
 }
 
 /// Permit of one client, released on drop.
 #[derive(Debug)]
 pub struct PerClientPermit {
-    parts: PerClientLimit,
+    limit: PerClientLimit,
     client: ClientIdentity,
 }
 
 impl PerClientLimit {
     /// Limit of `limit` permits for each client.
     pub fn new(limit: usize) -> Self {
-        Self { limit, had: Arc::default() }
+        Self { limit, in_use: Arc::default() }
     }
 
     /// Acquires a permit for a client. The only client has no limit.
@@ -162,27 +162,27 @@ impl PerClientLimit {
         if matches!(client, ClientIdentity::Only) {
             return Ok(None);
         }
-        let mut had = self.had();
-        let count = had.entry(client.clone()).or_default();
+        let mut in_use = self.in_use();
+        let count = in_use.entry(client.clone()).or_default();
         if *count >= self.limit {
             return Err(self.limit);
         }
         *count += 1;
-        Ok(Some(PerClientPermit { parts: self.clone(), client: client.clone() }))
+        Ok(Some(PerClientPermit { limit: self.clone(), client: client.clone() }))
     }
 
-    fn had(&self) -> MutexGuard<'_, HashMap<ClientIdentity, usize>> {
-        self.had.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_use(&self) -> MutexGuard<'_, HashMap<ClientIdentity, usize>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for PerClientPermit {
     fn drop(&mut self) {
-        let mut had = self.parts.had();
-        if let Some(count) = had.get_mut(&self.client) {
+        let mut in_use = self.limit.in_use();
+        if let Some(count) = in_use.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                had.remove(&self.client);
+                in_use.remove(&self.client);
             }
         }
     }
@@ -209,17 +209,17 @@ mod tests {
 
     #[test]
     fn each_client_has_its_share_and_idle_ones_are_dropped() {
-        let parts = PerClientLimit::new(1);
+        let limit = PerClientLimit::new(1);
         let (one, other) = (
             ClientIdentity::from_address([10, 0, 0, 1].into()),
             ClientIdentity::from_address([10, 0, 0, 2].into()),
         );
-        let first = parts.take(&one).unwrap();
-        assert_eq!(parts.take(&one).map(drop), Err(1));
-        let others = parts.take(&other).unwrap();
-        assert!(parts.take(&ClientIdentity::Only).unwrap().is_none());
+        let first = limit.take(&one).unwrap();
+        assert_eq!(limit.take(&one).map(drop), Err(1));
+        let others = limit.take(&other).unwrap();
+        assert!(limit.take(&ClientIdentity::Only).unwrap().is_none());
         drop((first, others));
-        assert!(parts.had().is_empty());
-        assert!(parts.take(&one).is_ok());
+        assert!(limit.in_use().is_empty());
+        assert!(limit.take(&one).is_ok());
     }
 }

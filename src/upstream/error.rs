@@ -209,7 +209,7 @@ pub enum UpstreamError {
     },
     /// Rate limit.
     #[error("{} called upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.describe())]
-    TooOften {
+    RateLimited {
         /// The upstream.
         upstream: UpstreamName,
         /// Which rate limit.
@@ -436,7 +436,7 @@ impl UpstreamError {
             Self::ClientBusy { .. } => {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
-            Self::TooOften { whose, rest, .. } => rejected("rate_limited", whose.limit(), *rest),
+            Self::RateLimited { whose, rest, .. } => rejected("rate_limited", whose.limit(), *rest),
             Self::RateLimitUnavailable { .. } => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)
             }
@@ -471,7 +471,7 @@ impl UpstreamError {
             | Self::Busy { upstream, .. }
             | Self::ClientBusy { upstream, .. }
             | Self::Credential { upstream, .. }
-            | Self::TooOften { upstream, .. }
+            | Self::RateLimited { upstream, .. }
             | Self::RateLimitUnavailable { upstream }
             | Self::SlowUpload { upstream, .. }
             | Self::BufferFull { upstream, .. }

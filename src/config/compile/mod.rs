@@ -189,7 +189,7 @@ pub(in crate::config) fn compile(
         listener,
         admin,
         tls,
-        door: filter,
+        filter,
         access: clients.access,
         mcp,
         log,

@@ -39,7 +39,7 @@ fn value(
     entry: &Entry,
 ) -> Option<Typing> {
     let written: FieldSetting = read(report, entry, "`type`")?;
-    if extractor.gives() == ValueCount::Block {
+    if extractor.value_count() == ValueCount::Block {
         let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
         report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, "leave `type` out");
         return None;
@@ -117,7 +117,7 @@ fn value(
         _ => {}
     }
     // The extractor returns a list already; the type is that of its items.
-    if extractor.gives() == ValueCount::Many && written.from.is_none() {
+    if extractor.value_count() == ValueCount::Many && written.from.is_none() {
         kind.count = Cardinality::One;
     }
     Some(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
@@ -126,7 +126,7 @@ fn value(
 /// Whether a path begins with the index of a row, although `from` applies to each row.
 fn leads_into_rows(extractor: &ExtractorKind, path: &FieldPath) -> bool {
     matches!(extractor, ExtractorKind::Metrics(_))
-        && extractor.gives() == ValueCount::Many
+        && extractor.value_count() == ValueCount::Many
         && path.first().bytes().all(|byte| byte.is_ascii_digit())
 }
 

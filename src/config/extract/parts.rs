@@ -58,7 +58,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let value = value.member(entry, &label, ONE_EXTRACTOR);
     let One { extractor, optional, .. } = one(&value)?;
     let alone = "let it stand alone, in a rule of its own";
-    if extractor.kind.gives() == ValueCount::Block {
+    if extractor.kind.value_count() == ValueCount::Block {
         let message = format!("`{}` gives a block, and no value that could be a part", extractor.kind.name());
         return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }

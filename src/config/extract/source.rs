@@ -19,7 +19,7 @@ impl Setting for Extractor {
             return reject_optional(value, "leave it out");
         }
         let name = extractor.kind.name();
-        let found = match (&extractor.typing, extractor.kind.gives()) {
+        let found = match (&extractor.typing, extractor.kind.value_count()) {
             (_, ValueCount::Block) => "a block",
             (_, ValueCount::Many) => "a list",
             (Typing::Fields(_), ValueCount::One) => "an object",

@@ -66,7 +66,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
     for item in items {
         let Some(name) = item.as_text() else { continue };
         let Ok(scope) = Scopes::new([name]) else { continue };
-        let is_held = access.clients.iter().any(|client| client.scopes.hold(&scope));
+        let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
         if !is_held && reported.insert(name) {
             let help = "give it to a client, under `clients`, or leave it out";
             report.warning(

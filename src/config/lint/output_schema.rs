@@ -56,7 +56,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
         return Err("reshapes the value with `structured`".to_owned());
     }
     let Some(extract) = &rule.extract else { return Err("has no extractor".to_owned()) };
-    let without_types = match extract.gives() {
+    let without_types = match extract.value_count() {
         ValueCount::Block => "gives bytes, and no value",
         ValueCount::One | ValueCount::Many => "has an extractor without `fields`",
     };
@@ -152,7 +152,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     let span = compiled.fields_span.unwrap_or(compiled.span);
     if rule.structured.is_none()
         && let Some(extract) = &rule.extract
-        && extract.gives() == ValueCount::Block
+        && extract.value_count() == ValueCount::Block
     {
         let message = "`binary` gives no value, and `output` promises one";
         report.error(Code::OutputShape.at_span(compiled.span), message, "leave `output` out");

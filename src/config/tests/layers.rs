@@ -36,7 +36,7 @@ fn a_later_layer_wins() {
     assert_eq!(settings.listener.listen.port(), 3);
     assert_eq!(settings.listener.shutdown_timeout, Duration::from_secs(2));
     assert_eq!((settings.mcp.server.page_size, settings.mcp.server.name.as_str()), (7, "glossator"));
-    assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
+    assert_eq!(settings.filter.allowed_hosts, ["a.test", "b.test:80"]);
     assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
 }
 

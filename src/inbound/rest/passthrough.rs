@@ -259,7 +259,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         UpstreamError::Credential { .. } => {
             (StatusCode::BAD_GATEWAY, "no credential is available for the upstream")
         }
-        UpstreamError::TooOften { .. } => {
+        UpstreamError::RateLimited { .. } => {
             (StatusCode::TOO_MANY_REQUESTS, "the rate limit of the upstream is exceeded")
         }
         UpstreamError::RateLimitUnavailable { .. } => {

@@ -124,7 +124,7 @@ fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
 }
 
 impl Extraction for Csv {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         ValueCount::Many
     }
 

@@ -48,7 +48,7 @@ pub struct NdJson {
 }
 
 impl Extraction for NdJson {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         ValueCount::Many
     }
 
@@ -158,7 +158,7 @@ pub enum BinaryKind {
 }
 
 impl Extraction for Binary {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         ValueCount::Block
     }
 

@@ -61,7 +61,7 @@ pub struct Extractor {
 /// Parser of one kind, with the options of a rule.
 pub(crate) trait Extraction {
     /// Number of values per response.
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         ValueCount::One
     }
 
@@ -144,8 +144,8 @@ extractors! {
 
 impl ExtractorKind {
     /// Number of values per response.
-    pub fn gives(&self) -> ValueCount {
-        self.extraction().gives()
+    pub fn value_count(&self) -> ValueCount {
+        self.extraction().value_count()
     }
 
     /// Names that fields may use.
@@ -276,7 +276,7 @@ impl Extractor {
             (typing, Extracted::Mcp(answered)) => answered.typed(typing, view).map(Extracted::Mcp),
             (typing, found) => {
                 let found = found.into_value(view)?;
-                if self.kind.gives() == ValueCount::One {
+                if self.kind.value_count() == ValueCount::One {
                     typing.check_single(&found)?;
                 }
                 typing.apply(found).map(Extracted::Value)

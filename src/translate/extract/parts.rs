@@ -32,9 +32,9 @@ pub struct ExtractPart {
 
 impl Extract {
     /// Number of values per response.
-    pub fn gives(&self) -> ValueCount {
+    pub fn value_count(&self) -> ValueCount {
         match self {
-            Self::One(extractor) => extractor.kind.gives(),
+            Self::One(extractor) => extractor.kind.value_count(),
             Self::Parts(_) => ValueCount::One,
         }
     }
@@ -122,7 +122,7 @@ impl ExtractPart {
     fn schema_as_found(&self) -> Value {
         match &self.extractor.kind {
             ExtractorKind::Text(_) => json!({ "type": "string" }),
-            kind if kind.gives() == ValueCount::Many => json!({ "type": "array" }),
+            kind if kind.value_count() == ValueCount::Many => json!({ "type": "array" }),
             _ => json!({}),
         }
     }
@@ -162,7 +162,7 @@ impl Extractor {
     /// JSON Schema of the value, a list if there are records; `None` if it has no types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
-        match self.kind.gives() {
+        match self.kind.value_count() {
             ValueCount::Many => Some(list_of(record)),
             ValueCount::One => Some(record),
             ValueCount::Block => None,

@@ -229,7 +229,7 @@ impl SearchedText<'_> {
 }
 
 impl Extraction for Regex {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         match self.each {
             SearchScope::First => ValueCount::One,
             SearchScope::Match | SearchScope::Line | SearchScope::Block => ValueCount::Many,

@@ -77,7 +77,7 @@ impl Address {
     }
 
     /// Whether it is this machine, so that there is no network between.
-    pub fn is_near(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.socket().is_some()
             || self.name().is_some_and(|(name, _)| name.eq_ignore_ascii_case("localhost"))
             || self.ip().is_some_and(|at| at.ip().to_canonical().is_loopback())
@@ -279,13 +279,13 @@ mod tests {
 
     #[test]
     fn loopback_is_local_and_similar_names_are_not() {
-        let is_near = |text: &str| text.parse::<Address>().unwrap().is_near();
+        let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
         for near in ["http://localhost:81/x", "http://127.0.0.9", "http://[::1]:9", "unix:/a"] {
-            assert!(is_near(near), "{near}");
+            assert!(is_local(near), "{near}");
         }
         for far in ["http://127.old.test", "http://localhost.old.test", "http://old.test", "http://10.0.0.1"]
         {
-            assert!(!is_near(far), "{far}");
+            assert!(!is_local(far), "{far}");
         }
     }
 

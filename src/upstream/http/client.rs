@@ -280,7 +280,7 @@ impl HttpUpstream {
     ) -> Result<Option<Credential>, UpstreamError> {
         match (&self.shared.credentials, sent) {
             (Some(credentials), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {
-                credentials.another(sent, context).await.map_err(|source| self.no_credential(source))
+                credentials.replace_rejected(sent, context).await.map_err(|source| self.no_credential(source))
             }
             _ => Ok(None),
         }

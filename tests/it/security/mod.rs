@@ -115,7 +115,7 @@ fn the_memory_limits_in_deploy_fit_the_defaults() {
     let parts = [
         OWN_MIB,
         CONNECTIONS_MIB,
-        loaded.door.request_buffer_limit_bytes >> 20,
+        loaded.filter.request_buffer_limit_bytes >> 20,
         loaded.upstream_buffer_limit_bytes >> 20,
         response >> 20,
         loaded.cache_limit_bytes >> 20,

@@ -104,7 +104,7 @@ struct Line<'t> {
 }
 
 impl Extraction for Columns {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         ValueCount::Many
     }
 

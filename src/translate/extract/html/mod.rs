@@ -104,7 +104,7 @@ pub enum MatchCount {
 }
 
 impl Extraction for Html {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         match &self.take {
             PagePart::Each(_) | PagePart::Table(Table { shape: TableShape::Rows(_), .. }) => ValueCount::Many,
             PagePart::Text

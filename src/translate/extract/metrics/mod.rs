@@ -129,7 +129,7 @@ struct Sample<'t> {
 }
 
 impl Extraction for Metrics {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         match self.shape {
             MetricsShape::Object => ValueCount::One,
             MetricsShape::Samples | MetricsShape::Rows => ValueCount::Many,

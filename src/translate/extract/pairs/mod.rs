@@ -153,7 +153,7 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
 }
 
 impl Extraction for Pairs {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         match self.each {
             EachPairs::Text => ValueCount::One,
             EachPairs::Block => ValueCount::Many,

@@ -183,7 +183,7 @@ const MACHINERY: [&str; 5] = [
 ];
 
 impl Extraction for Xml {
-    fn gives(&self) -> ValueCount {
+    fn value_count(&self) -> ValueCount {
         match self.pick {
             XmlPart::Each(_) => ValueCount::Many,
             XmlPart::Root | XmlPart::One(_) => ValueCount::One,

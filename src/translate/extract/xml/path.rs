@@ -155,12 +155,12 @@ impl Step {
         let mut walked = 0;
         for context in contexts {
             if !self.anywhere {
-                self.among(context.children(), &mut found);
+                self.select_children(context.children(), &mut found);
             } else if context.id().get() >= walked {
                 for parent in context.descendants() {
                     walked = parent.id().get() + 1;
                     if parent.has_children() {
-                        self.among(parent.children(), &mut found);
+                        self.select_children(parent.children(), &mut found);
                     }
                 }
             }
@@ -171,7 +171,7 @@ impl Step {
         found
     }
 
-    fn among<'a, 'input>(
+    fn select_children<'a, 'input>(
         &self,
         children: impl Iterator<Item = Node<'a, 'input>>,
         found: &mut Vec<Node<'a, 'input>>,

@@ -256,15 +256,15 @@ impl CredentialSource {
     }
 
     /// Returns a replacement for a credential that the upstream refused, if there is one.
-    pub(super) async fn another(
+    pub(super) async fn replace_rejected(
         &self,
         refused: &Credential,
         context: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         match self {
             Self::Fixed(_) => Ok(None),
-            Self::File(file) => file.another(refused).await,
-            Self::Cached(cache) => cache.another(refused, context).await,
+            Self::File(file) => file.replace_rejected(refused).await,
+            Self::Cached(cache) => cache.replace_rejected(refused, context).await,
         }
     }
 

@@ -141,7 +141,7 @@ impl OAuthSettings {
         }
         if let Some(entry) = section.entry("token_url")
             && !self.token_url.address.is_tls()
-            && !self.token_url.address.is_near()
+            && !self.token_url.address.is_local()
         {
             let message = "the client's secret goes to `token_url` without TLS, and the token comes back so";
             report.warning(

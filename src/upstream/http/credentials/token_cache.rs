@@ -131,7 +131,7 @@ impl TokenCache {
 
     /// Replaces a refused token. Only the first call whose token was refused requests the next one. `None` if
     /// the refused token is new and was never accepted: the next one would be refused, too.
-    pub(super) async fn another(
+    pub(super) async fn replace_rejected(
         &self,
         refused: &Credential,
         context: &CallContext,
@@ -265,7 +265,7 @@ impl TokenFile {
     }
 
     /// Rereads the file. `None` if it still has the refused token.
-    pub(super) async fn another(
+    pub(super) async fn replace_rejected(
         &self,
         refused: &Credential,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
@@ -443,9 +443,11 @@ mod tests {
         let first = server.tokens.credential(&CallContext::default()).await.unwrap();
         server.tokens.accepted(&first);
         let context = CallContext::default();
-        let (one, two) =
-            tokio::join!(server.tokens.another(&first, &context), server.tokens.another(&first, &context));
-        for other in [one, two, server.tokens.another(&first, &CallContext::default()).await] {
+        let (one, two) = tokio::join!(
+            server.tokens.replace_rejected(&first, &context),
+            server.tokens.replace_rejected(&first, &context)
+        );
+        for other in [one, two, server.tokens.replace_rejected(&first, &CallContext::default()).await] {
             assert_eq!(shown(other.map(Option::unwrap)), "token-2");
         }
         assert_eq!(server.token_requests(), 2);
@@ -455,9 +457,9 @@ mod tests {
     async fn a_token_that_was_never_good_is_not_replaced_at_once() {
         let server = Server::new();
         let first = server.tokens.credential(&CallContext::default()).await.unwrap();
-        assert!(server.tokens.another(&first, &CallContext::default()).await.unwrap().is_none());
+        assert!(server.tokens.replace_rejected(&first, &CallContext::default()).await.unwrap().is_none());
         tokio::time::advance(OLD).await;
-        assert!(server.tokens.another(&first, &CallContext::default()).await.unwrap().is_some());
+        assert!(server.tokens.replace_rejected(&first, &CallContext::default()).await.unwrap().is_some());
         assert_eq!(server.token_requests(), 2);
     }
 
@@ -532,9 +534,9 @@ mod tests {
         let file = TokenFile::new(place.0.clone());
         place.write("first");
         let first = file.credential().await.unwrap();
-        assert!(file.another(&first).await.unwrap().is_none(), "it is the same as before");
+        assert!(file.replace_rejected(&first).await.unwrap().is_none(), "it is the same as before");
         place.write("second");
-        assert_eq!(file.another(&first).await.unwrap().unwrap().value, "Bearer second");
+        assert_eq!(file.replace_rejected(&first).await.unwrap().unwrap().value, "Bearer second");
         assert_eq!(token(&file).await, "Bearer second");
     }
 
