@@ -118,9 +118,9 @@ impl Setting for KeyHash {
         match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
             None => Ok(hash),
             Some(other) => {
-                let message = format!("this hash stands at {}, too", report.file_and_line(other));
+                let message = format!("duplicate hash; the other is at {}", report.file_and_line(other));
                 value.reject(
-                    Invalid::without_value(message, "give each client keys of its own")
+                    Invalid::without_value(message, "use different keys for each client")
                         .with_code(Code::DuplicateValue),
                 )
             }
@@ -138,7 +138,7 @@ impl Setting for SystemTime {
         let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
         end.map(Self::from).map_or_else(
             || {
-                let help = "write `2027-01-31` for its first moment in UTC, or `2027-01-31T12:00:00Z`";
+                let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
                 value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
             },
             Ok,

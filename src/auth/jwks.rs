@@ -75,17 +75,18 @@ impl Setting for KeySource {
         let text = contents.as_ref().map_or(written, |contents| contents.text.trim());
         if is_file || text.starts_with('{') {
             return Jwks::read(text.as_bytes()).map(Self::Document).or_else(|error| {
-                let help = "name a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
+                let help = "name a file with a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
                 value.reject(Invalid::without_value(format!("`jwks` can't be used: {error}"), help))
             });
         }
         let Ok(TokenUrl { address, path_and_query }) = text.parse() else {
-            let message = "`jwks` is not a URL that keys can be asked for at";
+            let message = "`jwks` is not a valid URL";
             return value
                 .reject(Invalid::without_value(message, "write `https://HOST/PATH`, or `file:/path`"));
         };
         if !address.is_tls() && !address.is_local() {
-            let message = "the keys come from another machine without TLS: who is between can sign tokens";
+            let message =
+                "`jwks` has no TLS: an attacker on the network could replace the keys and sign tokens";
             let help = "write an `https://` address, or `file:/path`";
             return value
                 .reject(Invalid::without_value(message, help).with_code(Code::CredentialsWithoutTls));

@@ -90,15 +90,17 @@ impl Setting for Algorithm {
             || {
                 let known = listed(Self::ALL.iter().map(|one| one.as_str()));
                 let help = match text.to_ascii_lowercase().as_str() {
-                    "none" => format!("anybody can write a token without a signature; write one of {known}"),
+                    "none" => format!("an unsigned token proves nothing; write one of {known}"),
                     shared if shared.starts_with("hs") => {
-                        format!("who can check such a token can make one; write one of {known}")
+                        format!(
+                            "a symmetric key that verifies tokens can also sign them; write one of {known}"
+                        )
                     }
                     _ => format!("write one of {known}"),
                 };
                 let message = match value.is_foreign() {
-                    true => "with its variables put in, it is not taken for a signature".to_owned(),
-                    false => format!("`{text}` is not taken for a signature"),
+                    true => "after variable expansion, the signing algorithm is not accepted".to_owned(),
+                    false => format!("the signing algorithm `{text}` is not accepted"),
                 };
                 value.reject(Invalid::without_value(message, help).with_code(Code::UnknownWord))
             },

@@ -59,8 +59,8 @@ impl TokenSettings {
     /// Completes the settings with TLS for the server of the JWKS.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if self.algorithms.is_empty() {
-            let message = "`algorithms` is empty: no token could be taken".to_owned();
-            return Err(section.missing(message, "name one: `[RS256]`"));
+            let message = "`algorithms` is empty, so every token would be rejected".to_owned();
+            return Err(section.missing(message, "write at least one: `[RS256]`"));
         }
         let server = match &mut self.keys {
             KeySource::Server { server, .. } => Some(server),
@@ -69,8 +69,8 @@ impl TokenSettings {
         let is_tls = server.as_ref().is_some_and(|server| server.address.is_tls());
         if let Some(entry) = section.entry("tls").filter(|_| !is_tls) {
             let (message, help) = match server {
-                None => ("`tls` has no effect: `jwks` is not a server", "leave it out"),
-                Some(_) => ("`tls` has no effect: `jwks` is not `https://`", "leave `tls` out"),
+                None => ("`tls` has no effect: `jwks` is not a server", "remove it"),
+                Some(_) => ("`tls` has no effect: `jwks` is not `https://`", "remove `tls`"),
             };
             return Err(section.reject_at(Code::EmptyValue.at_span(entry.key.span), message, help));
         }

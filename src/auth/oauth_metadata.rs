@@ -48,7 +48,7 @@ pub struct ResourceServer {
     #[key(
         shown = "the issuers of `jwt`",
         requires = "resource",
-        help = "write `resource`, the address that clients reach, or leave it out",
+        help = "write `resource`, the URL of this server for clients, or remove it",
         live
     )]
     pub authorization_servers: Option<Vec<String>>,
@@ -85,10 +85,10 @@ impl ResourceServer {
         for (index, token) in tokens.iter().enumerate() {
             let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
             if issuer(token).is_some() && tokens[..index].iter().any(|other| issuer(other) == issuer(token)) {
-                let help = "write all of its audiences in one place";
+                let help = "combine the audiences of this issuer in one entry";
                 checked = Err(section.reject_at(
                     Code::DuplicateValue.at_span(token.span),
-                    "this issuer stands there twice",
+                    "duplicate issuer",
                     help,
                 ));
             }
@@ -105,11 +105,10 @@ impl ResourceServer {
                 },
             };
             if says_nothing && is_known && token.as_map().is_some() {
-                let help =
-                    "write `audience`, or `resource` beside `jwt`: what is for others must not be taken here";
+                let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
                 checked = Err(section.reject_at(
                     Code::MissingKey.at_span(token.span),
-                    "the tokens have no audience",
+                    "`jwt` has no audience",
                     help,
                 ));
             }
@@ -130,7 +129,7 @@ impl Setting for ResourceUrl {
             value.reject(Invalid::without_value(error.to_string(), "write `https://tools.example.com/mcp`"))
         })?;
         if url.is_open() {
-            let message = "tokens are given for an address without TLS, so they come in the clear";
+            let message = "`resource` has no TLS: clients send tokens unencrypted";
             value.warn(Code::CredentialsWithoutTls, message.to_owned(), "write an `https://` address");
         }
         Ok(url)

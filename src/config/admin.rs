@@ -73,7 +73,7 @@ impl AdminSettings {
                      -base64 32` makes one"
                 }
             };
-            let message = "other machines can reach the admin port, and it asks for no token";
+            let message = "other machines can reach the admin API, which requires no token";
             report.warning(Code::OpenAdminPort.at_span(entry.value.span), message, help);
         }
         Ok(self)

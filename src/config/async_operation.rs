@@ -86,11 +86,11 @@ impl AsyncOperationSettings {
         let (place, message, help) = match (section.entry("id"), section.entry("status")) {
             (Some(id), None) => (
                 id.key.span,
-                "`id` names a job, and no `status` asks for it",
-                "write `status: GET UPSTREAM/jobs/{job}`, or leave `id` out to ask at the `Location`",
+                "`id` has no effect without `status`, the request that polls the operation",
+                "write `status: GET UPSTREAM/jobs/{job}`, or remove `id` to poll the `Location`",
             ),
             (None, Some(status)) => {
-                (status.key.span, "`status` asks for a job, and no `id` names it", ID_HELP)
+                (status.key.span, "`status` needs `id`, the id of the operation that it polls", ID_HELP)
             }
             (None, None) | (Some(_), Some(_)) => return Ok(()),
         };
@@ -102,7 +102,7 @@ impl AsyncOperationSettings {
     }
 }
 
-const ID_HELP: &str = "write `id: .id`, a jq filter that finds the job's name in the first reply";
+const ID_HELP: &str = "write `id: .id`, a jq filter for the operation's id in the first response";
 
 /// Parses a jq condition on the value, or a map of conditions.
 fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
@@ -111,7 +111,7 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     }
     let matcher = Matcher::read(value)?;
     if matcher.is_empty() {
-        let message = format!("{} says nothing, so it would always hold", value.name);
+        let message = format!("{} has no condition, so it would always match", value.name);
         let help = "write a jq condition, such as `.state == \"done\"`";
         return value.reject_at(value.place, Invalid::new(message, help).with_code(Code::EmptyValue));
     }
@@ -139,12 +139,11 @@ pub(super) fn read(
     let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
-        let message =
-            format!("`async_operation` is followed by requests over HTTP, and `{name}` has no `url`");
+        let message = format!("`async_operation` requires an HTTP upstream, and `{name}` has no `url`");
         report.error(
             Code::WrongUpstreamKind.at_span(entry.key.span),
             message,
-            "leave it out; `timeout` says how long a call may take",
+            "remove it; a call may take up to `timeout`",
         );
         return None;
     }
@@ -156,10 +155,10 @@ pub(super) fn read(
     if let Some(argument) =
         asked.arguments.iter().find(|argument| named && argument.name == AsyncOperationRule::ARGUMENT)
     {
-        let help = "give the argument another name";
+        let help = "rename the argument";
         report.error(
             Code::ReservedName.at_span(argument.span),
-            "`job` is the name of the job in its requests, and can't be an argument too",
+            "`job` is reserved for the operation's id, and can't be an argument",
             help,
         );
         return None;
@@ -167,8 +166,9 @@ pub(super) fn read(
     let settings = match node.as_text() {
         Some("follow_location") => Some(AsyncOperationSettings::default()),
         Some(_) => {
-            let message = format!("`async_operation` is `follow_location` or a map, found {}", node.found());
-            let help = "`follow_location` asks at the `Location` of a 202 until it is another status";
+            let message =
+                format!("`async_operation` must be `follow_location` or a map, found {}", node.found());
+            let help = "`follow_location` polls the `Location` of a 202 until the status is another one";
             report.error(Code::WrongType.at_span(node.span), message, help);
             return None;
         }
@@ -245,8 +245,8 @@ impl Requests<'_, '_, '_> {
         let upstreams = Upstreams { names: self.context.names, files: self.context.upstreams };
         let compiled = request::read(self.report, upstreams, &entry.value, entry.key.span, &mut asked)?;
         if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
-            let message = format!("`{}` asks another upstream than the route does", entry.key.text);
-            let help = "a job is followed at the server that began it";
+            let message = format!("`{}` uses another upstream than the request of the route", entry.key.text);
+            let help = "an operation is polled at the upstream that started it";
             self.report.error(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);
             return None;
         }
@@ -256,7 +256,7 @@ impl Requests<'_, '_, '_> {
             } else if !self.named {
                 self.report.error(
                     Code::UndeclaredArgument.at_span(argument.span),
-                    "the job has no name to put here",
+                    "`{job}` needs `id`, the id of the operation",
                     ID_HELP,
                 );
                 return None;

@@ -27,8 +27,9 @@ pub struct CertificateExpiry {
 pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     let (expiries, now) = (report.certificates(), SystemTime::now());
     for (span, at) in &expiries {
-        let date = Timestamp::try_from(*at).map_or_else(|_| "another age".to_owned(), |at| at.to_string());
-        let help = "renew it; `glossator run` reads the file again when it has changed";
+        let date =
+            Timestamp::try_from(*at).map_or_else(|_| "an unknown date".to_owned(), |at| at.to_string());
+        let help = "renew it; `glossator run` reloads a changed file by itself";
         if *at <= now {
             report.warning(
                 Code::ExpiringCertificate.at_span(*span),

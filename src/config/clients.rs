@@ -44,14 +44,15 @@ pub(super) fn read(
     for name in entries.iter().map(|entry| &entry.key) {
         let text = &name.text;
         if text.is_empty() || text.len() > NAME_LIMIT_BYTES || text.chars().any(char::is_control) {
-            let message =
-                format!("the name of a client has 1 to {NAME_LIMIT_BYTES} bytes, all of them visible");
-            let help = "write a short word, such as `reports`: it stands in the log";
+            let message = format!(
+                "the name of a client must have 1 to {NAME_LIMIT_BYTES} bytes without control characters"
+            );
+            let help = "write a short word, such as `reports`; it appears in the log";
             report.error(Code::InvalidName.at_span(name.span), message, help);
         }
     }
     if let (Some(entry), true, false) = (entry, entries.is_empty(), has_auth) {
-        let help = "name one under `clients`, with the hash of its key";
+        let help = "add one with the hash of its key: `clients: { reports: { api_key_hashes: [sha256:…] } }`";
         report.error(Code::NoClients.at_span(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {

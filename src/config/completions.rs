@@ -56,8 +56,8 @@ pub(super) fn read(
         if items.is_empty() {
             report.error(
                 Code::EmptyValue.at_span(entry.value.span),
-                "`completions` has no value",
-                "write `[short, long]`, or leave it out",
+                "`completions` is an empty list",
+                "write `[short, long]`, or remove it",
             );
             return None;
         }
@@ -67,7 +67,8 @@ pub(super) fn read(
         return Some(CompiledCompletion { completion, call: None });
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
-        let message = format!("`completions` takes a list of values or a map, found {}", entry.value.found());
+        let message =
+            format!("`completions` must be a list of values or a map, found {}", entry.value.found());
         report.error(
             Code::WrongType.at_span(entry.value.span),
             message,
@@ -83,7 +84,7 @@ pub(super) fn read(
     let (call, written) = route_calls::read(report, &entry.value, &mut asked)?;
     let before = report.errors();
     route_calls::report_unknown(report, &asked, known, "there is no argument", |name| {
-        format!("name it among the arguments: `{name}:`")
+        format!("declare it as an argument: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);
     let chosen = asked.names(own);

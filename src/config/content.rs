@@ -26,9 +26,9 @@ impl Setting for ContentTemplate {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let blocks = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
-                let help = "a result has at least one; leave `content` out for the default";
+                let help = "write at least one block, or remove `content` for the default";
                 return value
-                    .reject(Invalid::new("`content` has no block", help).with_code(Code::EmptyValue));
+                    .reject(Invalid::new("`content` is an empty list", help).with_code(Code::EmptyValue));
             }
             Kind::List(_) => Vec::read(value)?,
             Kind::Map(_) => vec![BlockTemplate::read(value)?],
@@ -93,9 +93,11 @@ impl BlockSettings {
         let media_type = self.media_type.map(|MediaType(text)| text);
         let bytes = |kind, media_type| BlockPayload::Bytes(Binary { kind: Some(kind), media_type });
         let typed = |name| {
-            let help = "write `media_type: image/png` beside it, or `response` for the response's own bytes and type";
-            let invalid =
-                || Invalid::new("data from a template has no media type", help).with_code(Code::MissingKey);
+            let help =
+                "add `media_type: image/png`, or write `response` for the body and type of the response";
+            let invalid = || {
+                Invalid::new("data from a template needs a `media_type`", help).with_code(Code::MissingKey)
+            };
             let place = value.node.get(name).map_or(value.node.span, |node| node.span);
             media_type.clone().map_or_else(|| value.reject_at(place, invalid()), Ok)
         };
@@ -127,9 +129,9 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
     let help = "write `- text: …`, and another `-` for the next block";
     match (found.next(), found.next()) {
         (Some(_), None) => Ok(()),
-        (None, _) => Err(section.missing(format!("{block} shows nothing"), help)),
+        (None, _) => Err(section.missing(format!("{block} has no content"), help)),
         (Some(_), Some(second)) => {
-            let message = format!("{block} shows one thing, found several");
+            let message = format!("{block} must have one kind of content, found several");
             Err(section.reject_at(Code::ConflictingKeys.at_span(second.key.span), &message, help))
         }
     }
@@ -265,7 +267,7 @@ impl Setting for LastModified {
             text if is_timestamp(text) => Ok(Self::Moment(text.to_owned())),
             _ => {
                 let found = value.node.found();
-                let message = format!("`lastModified` is a moment as RFC 3339 writes it, found {found}");
+                let message = format!("`lastModified` must be an RFC 3339 timestamp, found {found}");
                 value.reject(Invalid::new(message, "write `\"2026-11-21T09:30:00Z\"`, or a template"))
             }
         }

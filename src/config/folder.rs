@@ -63,7 +63,7 @@ pub(super) fn add(
             let mut single = Files::default();
             let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
             let words = source::SourceSpan { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
-            let message = format!("the file is not UTF-8 text: the byte 0x{:02x} stands here", bytes[valid]);
+            let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[valid]);
             problems.push(Problem::with_span(
                 &single,
                 Code::NotUtf8.at_span(words),
@@ -77,7 +77,7 @@ pub(super) fn add(
 
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let refuse = |message: String, help: &str| {
-        Box::new(Problem::of_whole(Code::NotUtf8, name_of(path), message, Some(help.to_owned())))
+        Box::new(Problem::of_whole(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
     };
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -101,20 +101,20 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     }
     let entries = std::fs::read_dir(path)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)
-        .map_err(|error| refuse(format!("the folder {}", source::why(&error)), "look at its permissions"))?;
+        .map_err(|error| refuse(format!("the folder {}", source::why(&error)), "check its permissions"))?;
     let mut paths: Vec<_> =
         entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
     paths.sort();
     if paths.is_empty() {
         return Err(refuse(
-            "the folder holds no `.yaml` or `.yml` file".to_owned(),
-            "put one there, or name a file with `--config PATH`",
+            "the folder has no `.yaml` or `.yml` file".to_owned(),
+            "add one, or name a file with `--config PATH`",
         ));
     }
     if paths.len() > FILE_COUNT_LIMIT {
         return Err(refuse(
-            format!("the folder holds {} files, at most {FILE_COUNT_LIMIT} are read", paths.len()),
-            "put several routes into one file",
+            format!("the folder has {} files, more than the limit of {FILE_COUNT_LIMIT}", paths.len()),
+            "combine several routes in one file",
         ));
     }
     Ok(paths)
@@ -142,11 +142,11 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
             file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
         })
         .map_err(|error| {
-            refuse(format!("the file {}", source::why(&error)), "look at its path and permissions")
+            refuse(format!("the file {}", source::why(&error)), "check its path and permissions")
         })?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
-        return Err(refuse(message, "divide it among several files, and name their folder"));
+        return Err(refuse(message, "split it into several files in one folder, and name the folder"));
     }
     // The text is kept in memory while the configuration is active.
     bytes.shrink_to_fit();

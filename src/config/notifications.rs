@@ -22,7 +22,8 @@ pub(super) fn read(route: &OpenSection<'_>, used: &mut UsedArguments) -> Option<
     let report = route.value.context.report;
     let Some(entry) = route.entry("notifications") else { return Some(Vec::new()) };
     if !matches!(entry.value.kind, Kind::List(_)) {
-        let message = format!("`notifications` is a list of lines, found {}", entry.value.found());
+        let message =
+            format!("`notifications` must be a list of notifications, found {}", entry.value.found());
         let help = "write `notifications: [{ level: info, text: \"asked for {{ args.city }}\" }]`";
         report.error(Code::WrongType.at_span(entry.value.span), message, help);
         return None;

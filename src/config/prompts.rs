@@ -136,7 +136,11 @@ struct ResourceSettings {
     /// the resource of the route with this URI.
     text: Option<Template>,
     /// Media type of `text`.
-    #[key(requires = "text", help = "leave it out: what is read has its own", shown = "`text/plain`")]
+    #[key(
+        requires = "text",
+        help = "remove it: the resource has its own media type",
+        shown = "`text/plain`"
+    )]
     media_type: Option<MediaType>,
 }
 
@@ -156,11 +160,11 @@ pub(super) fn read(
 ) -> Option<PromptFile> {
     let before = report.errors();
     let name = entry.key.text.parse::<ToolName>().map_err(|error| {
-        let what = format!("a prompt is named as a tool is, and {error}");
+        let what = format!("invalid prompt name: {error}");
         report.error(
             Code::InvalidName.at_span(entry.key.span),
             what,
-            "letters, digits, `_`, `-` and `.` make a name",
+            "write letters, digits, `_`, `-` and `.`",
         );
     });
     let section = open::<PromptSettings>(report, entry.key.span, &entry.value)?;
@@ -177,12 +181,12 @@ pub(super) fn read(
         report.warning(
             Code::MissingDescription.at_span(entry.key.span),
             format!("the prompt `{}` has no `description`", entry.key.text),
-            "a person reads it to choose among prompts",
+            "users read it to choose a prompt",
         );
     }
     let parts = parts.unwrap_or_default();
     route_calls::report_unknown(report, &asked, &names, "the prompt has no argument", |name| {
-        format!("name it under `arguments`: `{name}:`")
+        format!("declare it under `arguments`: `{name}:`")
     });
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().collect();
@@ -193,11 +197,11 @@ pub(super) fn read(
     let is_whole = report.errors() == before;
     for unused in written.iter().filter(|entry| is_whole && !asked.names(&entry.key.text)) {
         let name = &unused.key.text;
-        let message = format!("the argument `{name}` is used nowhere in the prompt");
+        let message = format!("argument `{name}` is unused: no message contains it");
         report.warning(
             Code::UnusedArgument.at_span(unused.key.span),
             message,
-            format!("put it into a message: `{{{{ args.{name} }}}}`"),
+            format!("insert it into a message: `{{{{ args.{name} }}}}`"),
         );
     }
     parts.iter().filter_map(|part| part.call.as_ref()).for_each(|call| call.check(report, routes));
@@ -250,7 +254,7 @@ fn argument(
     const MAX_NAME_BYTES: usize = 128;
     let name = entry.key.text.clone();
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        let message = format!("the name of an argument has 1 to {MAX_NAME_BYTES} bytes");
+        let message = format!("the name of an argument must have 1 to {MAX_NAME_BYTES} bytes");
         report.error(
             Code::InvalidName.at_span(entry.key.span),
             message,
@@ -294,13 +298,13 @@ fn messages(
     let Kind::List(items) = &node.kind else {
         report.error(
             Code::WrongType.at_span(node.span),
-            format!("`messages` takes a list, found {}", node.found()),
+            format!("`messages` must be a list, found {}", node.found()),
             help,
         );
         return None;
     };
     if items.is_empty() {
-        report.error(Code::EmptyValue.at_span(node.span), "`messages` has no message", help);
+        report.error(Code::EmptyValue.at_span(node.span), "`messages` is an empty list", help);
         return None;
     }
     let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, asked)).collect();
@@ -310,11 +314,11 @@ fn messages(
         (fetched.nth(Prompt::FETCH_LIMIT), Prompt::FETCH_LIMIT, "blocks that are fetched"),
     ] {
         if let Some(part) = parts {
-            let message = format!("a prompt has at most {limit} {what}");
+            let message = format!("a prompt can have at most {limit} {what}");
             report.error(
                 Code::TooMany.at_span(part.span),
                 message,
-                "put some of them into one, or into another prompt",
+                "combine some of them, or move some to another prompt",
             );
         }
     }
@@ -327,12 +331,12 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Use
     let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
     let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
     let Some((role, entry)) = said.next() else {
-        section.missing("a message is said by nobody".to_owned(), "write `- user: …`, or `- assistant: …`");
+        section.missing("a message needs a role".to_owned(), "write `- user: …`, or `- assistant: …`");
         return Vec::new();
     };
     if let Some((_, other)) = said.next() {
         let help = "write `- user: …`, and another `- assistant: …`";
-        report.error(Code::TooMany.at_span(other.key.span), "a message is said by one, found two", help);
+        report.error(Code::TooMany.at_span(other.key.span), "a message must have one role, found two", help);
         return Vec::new();
     }
     let value = &entry.value;
@@ -340,8 +344,8 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Use
         Kind::List(items) if items.is_empty() => {
             report.error(
                 Code::EmptyValue.at_span(value.span),
-                "the message has no block",
-                "write a text, or `[{ text: … }]`",
+                "the message is an empty list",
+                "write a string, or `[{ text: … }]`",
             );
             Vec::new()
         }
@@ -387,12 +391,12 @@ fn block(
         let help = "write `- text: …`, and another `-` for the next block";
         match kinds.get(1) {
             None => {
-                section.missing("a block of a message shows nothing".to_owned(), help);
+                section.missing("a block of a message has no content".to_owned(), help);
             }
             Some(second) => {
                 report.error(
                     Code::ConflictingKeys.at_span(second.key.span),
-                    "a block of a message shows one thing, found several",
+                    "a block of a message must have one kind of content, found several",
                     help,
                 );
             }
@@ -440,13 +444,13 @@ fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) 
     let is_read = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
     let all_read = routes.read.len() == routes.written.len();
     if all_read && !uri.source().contains("{{") && !uri.source().contains("{%") && !is_read(uri.source()) {
-        let message = format!("no route has a resource of the URI `{}`", uri.source());
+        let message = format!("no route has a resource with the URI `{}`", uri.source());
         let help =
-            suggest::help(uri.source(), "their URIs", resources().map(|resource| resource.uri.as_str()));
+            suggest::help(uri.source(), "known URIs", resources().map(|resource| resource.uri.as_str()));
         report.error(
             Code::UnknownResource.at_span(node.span),
             message,
-            help.unwrap_or_else(|| "write `text: …` for what is in it".to_owned()),
+            help.unwrap_or_else(|| "write its content as `text: …`".to_owned()),
         );
         return None;
     }
@@ -468,7 +472,7 @@ fn report_unfillable(report: &Report<'_>, part: &ReadPart, arguments: &[PromptAr
         let given = given.map(|argument| (argument.name.clone(), "1".into()));
         given.collect::<Map<_, _>>().into()
     };
-    for (only_required, when) in [(false, ""), (true, " when what may be left out is")] {
+    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
         let given = given(only_required);
         let names = request_variables(&given);
         let of_templates = part.template.templates().into_iter();
@@ -488,12 +492,12 @@ fn report_unfillable(report: &Report<'_>, part: &ReadPart, arguments: &[PromptAr
         if let Some(what) = failed {
             let name =
                 what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
-            let message = format!("the template can't be filled in{when}: {what}");
+            let message = format!("the template fails{when}: {what}");
             let help = match only_required {
                 true => format!(
                     "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
                 ),
-                false => "an argument is a text, with nothing inside".to_owned(),
+                false => "an argument is a string and has no members".to_owned(),
             };
             return report.error(
                 Code::FailingTemplate.at_span(language::span_of_name(report, part.span, name)),

@@ -28,20 +28,20 @@ impl Setting for Recorded {
         let choice = value.sibling("entry").and_then(|entry| entry.scalar());
         let choice = choice.map(|text| text.parse::<EntryChoice>().unwrap_or(EntryChoice::Last));
         let Some(folder) = value.context.report.files().folder(value.node.span) else {
-            let message = "a configuration that is not a file has no files beside it";
-            return value.reject(Invalid::new(message, "write the reply under `body`"));
+            let message = "`recording` needs a configuration file, and this configuration is not a file";
+            return value.reject(Invalid::new(message, "write the response under `body`"));
         };
         let bytes = bytes(&folder.join(name)).or_else(|message| {
-            let help = "name a file by its path from the folder of this one: `replies/ok.http`";
+            let help = "write a path relative to the folder of this file: `responses/ok.http`";
             value.reject(
                 Invalid::new(format!("the recording {message}"), help).with_code(Code::UnreadableFile),
             )
         })?;
         let read = Recording::read(&bytes).and_then(|recording| recording.choose(choice.as_ref()));
         read.map(Self).or_else(|error| {
-            let help = "keep what `curl -i` prints, the body alone, or a HAR file";
+            let help = "record the output of `curl -i`, a body, or a HAR file";
             value.reject(
-                Invalid::new(format!("the recording is not a reply: {error}"), help)
+                Invalid::new(format!("the recording is not a response: {error}"), help)
                     .with_code(Code::InvalidRecording),
             )
         })

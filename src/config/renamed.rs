@@ -130,7 +130,7 @@ pub(super) static RENAMES: Renames = Renames {
         row(
             &["server"],
             "direct_path",
-            Now::Gone("leave it out: calls take the short way whenever it gives the same answer"),
+            Now::Gone("remove it: glossator selects the direct path whenever the result is the same"),
         ),
         row(&["server"], "drain", Now::Key("shutdown_timeout")),
         row(&["server"], "instructions", Now::Key("mcp.instructions")),
@@ -217,16 +217,18 @@ impl Renames {
         let name = &key.text;
         match self.key(section, name) {
             Some(Now::Key(now)) => {
-                let message = format!("`{name}` in {of} is called `{now}` now");
+                let message = format!("`{name}` in {of} was renamed to `{now}`");
                 report.error(
                     Code::RenamedKey.at_span(key.span),
                     message,
                     format!("write `{now}`, or run `glossator migrate`"),
                 );
             }
-            Some(Now::Gone(help)) => {
-                report.error(Code::RenamedKey.at_span(key.span), format!("`{name}` in {of} is gone"), help)
-            }
+            Some(Now::Gone(help)) => report.error(
+                Code::RenamedKey.at_span(key.span),
+                format!("`{name}` in {of} was removed"),
+                help,
+            ),
             Some(Now::Word(..)) | None => return false,
         }
         true
@@ -242,7 +244,7 @@ pub(super) fn report_key(report: &Report<'_>, key: &node::Key, section: &str, of
 pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
-    let message = format!("`{was}` of `{key}` is called `{now}` now");
+    let message = format!("`{was}` of `{key}` was renamed to `{now}`");
     report.error(
         Code::RenamedKey.at_span(node.span),
         message,
@@ -260,8 +262,8 @@ pub(super) fn variables() -> &'static [(&'static str, &'static str)] {
 pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
     let (_, now, help) = RENAMES.environment().find(|(was, ..)| was == name)?;
     Some(match now {
-        Some(now) => (format!("this variable is called `{now}` now"), format!("set `{now}`")),
-        None => ("this variable sets nothing any more".to_owned(), help.to_owned()),
+        Some(now) => (format!("this variable was renamed to `{now}`"), format!("set `{now}`")),
+        None => ("this variable has no effect: its setting was removed".to_owned(), help.to_owned()),
     })
 }
 
@@ -326,7 +328,7 @@ mod tests {
             &[Renamed { sections: &["server"], key: "bind", now: Now::Key("listen") }];
         let renames = Renames { settings: RENAMED, variables: &[] };
         let said = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
-        assert!(said.contains(":2:3: error[G0102]: `bind` in `server` is called `listen` now"), "{said}");
+        assert!(said.contains(":2:3: error[G0102]: `bind` in `server` was renamed to `listen`"), "{said}");
         assert!(said.contains("help: write `listen`"), "{said}");
     }
 
@@ -383,6 +385,6 @@ mod tests {
             let server = root.get("server").unwrap();
             let _ = open::<ServerSettings>(report, server.span, server);
         });
-        assert!(problems[0].to_string().contains("`direct_path` in `server` is gone"), "{problems:?}");
+        assert!(problems[0].to_string().contains("`direct_path` in `server` was removed"), "{problems:?}");
     }
 }

@@ -100,8 +100,8 @@ impl Setting for Hints {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let (annotations, template) = BlockAnnotations::read(value)?.into();
         if let (Some(_), Some(node)) = (template, value.node.get("lastModified")) {
-            let help = "write a moment, such as `\"2026-11-21T09:30:00Z\"`, or leave it out";
-            let message = "`lastModified` of a resource takes no template";
+            let help = "write a timestamp, such as `\"2026-11-21T09:30:00Z\"`, or remove it";
+            let message = "`lastModified` of a resource can't be a template";
             return value.reject_at(node.span, Invalid::new(message, help).with_code(Code::NotEvaluated));
         }
         Ok(Self(annotations))
@@ -114,8 +114,8 @@ impl ReadAs {
         match section.entry("size").filter(|_| uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template())))
         {
             Some(entry) => {
-                let message = "`size` is of one resource, and this is a template of many";
-                Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "leave it out"))
+                let message = "`size` has no effect with a URI template, which stands for many resources";
+                Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "remove it"))
             }
             None => Ok(()),
         }
@@ -136,32 +136,32 @@ impl RouteResource {
         for name in missing {
             report.error(
                 Code::ResourceArgument.at_span(self.uri_span),
-                format!("the resource has no `{name}`, which the request needs"),
-                format!("put `{{{name}}}` into the URI, or give it a `default` under `input`"),
+                format!("the URI has no argument `{name}`, which the request needs"),
+                format!("add `{{{name}}}` to the URI, or a `default` under `input`"),
             );
         }
         let Some(span) = self.poll_span else { return };
         if route.entry("async_operation").is_some() {
-            let help = "leave one of the two out";
+            let help = "remove one of the two";
             report.error(
                 Code::ConflictsWithAsyncOperation.at_span(span),
-                "`poll_interval` looks at one reply, and the work of `async_operation` gives several",
+                "`poll_interval` can't be combined with `async_operation`, which has several responses",
                 help,
             );
         }
         if !idempotent.unwrap_or_else(|| request.is_safe()) {
             report.warning(
                 Code::PollsUnsafeRequest.at_span(span),
-                format!("`poll_interval` sends this {} again and again", request.describe()),
-                "say `idempotent: true` where that does no harm",
+                format!("`poll_interval` repeats this {}, which may have effects", request.describe()),
+                "add `idempotent: true` if that is safe",
             );
         }
         // `forward_headers` of `defaults` are for all routes, so they give no warning here.
         if let Some(header) = forwarded(route).first().and_then(Node::as_text) {
             report.warning(
                 Code::PollsWithoutClient.at_span(span),
-                format!("`poll_interval` asks without the caller's `{header}`: there is no caller"),
-                "put what the upstream needs under its `headers`, or leave `poll_interval` out",
+                format!("`poll_interval` sends the request without `{header}`: a poll has no client"),
+                "add the header to `headers` of the upstream, or remove `poll_interval`",
             );
         }
     }

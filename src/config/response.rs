@@ -59,7 +59,7 @@ pub(super) fn read(
 pub(super) fn warn_of_programs(report: &Report<'_>, own: &[CompiledRule]) {
     let is_idle = |rule: &&CompiledRule| rule.via.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
-        let message = "this rule never holds: `exit_status` and `stderr` are for commands";
+        let message = "this rule never matches: `exit_status` and `stderr` apply to commands only";
         report.warning(Code::UnreachableRule.at_span(rule.span), message, "write `when: { status: … }`");
     }
 }
@@ -84,7 +84,7 @@ pub(super) struct RuleSettings {
     error: Option<ErrorSettings>,
     /// HTTP status of that error for REST clients.
     #[key(range = 400..=599, requires = "error",
-        help = "conditions stand under `when`; `status` beside `error` is for REST clients")]
+        help = "write conditions under `when`; `status` beside `error` is for REST clients")]
     status: Option<u16>,
     /// Extractor that parses the response; chosen by the media type when absent.
     extract: Option<extract::CompiledExtract>,
@@ -124,7 +124,7 @@ impl RuleSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         match (section.entry("error"), section.entry("structured")) {
             (Some(_), Some(entry)) => {
-                let help = "write it inside: `error: { text: …, structured: … }`";
+                let help = "move it into `error`: `error: { text: …, structured: … }`";
                 Err(section.reject_at(
                     Code::ConflictingKeys.at_span(entry.key.span),
                     "`structured` has no effect beside `error`",
@@ -145,14 +145,13 @@ impl RuleSettings {
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
             // A binary block has no value for a condition or a filter.
             if self.when.reads_value() {
-                let message = "`value` has nothing to look at: `binary` gives a block, and no value";
+                let message = "`value` has no effect: `binary` returns a block and no value";
                 return reject("when", message, "remove one of the two");
             }
             if let Some(name) =
                 ["structured", "limit"].into_iter().find(|name| value.node.get(name).is_some())
             {
-                let message =
-                    format!("`{name}` has nothing to work on: `binary` gives a block, and no value");
+                let message = format!("`{name}` has no effect: `binary` returns a block and no value");
                 return reject(name, &message, "remove one of the two");
             }
         }
@@ -168,8 +167,8 @@ impl RuleSettings {
                     && !self.when.reads_value()
                     && let Some(entry) = value.node.entry("extract")
                 {
-                    let message = "`extract` has no effect: nothing of this rule looks at the value";
-                    let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
+                    let message = "`extract` has no effect: this rule does not use the value";
+                    let help = "use `value` in a template, in `structured` of the error, or in `when: { value: … }`; or remove it";
                     value.context.report.warning(Code::UnusedExtract.at_span(entry.key.span), message, help);
                 }
                 (RuleAction::Error(rule), None)
@@ -215,8 +214,8 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorSettings>> {
 /// Rejects an empty error text: a model could not react to it.
 fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
-        let help = "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`";
-        let message = "`error` is empty, and a model would not know what is wrong";
+        let help = "write what is wrong and what to do: `error: \"No such city. Try Oslo.\"`";
+        let message = "`error` is empty, so a model could not correct the call";
         value.context.report.error(Code::EmptyValue.at_span(value.node.span), message, help);
     }
     Template::read(value)
@@ -235,8 +234,8 @@ fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checke
             _ => continue,
         };
         if let Some((name, names)) = output_schema::missing_on_the_way(&schema, way) {
-            let message = format!("the template asks for `{path}`, and this rule gives no `{name}`");
-            let help = suggest::help(&name, "it gives", names.iter().map(String::as_str));
+            let message = format!("the template uses `{path}`, but the value of this rule has no `{name}`");
+            let help = suggest::help(&name, "its fields", names.iter().map(String::as_str));
             let place = language::span_of_name(value.context.report, content.span, path);
             checked =
                 value.reject_at(place, Invalid { code: Code::UnknownName, message, help, shows_value: true });
@@ -282,12 +281,11 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
             true => format!("in line {}", report.files().line_and_column(first.span).line),
             false => format!("at {}", report.file_and_line(first.span)),
         };
-        let help = "put the rule without `when` last";
+        let help = "move the rule without `when` to the end";
         match (use_of(first), use_of(later)) {
             (from, to) if from == to => {
                 let context = later.via.as_ref().map(|via| via.context.clone());
-                let message =
-                    format!("this rule is never asked: the one {place} has no `when` and comes first");
+                let message = format!("unreachable rule: the one {place} comes first and has no `when`");
                 match context {
                     Some(context) => report.within(Some(context), || {
                         report.warning(Code::UnreachableRule.at_span(later.span), message, help)
@@ -299,17 +297,15 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
                 let whole = rules.iter().filter(|rule| use_of(rule) == Some(span));
                 if !reported.contains(&span) && whole.clone().all(|rule| takes_all_of(first, rule)) {
                     reported.push(span);
-                    let message =
-                        format!("these rules are never asked: the one {place} has no `when` and comes first");
+                    let message = format!("unreachable rules: the one {place} comes first and has no `when`");
                     report.warning(Code::UnreachableRule.at_span(span), message, help);
                 }
             }
             (from, None) => {
                 let place = from.map_or(place, |span| {
-                    format!("of the rules used in line {}", report.files().line_and_column(span).line)
+                    format!("in the rules used in line {}", report.files().line_and_column(span).line)
                 });
-                let message =
-                    format!("this rule is never asked: the one {place} has no `when` and comes first");
+                let message = format!("unreachable rule: the one {place} comes first and has no `when`");
                 report.warning(Code::UnreachableRule.at_span(later.span), message, help);
             }
         }

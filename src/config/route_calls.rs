@@ -83,7 +83,7 @@ impl WrittenCall {
         let closed = document.get("additionalProperties") == Some(&serde_json::Value::Bool(false));
         for (name, span) in self.arguments.iter().filter(|(name, _)| closed && !known().any(|k| k == name)) {
             let help = suggest::help(name, "its arguments", known())
-                .unwrap_or_else(|| "it takes none; leave `args` out".to_owned());
+                .unwrap_or_else(|| "remove `args`: it has no arguments".to_owned());
             report.error(
                 Code::UnknownArgument.at_span(*span),
                 format!("the route `{}` has no argument `{name}`", self.route),
@@ -93,11 +93,11 @@ impl WrittenCall {
         let required = document.get("required").and_then(serde_json::Value::as_array);
         for name in required.into_iter().flatten().filter_map(serde_json::Value::as_str) {
             if !self.arguments.iter().any(|(given, _)| given == name) {
-                let message = format!("the route `{}` needs the argument `{name}`", self.route);
+                let message = format!("the route `{}` requires the argument `{name}`", self.route);
                 report.error(
                     Code::MissingArgument.at_span(self.route_span),
                     message,
-                    format!("write `args: {{ {name}: … }}` beside it"),
+                    format!("add `args: {{ {name}: … }}`"),
                 );
             }
         }

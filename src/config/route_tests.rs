@@ -164,7 +164,7 @@ struct ExampleResponse {
     /// File with a recorded response, relative to this file: a body, output of `curl -i`, or a HAR file.
     recording: Option<Recorded>,
     /// Response of a HAR file: its number, or a part of its URL. Default: the last.
-    #[key(requires = "recording", help = "name a HAR file")]
+    #[key(requires = "recording", help = "add `recording` with the path of a HAR file, or remove `entry`")]
     entry: Option<Scalar>,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
         report.error(
             Code::WrongType.at_span(node.span),
-            format!("`tests` takes a list, found {}", node.found()),
+            format!("`tests` must be a list, found {}", node.found()),
             help,
         );
         return Vec::new();
@@ -190,10 +190,10 @@ fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
     let is_empty =
         |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
-        let help = "`glossator test --update` writes what is found";
+        let help = "`glossator test --update` writes the current result as `expect`";
         value.context.report.warning(
             Code::EmptyTest.at_span(value.place),
-            "the example expects nothing",
+            "the example has no `expect`, so it fails",
             help,
         );
     }
@@ -209,19 +209,18 @@ fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
 /// Reports keys of a command's output in the response of a server, and the reverse.
 fn check_answerer(value: &Cursor<'_>, answerer: Answerer) -> Checked<()> {
     let (other, whose): (&[&str], _) = match answerer {
-        Answerer::Server | Answerer::McpServer => (&["exit_status", "stderr"], "the route asks no command"),
-        Answerer::Program => {
-            (&["status", "content_type", "headers"], "a command has an `exit_status`, and no head")
-        }
+        Answerer::Server | Answerer::McpServer => (&["exit_status", "stderr"], "the route runs no command"),
+        Answerer::Program => (
+            &["status", "content_type", "headers"],
+            "a command has an `exit_status`, but no status or headers",
+        ),
     };
     let Some(response) = value.node.get("response") else { return Ok(()) };
     let mut checked = Ok(());
     for entry in other.iter().filter_map(|name| response.entry(name)) {
         let message = format!("`{}` has no effect: {whose}", entry.key.text);
-        checked = value.reject_at(
-            entry.key.span,
-            Invalid::new(message, "leave it out").with_code(Code::WrongUpstreamKind),
-        );
+        checked = value
+            .reject_at(entry.key.span, Invalid::new(message, "remove it").with_code(Code::WrongUpstreamKind));
     }
     checked
 }
@@ -297,7 +296,7 @@ impl Setting for ExpectedContent {
             Kind::List(items) => Ok(Self::Blocks(items.iter().map(Node::to_json).collect())),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => {
                 let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
-                value.reject_kind("a text or a list of blocks", Some(help.to_owned()))
+                value.reject_kind("a string or a list of blocks", Some(help.to_owned()))
             }
         }
     }
@@ -314,7 +313,9 @@ text_settings!(ContentType);
 impl FromText for ContentType {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let help = "write `text/plain; charset=utf-8`";
-        HeaderValue::from_str(text).map(Self).map_err(|_| Invalid::new("this is not a header value", help))
+        HeaderValue::from_str(text)
+            .map(Self)
+            .map_err(|_| Invalid::new("the value is not a valid header value", help))
     }
 }
 
@@ -334,7 +335,7 @@ impl Setting for Headers {
                 value.reject_at(entry.key.span, Invalid::new(message, "write letters, digits and `-`"))
             })?;
             let content = HeaderValue::from_str(&text).or_else(|_| {
-                let invalid = Invalid::new("this is not a header value", "leave line breaks out");
+                let invalid = Invalid::new("the value is not a valid header value", "remove line breaks");
                 value.reject_at(entry.value.span, invalid)
             })?;
             Ok((name, content))
@@ -375,8 +376,8 @@ impl FromText for Base64 {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let text: String = text.split_ascii_whitespace().collect();
         let decoded = BASE64_STANDARD.decode(text);
-        decoded
-            .map(|bytes| Self(bytes.into()))
-            .map_err(|error| Invalid::new(format!("this is not Base64: {error}"), "write text under `body`"))
+        decoded.map(|bytes| Self(bytes.into())).map_err(|error| {
+            Invalid::new(format!("`body_base64` is not Base64: {error}"), "write text under `body`")
+        })
     }
 }

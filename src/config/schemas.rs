@@ -43,11 +43,11 @@ fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly:
     report.warning(
         Code::CostlySchema.at_span(node.span),
         format!(
-            "`{name}` may take more steps to check than the {CHECK_STEP_LIMIT} that a call has, from {values} value{} on",
+            "`{name}` may need more than the limit of {CHECK_STEP_LIMIT} validation steps, from {values} value{} on",
             if values == 1 { "" } else { "s" }
         ),
-        "let fewer parts of it look at the same value: fewer forms under `anyOf`, `oneOf` and `allOf`, and fewer \
-         references in one another",
+        "check each value by fewer subschemas: use fewer of them under `anyOf`, `oneOf` and `allOf`, and fewer \
+         nested references",
     );
 }
 
@@ -95,7 +95,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
             report.error(
                 Code::InputIsNoObject.at_span(node.span),
                 message,
-                "arguments are an object; name each under `properties`",
+                "write `type: object`, with the arguments under `properties`",
             );
             return None;
         }
@@ -112,8 +112,8 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if plain && !open && !names().any(|known| known == name) {
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
-            let message = format!("`{name}` is required, and is not a property of `input`");
-            let help = suggest::help(name, "its properties", names());
+            let message = format!("`{name}` is required but not a property of `input`");
+            let help = suggest::help(name, "known properties", names());
             report.error(
                 Code::RequiredWithoutProperty.at_span(super::language::span_of_name(report, place, name)),
                 message,
@@ -125,9 +125,9 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
         for property in properties.iter().filter(|property| !used.has(&property.key.text)) {
             report.warning(
                 Code::UnusedArgument.at_span(property.key.span),
-                format!("the argument `{}` is used nowhere in the route", property.key.text),
+                format!("argument `{}` is unused: the route does not contain it", property.key.text),
                 format!(
-                    "put it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere",
+                    "insert it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere",
                     property.key.text, property.key.text
                 ),
             );
@@ -146,8 +146,8 @@ fn report_unknown<'a>(
 ) {
     let unknown = |argument: &&ArgumentUse| !names.clone().any(|name| name == argument.name);
     for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
-        let help = suggest::help(&argument.name, "the arguments", names.clone())
-            .unwrap_or_else(|| "put it into the request, or add it under `input: properties`".to_owned());
+        let help = suggest::help(&argument.name, "known arguments", names.clone())
+            .unwrap_or_else(|| "add it to the request, or to `properties` of `input`".to_owned());
         report.within(argument.context.clone(), || {
             report.error(
                 Code::UndeclaredArgument.at_span(argument.span),
@@ -187,7 +187,7 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
         report.error(
             Code::WrongType.at_span(node.span),
-            format!("`{name}` takes a JSON Schema, found {}", node.found()),
+            format!("`{name}` must be a JSON Schema, found {}", node.found()),
             help,
         );
         return None;
@@ -218,8 +218,8 @@ fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
                     }
                     ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => report.error(
                         Code::ForeignReference.at_span(value.span),
-                        format!("`{reference}` is another document, which clients don't read"),
-                        "put the schema under `$defs`, and write `$ref: \"#/$defs/NAME\"`",
+                        format!("`{reference}` refers to another document, which clients don't load"),
+                        "move the schema to `$defs`, and write `$ref: \"#/$defs/NAME\"`",
                     ),
                     ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
                     _ => report_unreadable_by_clients(report, value),
@@ -236,19 +236,20 @@ fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
         report.error(
             Code::ForeignPattern.at_span(span),
             format!(
-                "clients run patterns on ECMAScript's engine, which refuses {}",
+                "clients compile patterns with an ECMAScript engine, which rejects {}",
                 why.split("; ").next().unwrap_or(&why)
             ),
-            why.split_once("; ").map_or("write it in the common syntax", |(_, help)| help),
+            why.split_once("; ").map_or("use syntax that ECMAScript supports", |(_, help)| help),
         );
     }
 }
 
 fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
+    const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
     let place = node.at_pointer(&error.pointer);
-    report.error(
-        Code::InvalidSchema.at_span(place.span),
-        format!("not a JSON Schema: {error}"),
-        "see https://json-schema.org/understanding-json-schema",
-    );
+    let help = match place.as_text().filter(|_| error.pointer.ends_with("/type")) {
+        Some(word) => suggest::help(word, "known types", TYPES),
+        None => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
+    };
+    report.error(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help);
 }

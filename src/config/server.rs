@@ -130,8 +130,7 @@ impl ServerSettings {
                      `GLOSSATOR__SERVER__ALLOWED_HOSTS`; `*` allows all"
                 }
             };
-            let message =
-                "other machines can connect, and are refused: only the hosts of this machine are allowed";
+            let message = "requests from other machines are rejected: `allowed_hosts` has only the names of this machine";
             report.warning(Code::HostsRejected.at_span(entry.value.span), message, help);
         }
         Ok(self)
@@ -147,8 +146,8 @@ impl ServerSettings {
             if tls.is_none() {
                 return Ok(None);
             }
-            let message = "`advertise_url` is `http://`, and `tls` makes this server speak nothing but TLS";
-            let help = "write `https://`, with a name that the certificate is for";
+            let message = "`advertise_url` is `http://`, but the server accepts only TLS because of `tls`";
+            let help = "write `https://` with a host name of the certificate";
             return Err(section.reject_at(Code::AdvertiseUrlScheme.at_span(place), message, help));
         }
         let made =
@@ -178,7 +177,7 @@ impl Setting for SocketAddr {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // `listen: 8080` is a number in YAML; the error about the missing host quotes it as a string.
-        let Some(text) = value.node.scalar() else { return value.reject_kind("a text", None) };
+        let Some(text) = value.node.scalar() else { return value.reject_kind("a string", None) };
         let numbers = match text.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),
             None => text.clone(),

@@ -30,9 +30,9 @@ pub struct Acceptance {
 pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
     let before = read(text).ok_or("the file can't be read")?;
     let example =
-        find(&before, acceptance).ok_or("its place in the file can't be told: is it written by an alias?")?;
+        find(&before, acceptance).ok_or("its position in the file is unknown: is it part of an alias?")?;
     let entries = example.as_map().ok_or("it is not a map")?;
-    let expected = with_expect(&before.to_json(), acceptance).ok_or("its place in the file can't be told")?;
+    let expected = with_expect(&before.to_json(), acceptance).ok_or("its position in the file is unknown")?;
     let value = Value::Object(acceptance.expect.clone());
     let entry = entries.iter().find(|entry| entry.key.text == "expect");
     let holds = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
@@ -51,7 +51,7 @@ pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
             return Ok(written);
         }
     }
-    Err("it is written in a form that can't be changed alone; change it by hand".to_owned())
+    Err("it can't be changed without changing other parts of the file; change it by hand".to_owned())
 }
 
 fn read(text: &str) -> Option<Node> {

@@ -20,8 +20,8 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
             Kind::Number(text) if text.parse() == Ok(VERSION) => {}
             Kind::Number(text) if text.parse::<u64>().is_ok_and(|version| version > VERSION) => {
                 let message =
-                    format!("this file is of version {text}, and this program reads version {VERSION}");
-                let help = "install a newer glossator, which reads both; nothing else in the file has been looked at";
+                    format!("version {text} is not supported; this program supports version {VERSION}");
+                let help = "install a newer glossator; the rest of this file has not been checked";
                 report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
             }
             Kind::Nothing
@@ -30,11 +30,11 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
             | Kind::Text(_)
             | Kind::List(_)
             | Kind::Map(_) => {
-                let message = format!("there is no such version: found {}", node.found());
+                let message = format!("`version` must be {VERSION}, found {}", node.found());
                 report.error(
                     Code::UnsupportedVersion.at_span(node.span),
                     message,
-                    format!("write `version: {VERSION}`, or leave it out"),
+                    format!("write `version: {VERSION}`, or remove it"),
                 );
             }
         }

@@ -162,7 +162,7 @@ impl Setting for IpNet {
         parse_network(text).map_or_else(
             || {
                 let help = match text {
-                    "*" => "write `0.0.0.0/0` and `::/0` if whoever connects is a proxy of yours",
+                    "*" => "write `0.0.0.0/0` and `::/0` if all connections come from your proxies",
                     _ => "write the address that the proxy connects from",
                 };
                 let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";

@@ -70,7 +70,7 @@ impl CallsPer {
             let example = digits.replace(['_', ','], "").parse::<u32>().unwrap_or(100);
             UnitError {
                 code: Code::InvalidUnit,
-                message: format!("takes a number of calls and a time, found `{text}`"),
+                message: format!("must be a number of calls and a time, found `{text}`"),
                 help: format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`"),
             }
         };
@@ -79,8 +79,8 @@ impl CallsPer {
         if !(1..=Self::MAX_COUNT).contains(&count) {
             return Err(UnitError {
                 code: Code::OutOfRange,
-                message: format!("takes from 1 to {} calls, found `{count}`", Self::MAX_COUNT),
-                help: "write another number, or leave the limit out".into(),
+                message: format!("must be from 1 to {} calls, found `{count}`", Self::MAX_COUNT),
+                help: "write another number, or remove the limit".into(),
             });
         }
         let per = match per.trim() {
@@ -91,10 +91,10 @@ impl CallsPer {
             other => units::duration(other).map_err(|_| wrong())?,
         };
         if per.is_zero() || per > Self::MAX_LENGTH {
-            let help = format!("write another time: `{count} per second`, `{count} per day`");
+            let help = format!("write a shorter time: `{count} per second`, `{count} per day`");
             return Err(UnitError {
                 code: Code::OutOfRange,
-                message: format!("takes a time of at most a day, found `{text}`"),
+                message: format!("must have a time from 1 ms to 1 day, found `{text}`"),
                 help,
             });
         }

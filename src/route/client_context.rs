@@ -16,7 +16,10 @@ pub struct Scopes(Arc<[Box<str>]>);
 
 /// Error for a string that is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a scope has 1 to {} visible ASCII characters, no quote and no backslash", Scopes::LENGTH_LIMIT)]
+#[error(
+    "a scope must have 1 to {} visible ASCII characters without quotes and backslashes",
+    Scopes::LENGTH_LIMIT
+)]
 pub struct ScopeError;
 
 impl Scopes {
@@ -103,7 +106,7 @@ impl Setting for Scopes {
 struct Scope(Box<str>);
 
 impl Scope {
-    const HELP: &str = "write words such as `weather.read`";
+    const HELP: &str = "write a scope such as `weather.read`";
 }
 
 text_settings!(Scope);

@@ -37,7 +37,10 @@ macro_rules! codes {
 codes! {
     // G00xx: files and their syntax.
 
-    /// A file or folder cannot be read.
+    /// A file or folder does not exist or cannot be read.
+    ///
+    /// Check the path, and that the user of the process may read it. `--config PATH` names a file, or a
+    /// folder whose `*.yaml` and `*.yml` files are read.
     UnreadableFile = 1,
     /// A file is not UTF-8 text.
     NotUtf8 = 2,
@@ -105,10 +108,10 @@ codes! {
     UnknownWord = 106,
     /// A rule names an extractor that does not exist.
     UnknownExtractor = 107,
-    /// A key is there twice: in one map, or in two files.
+    /// A key is defined twice: in one map, or in two files.
     ///
-    /// The files of a folder are one configuration. Each upstream, route, prompt and set of rules has its
-    /// name in one of them only.
+    /// The files of a folder are one configuration. Define each upstream, route, prompt and set of rules in
+    /// one file only.
     DuplicateKey = 108,
     /// A value is not valid.
     InvalidValue = 109,
@@ -120,27 +123,35 @@ codes! {
     /// rate_limit: 100 per minute
     /// ```
     InvalidUnit = 110,
-    /// A list, map or string is empty where that has no meaning.
+    /// A list, map or string is empty where a value is required.
     EmptyValue = 111,
     /// Two keys exclude each other.
     ConflictingKeys = 112,
     /// A key has no effect without another one.
     RequiresKey = 113,
-    /// An environment variable with the prefix of settings sets nothing.
+    /// An environment variable looks like a setting but matches none.
     UnknownVariable = 114,
     /// A reference such as `${NAME}` is malformed.
     InvalidReference = 115,
     /// An environment variable that the file refers to is not set.
     UnsetVariable = 116,
-    /// A value occurs twice where each occurs once.
+    /// A value occurs twice in a list of different values.
     DuplicateValue = 117,
     /// There are more items than the limit.
     TooMany = 118,
-    /// A name contains characters that it may not, or is too long.
+    /// A name contains characters that are not allowed, or is too long.
     InvalidName = 119,
     /// A name is reserved.
     ReservedName = 120,
-    /// A template or variable is not evaluated at this place.
+    /// A template or variable is not expanded here.
+    ///
+    /// Templates are expanded in the requests and rules of routes, `${VARIABLE}` and `file:/path` in the
+    /// settings of upstreams and of the process. In a request, a variable would be sent literally.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   weather: { url: https://api.example.com, headers: { X-Api-Key: "${WEATHER_KEY}" } }
+    /// ```
     NotEvaluated = 121,
 
     // G02xx: expressions and schemas.
@@ -163,6 +174,14 @@ codes! {
     InvalidFormat = 208,
     /// A date-time has no offset from UTC, and no `timezone` is set.
     TimeWithoutOffset = 209,
+    /// A jq condition assigns a value.
+    ///
+    /// `=` assigns, and returns the changed value, so the condition is always true. Compare with `==`.
+    ///
+    /// ```yaml
+    /// when: { json: .ok == false }
+    /// ```
+    AssignmentInCondition = 210,
     /// A JSON Schema is not valid.
     InvalidSchema = 220,
     /// JSON Schema has no such keyword.
@@ -180,35 +199,35 @@ codes! {
     ///   properties: { city: { $ref: "#/$defs/city" } }
     /// ```
     ForeignReference = 222,
-    /// A pattern of a JSON Schema is not one of ECMAScript.
+    /// A pattern of a JSON Schema is not valid in ECMAScript.
     ///
-    /// Clients compile the patterns of a schema with an engine for ECMAScript. One that it rejects makes the
-    /// whole tool unusable for them, although glossator itself could use it.
+    /// Clients compile the patterns of a schema with an ECMAScript engine. A pattern that it rejects makes
+    /// the whole tool unusable for them, although glossator accepts it.
     ///
     /// ```yaml
     /// city: { type: string, pattern: "^[A-Za-z]+$" }   # not `(?i)^[a-z]+$`
     /// ```
     ForeignPattern = 223,
-    /// A JSON Schema may take more steps to check than a call has.
+    /// A JSON Schema may need more validation steps than the limit of a call.
     ///
     /// Each check of arguments or of a result has a limited number of steps. Beyond it, the call fails. The
     /// usual cause is many forms under `anyOf` or `oneOf` that all inspect the same value.
     CostlySchema = 224,
     /// The root of `input` is not an object.
     InputIsNoObject = 225,
-    /// A property is required that `input` does not have.
+    /// A required property is not defined in `input`.
     RequiredWithoutProperty = 226,
     /// An `x-mcp-header` of an argument is not valid.
     ///
-    /// Clients send such an argument as a header, too (`Mcp-Param-NAME`). They find only arguments that
-    /// `properties` lead to, of the types string, integer and boolean, each with its own name.
+    /// Clients also send such an argument as a header (`Mcp-Param-NAME`). They find only arguments under
+    /// nested `properties`, of type string, integer or boolean, each with a header name of its own.
     ///
     /// ```yaml
     /// properties:
     ///   region: { type: string, x-mcp-header: Region }
     /// ```
     InvalidParamHeader = 227,
-    /// A form that a client shows to a person cannot have this schema.
+    /// Clients cannot show a form with this schema.
     InvalidForm = 228,
 
     // G03xx: names across sections.
@@ -232,8 +251,8 @@ codes! {
     AmbiguousUpstream = 302,
     /// No route uses the upstream.
     ///
-    /// It is likely that a route is missing or names another upstream. Remove an upstream that you do
-    /// not need, because its credentials and health checks remain active.
+    /// It is likely that a route is missing or names another upstream. Remove an upstream that is not needed,
+    /// because its credentials and health checks remain active.
     ///
     /// ```yaml
     /// routes:
@@ -242,7 +261,7 @@ codes! {
     UnusedUpstream = 303,
     /// No route has this name.
     UnknownRoute = 304,
-    /// There are no named rules of this name.
+    /// No named rules have this name.
     UnknownRules = 305,
     /// No route uses the named rules.
     ///
@@ -261,30 +280,30 @@ codes! {
     RulesTooDeep = 308,
     /// Named rules have no such parameter.
     UnknownParameter = 309,
-    /// Named rules need a parameter that is not given.
+    /// A use of named rules lacks a required parameter.
     MissingParameter = 310,
-    /// A parameter of named rules is used nowhere in them.
+    /// Named rules do not use one of their parameters.
     UnusedParameter = 311,
     /// No route or prompt has this argument.
     UnknownArgument = 312,
     /// A call of a route lacks an argument that the route requires.
     MissingArgument = 313,
-    /// An argument is used nowhere.
+    /// An argument is unused.
     ///
-    /// A client sends it, and it changes nothing: the model believes that it has narrowed the request.
+    /// A client sends it without effect, and the model assumes that it has narrowed the request.
     ///
     /// ```yaml
     /// input: { properties: { city: { type: string } } }
     /// request: GET weather/forecast/{city}
     /// ```
     UnusedArgument = 314,
-    /// A template needs an argument, header or input response that nothing declares.
+    /// A template uses an argument or input response that is not declared.
     UndeclaredArgument = 315,
     /// No route has a resource with this URI.
     UnknownResource = 316,
     /// No client has the scope that is required.
     ///
-    /// Then no client can use the route, because a client needs every scope of a route. Either the scope is
+    /// No client can then use the route, because a client needs every scope of a route. Either the scope is
     /// misspelled, or a client lacks it.
     ///
     /// ```yaml
@@ -399,8 +418,8 @@ codes! {
     AnnotationsWithoutTool = 413,
     /// An input request cannot be sent at this place.
     ///
-    /// Reading a resource cannot send a request to the user or the model. A tool with `sample` is called
-    /// again by clients of the revision 2026-07-28, so its request must be safe to repeat.
+    /// A client that reads a resource cannot be sent an input request. Clients of the revision 2026-07-28
+    /// call a tool with `sample` again, so its request must be safe to repeat.
     ///
     /// ```yaml
     /// summarize:
@@ -416,14 +435,14 @@ codes! {
     /// input: { properties: { city: { type: string } } }   # without `required: [city]`
     /// ```
     InputRequestNeverSent = 415,
-    /// The requests of an asynchronous operation are for different upstreams.
+    /// The requests of an asynchronous operation use different upstreams.
     AsyncOperationUpstream = 416,
-    /// A key does not go together with `async_operation`.
+    /// A key can't be combined with `async_operation`.
     ///
-    /// A response is then only the beginning of work: it can be neither cached nor shared by several calls, and
-    /// the request is not sent twice.
+    /// The first response only starts the work: it can't be cached or shared by several calls, and the
+    /// request must not be sent twice.
     ConflictsWithAsyncOperation = 417,
-    /// A resource has no argument that its request needs.
+    /// The URI of a resource lacks an argument that the request needs.
     ResourceArgument = 418,
     /// `poll_interval` repeats a request that may have effects.
     ///
@@ -438,9 +457,9 @@ codes! {
     ///
     /// A poll belongs to no client, so `forward_headers` has nothing to forward.
     PollsWithoutClient = 420,
-    /// A test has arguments that no call can have.
+    /// The arguments of a test violate `input`.
     ImpossibleTest = 421,
-    /// A test expects nothing.
+    /// A test has no `expect`.
     EmptyTest = 422,
     /// A template of a prompt fails when it is rendered.
     FailingTemplate = 423,
@@ -458,8 +477,8 @@ codes! {
 
     /// A rule never matches.
     ///
-    /// Rules apply in order, and the first that matches is used. One without `when` matches every response,
-    /// so those behind it are never reached.
+    /// Rules are tried in order, and the first one that matches is applied. A rule without `when` matches
+    /// every response, so the rules after it are never reached.
     ///
     /// ```yaml
     /// response:
@@ -470,7 +489,7 @@ codes! {
     UnreachableRule = 501,
     /// Nothing uses the value that a rule extracts.
     ///
-    /// The extractor then runs for nothing, or the rule lacks what was meant to use its value.
+    /// The extractor then has no effect, or the rule lacks the template or filter that should use the value.
     ///
     /// ```yaml
     /// - extract: { pairs: {} }
@@ -545,7 +564,7 @@ codes! {
     MixedSchemes = 602,
     /// A key has no effect for an upstream with one address.
     SingleAddress = 603,
-    /// `tls` has no effect, because the address is not one of TLS.
+    /// `tls` has no effect, because the address is not `https://`.
     TlsWithoutHttps = 604,
     /// A header belongs to the connection and cannot be set.
     ReservedHeader = 605,
@@ -561,7 +580,7 @@ codes! {
     /// passthrough: { upstream: billing, max_in_flight: 10 }
     /// ```
     LimitNeverReached = 607,
-    /// A policy is only for requests that read.
+    /// A policy requires a request that only reads.
     ///
     /// A cached response, a coalesced request or a hedged one would lose or repeat a change. Set `idempotent:
     /// true` where a request only reads although its method does not imply that.
@@ -604,7 +623,7 @@ codes! {
     /// shared_state: redis://127.0.0.1:6379
     /// ```
     SharedStateWithoutSecretKey = 612,
-    /// `advertise_url` does not go together with `tls`.
+    /// `advertise_url` conflicts with `tls`.
     AdvertiseUrlScheme = 613,
     /// A variable of OpenTelemetry has a value that is not supported.
     UnsupportedVariable = 614,
@@ -631,8 +650,8 @@ codes! {
     SecretInFile = 701,
     /// Credentials or tokens are sent without TLS.
     ///
-    /// Anyone between the two machines can read and use them. Configure TLS here, or have a proxy in front
-    /// that terminates it, and name that in `trusted_proxies`.
+    /// Everybody on the network between the two machines can read and use them. Configure TLS here, or use a
+    /// proxy that terminates TLS and add its address to `trusted_proxies`.
     ///
     /// ```yaml
     /// server:
@@ -657,15 +676,15 @@ codes! {
     ExpiredKey = 705,
     /// The client's `Authorization` is forwarded to the upstream.
     ///
-    /// A token that was issued for this server would be sent to another one, which could use it to call this
-    /// one. The MCP specification forbids that. Use credentials of the upstream's own.
+    /// The upstream could use a token that was issued for this server to call this server. The MCP
+    /// specification forbids that. Use separate credentials for the upstream.
     ///
     /// ```yaml
     /// upstreams:
     ///   billing: { url: https://billing.example.com, credentials: { bearer: "${BILLING_TOKEN}" } }
     /// ```
     ForwardedAuthorization = 706,
-    /// `Authorization` has no effect, because `credentials` writes it.
+    /// `Authorization` has no effect, because `credentials` sets it.
     OverriddenAuthorization = 707,
     /// A secret is too long to be removed from errors and logs.
     SecretTooLong = 708,
@@ -727,7 +746,7 @@ impl FromStr for Code {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wanted = text.to_ascii_uppercase();
         let found = Self::ALL.iter().find(|code| code.to_string() == wanted);
-        found.copied().ok_or_else(|| format!("there is no code `{text}`; a code looks like `G0107`"))
+        found.copied().ok_or_else(|| format!("there is no code `{text}`; codes have the form `G0107`"))
     }
 }
 

@@ -145,11 +145,11 @@ fn report_unknown_variables(
     let without_pairs = |name: &str| name.replace("__", "_");
     for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
         if let Some(meant) = known.iter().find(|known| without_pairs(known) == *name) {
-            let help = format!("write `{meant}`, with two underscores each time");
+            let help = format!("write `{meant}`, with two underscores as the separator");
             report.add(Problem::of_whole(
                 Code::UnknownVariable,
                 name,
-                "this variable sets nothing",
+                "this variable has no effect",
                 Some(help),
             ));
         }
@@ -159,7 +159,7 @@ fn report_unknown_variables(
             Some((message, help)) => (Code::RenamedKey, message, Some(help)),
             None => (
                 Code::UnknownVariable,
-                "this variable sets nothing: no setting of the process is called so".to_owned(),
+                "this variable has no effect: there is no process setting of this name".to_owned(),
                 suggest::help(name, "known variables", known.iter().map(String::as_str)),
             ),
         };

@@ -180,7 +180,7 @@ impl Problems {
             list.push(Problem::of_whole(
                 Code::UnreadableFile,
                 "configuration",
-                "it could not be read, for no reason that was told",
+                "the configuration was rejected without a message, which is a bug in glossator",
                 None,
             ));
         }

@@ -74,7 +74,7 @@ impl<'f> Report<'f> {
             self.add(Problem::of_whole(
                 Code::Cancelled,
                 "configuration",
-                "it was not read to its end, which took too long",
+                "the check was stopped before the end, because it took too long",
                 None,
             ));
         }
@@ -216,12 +216,12 @@ impl<'f> Report<'f> {
         let mut found = self.found.into_inner();
         problem::sort(&mut found);
         if found.len() >= Problems::MAX_TOLD {
-            let message = format!("there may be more than these {} problems", found.len());
+            let message = format!("only the first {} problems are reported", found.len());
             found.push(Problem::of_whole(
                 Code::MoreProblems,
                 "configuration",
                 message,
-                Some("mend these first".to_owned()),
+                Some("fix these first".to_owned()),
             ));
         }
         found

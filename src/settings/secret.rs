@@ -98,8 +98,8 @@ pub(crate) fn expand(
         let Some(end) = rest[at..].find('}') else {
             report.error(
                 Code::InvalidReference.at_span(span),
-                "`${` is never closed",
-                "write `${NAME}`, or `$${` for the characters themselves",
+                "`${` has no closing `}`",
+                "write `${NAME}`, or `$${` for a literal `${`",
             );
             return None;
         };
@@ -155,8 +155,8 @@ fn value_of(
     if !is_name {
         report.error(
             Code::InvalidReference.at_span(span),
-            "between `${` and `}` stands the name of an environment variable: letters, digits and `_`",
-            "write `${NAME}`, `${NAME:-default}`, or `$${` for the characters themselves",
+            "`${…}` needs the name of an environment variable: letters, digits and `_`",
+            "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`",
         );
         return None;
     }
@@ -168,7 +168,7 @@ fn value_of(
             report.error(
                 Code::UnsetVariable.at_span(span),
                 format!("the environment variable `{name}` is {state}"),
-                format!("set it, or write `${{{name}:-value}}` with a value for when it is not"),
+                format!("set it, or add a default: `${{{name}:-value}}`"),
             );
             None
         }
@@ -178,12 +178,11 @@ fn value_of(
 /// Warns of a literal credential in the file, which everyone who can read the file can use.
 pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, expanded: &Expanded) {
     if !expanded.foreign && !expanded.text.is_empty() {
-        let message =
-            format!("the value of `{name}` stands in the file itself, for everyone who can read it");
+        let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
         report.warning(
             Code::SecretInFile.at_span(span),
             message,
-            "write `${NAME}` for an environment variable, or `file:/path`",
+            "refer to an environment variable (`${NAME}`) or a file (`file:/path`)",
         );
     }
 }
@@ -206,7 +205,7 @@ fn contents_of(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<Stri
     if !Path::new(path).is_absolute() {
         return refuse(
             format!("`{path}` is not an absolute path"),
-            "write it from the root on: `file:/run/secrets/token`",
+            "write an absolute path: `file:/run/secrets/token`",
         );
     }
     let bytes = match bytes_of(path) {
@@ -216,13 +215,13 @@ fn contents_of(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<Stri
     let Ok(text) = String::from_utf8(bytes) else {
         return refuse(
             format!("the file `{path}` is not UTF-8 text"),
-            "name a file that holds the value alone",
+            "name a file that contains only the value",
         );
     };
     let trimmed =
         text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
     if trimmed.is_empty() {
-        return refuse(format!("the file `{path}` is empty"), "put the secret there, or correct the path");
+        return refuse(format!("the file `{path}` is empty"), "create the file, or correct the path");
     }
     Some(trimmed.to_owned())
 }
@@ -239,11 +238,11 @@ pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
     let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         let message = format!("the file `{path}` {}", super::source::why(&error));
-        return Err(Unread { message, help: "put the secret there, or correct the path" });
+        return Err(Unread { message, help: "create the file, or correct the path" });
     }
     if bytes.len() as u64 > SECRET_LIMIT_BYTES {
-        let message = format!("the file `{path}` has more than {SECRET_LIMIT_BYTES} bytes");
-        return Err(Unread { message, help: "name a file that holds the value alone" });
+        let message = format!("the file `{path}` is longer than {SECRET_LIMIT_BYTES} bytes");
+        return Err(Unread { message, help: "name a file that contains only the value" });
     }
     Ok(bytes)
 }
@@ -363,9 +362,9 @@ mod tests {
     fn the_error_about_a_missing_variable_shows_no_values() {
         check("${NONE}", Err("`NONE` is not set"));
         check("${TOKEN} ${EMPTY}", Err("`EMPTY` is empty"));
-        check("${TOKEN} ${CITY", Err("never closed"));
+        check("${TOKEN} ${CITY", Err("no closing"));
         check("${TO KEN}", Err("name of an environment variable"));
-        check("file:/nowhere/at/all", Err("is not there"));
+        check("file:/nowhere/at/all", Err("does not exist"));
         check("file:relative", Err("not an absolute path"));
     }
 

@@ -232,13 +232,13 @@ impl<'a> Cursor<'a> {
             Some(key) if shows_value && report.files().origin(span) == Origin::Variable => {
                 let setting = format!("{}.{}", self.section_id, key.name);
                 let message = match key.kind {
-                    ValueKind::Text => format!("the value is not what `{setting}` takes"),
-                    kind => format!("the value is not what `{setting}` takes: {kind}"),
+                    ValueKind::Text => format!("the value of `{setting}` is invalid"),
+                    kind => format!("the value of `{setting}` is invalid; expected {kind}"),
                 };
                 report.error(code.at_span(span), message, key.help());
             }
             Some(key) if shows_value && self.expanded => {
-                let message = format!("with its variables put in, `{}` is not what it takes", key.name);
+                let message = format!("after variable expansion, `{}` is invalid", key.name);
                 let help = match key.kind {
                     ValueKind::Word(_) => format!("write one of {}", key.kind),
                     ValueKind::Duration(..) | ValueKind::Size(..) | ValueKind::Count(..) => {
@@ -246,7 +246,7 @@ impl<'a> Cursor<'a> {
                     }
                     _ => key.help(),
                 };
-                report.error(code.at_span(span), message, format!("look at the variables: {help}"));
+                report.error(code.at_span(span), message, format!("check the variables: {help}"));
             }
             _ => report.error(code.at_span(span), message, help),
         }
@@ -262,7 +262,7 @@ impl<'a> Cursor<'a> {
 
     /// Reports a value of the wrong kind.
     pub(crate) fn reject_kind<T>(&self, expected: &str, help: Option<String>) -> Checked<T> {
-        let message = format!("{} takes {expected}, found {}", self.name, self.node.found());
+        let message = format!("{} must be {expected}, found {}", self.name, self.node.found());
         let help = help.or_else(|| self.key.map(KeySpec::help));
         self.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
     }
@@ -324,7 +324,7 @@ impl<'a> OpenSection<'a> {
             (Kind::Map(entries), _) => entries.as_slice(),
             (Kind::Nothing, ShortForm::Nothing) => &[],
             _ => {
-                let also = if matches!(table.short_form, ShortForm::Text(_)) { "a text or " } else { "" };
+                let also = if matches!(table.short_form, ShortForm::Text(_)) { "a string or " } else { "" };
                 let found = node.found();
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);

@@ -233,8 +233,8 @@ fn char_boundary_before(text: &str, offset: usize) -> usize {
 /// Describes an I/O error of a file in plain words.
 pub(crate) fn why(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "is not there".to_owned(),
-        io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        io::ErrorKind::PermissionDenied => "is not readable by this user".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
         _ => format!("can't be read: {error}"),
     }

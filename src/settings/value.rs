@@ -74,11 +74,11 @@ pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
     let help = match &value.node.kind {
         Kind::Flag(_) | Kind::Number(_) => Some("put it in quotes".to_owned()),
         Kind::Map(_) if value.context.report.files().text(span)[span.start..].starts_with('{') => {
-            Some("a text that begins with `{` is put in quotes".to_owned())
+            Some("put a string that begins with `{` in quotes".to_owned())
         }
         Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
     };
-    let message = format!("{} takes a text, found {}", value.name, value.node.found());
+    let message = format!("{} must be a string, found {}", value.name, value.node.found());
     value.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
 }
 
@@ -145,9 +145,10 @@ impl Setting for f64 {
         };
         number.map_or_else(
             || {
-                let message = format!("{} is a number from 0 to 1, found {}", value.name, value.node.found());
+                let message =
+                    format!("{} must be a number from 0 to 1, found {}", value.name, value.node.found());
                 let help = match value.key.map_or("", |key| key.example) {
-                    "" => "write `0.1` for one of ten".to_owned(),
+                    "" => "write `0.1` for 10 %".to_owned(),
                     example => format!("write `{example}`"),
                 };
                 value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
@@ -169,7 +170,7 @@ impl Setting for Scalar {
     const KIND: ValueKind = ValueKind::Scalar;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        value.node.scalar().map(Self).map_or_else(|| value.reject_kind("a text", None), Ok)
+        value.node.scalar().map(Self).map_or_else(|| value.reject_kind("a string", None), Ok)
     }
 }
 

@@ -49,7 +49,7 @@ pub enum StoreAddressError {
     #[error("it begins with neither `redis://`, `rediss://` nor `unix:/`")]
     Scheme,
     /// It contains a user or a password.
-    #[error("it has a user or a password in it")]
+    #[error("it contains a user or a password")]
     Credentials,
     /// A host is missing or malformed.
     #[error("it has no host")]
@@ -61,10 +61,10 @@ pub enum StoreAddressError {
     #[error("its port is not a number from 1 to 65535")]
     Port,
     /// The path is not a number.
-    #[error("what is behind the host is not a database number")]
+    #[error("the part after the host is not a database number")]
     Database,
     /// The name of the primary is missing or malformed.
-    #[error("what is behind the hosts is not the name by which Sentinels know the primary")]
+    #[error("the part after the hosts is not the name of a primary")]
     Primary,
     /// A database in the address of a Cluster.
     #[error("a Cluster has no databases")]
@@ -233,7 +233,7 @@ fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     if !text.is_empty() && text.len() <= LIMIT_BYTES && text.bytes().all(is_good) {
         return Ok(text.to_owned());
     }
-    let message = format!("{} takes 1 to {LIMIT_BYTES} letters, digits and `-_.:/{{}}`", value.name);
+    let message = format!("{} must have 1 to {LIMIT_BYTES} letters, digits and `-_.:/{{}}`", value.name);
     value.reject(Invalid::without_value(message, "write the name of the service: `prefix: weather-tools`"))
 }
 
@@ -245,7 +245,7 @@ impl FromText for StoreAddress {
         text.trim().parse().map_err(|error| {
             let help = match error {
                 Error::Credentials => {
-                    "write them as `user` and `password` of `shared_state`, which takes `file:/path`"
+                    "write them as `user` and `password` of `shared_state`; `file:/path` is accepted there"
                 }
                 Error::Scheme | Error::Host | Error::Port | Error::Database => {
                     "write `redis://store:6379`, `rediss://store:6379/1` or `unix:/run/valkey.sock`"
@@ -254,9 +254,11 @@ impl FromText for StoreAddress {
                     "write `redis+cluster://a:6379,b:6379`, or `redis+sentinel://a:26379,b:26379/mymaster`"
                 }
                 Error::Primary => "write `redis+sentinel://a:26379,b:26379/mymaster`",
-                Error::ClusterDatabase => "write `redis+cluster://a:6379,b:6379`; `prefix` keeps names apart",
+                Error::ClusterDatabase => {
+                    "write `redis+cluster://a:6379,b:6379`; use `prefix` to separate services"
+                }
             };
-            Invalid::without_value(format!("this is not an address of a store: {error}"), help)
+            Invalid::without_value(format!("invalid address of a store: {error}"), help)
         })
     }
 }
@@ -272,7 +274,7 @@ impl StoreSettings {
         let mut checked = Ok(());
         for (user, password) in [("user", "password"), ("sentinel_user", "sentinel_password")] {
             if section.entry(user).is_some() && section.entry(password).is_none() {
-                let message = format!("`{user}` has no `{password}` beside it");
+                let message = format!("`{user}` needs `{password}`");
                 let help = format!("write `{password}: file:/run/secrets/store`");
                 checked = Err(section.missing(message, &help));
             }
@@ -293,7 +295,7 @@ impl StoreSettings {
                     "remove one of the two",
                 ));
             } else if address.is_cluster() && self.database != Some(0) {
-                let help = "leave it out; `prefix` keeps names apart";
+                let help = "remove it; use `prefix` to separate services";
                 checked = Err(section.reject_at(
                     Code::ConflictingKeys.at_span(span),
                     "a Cluster has no databases",
@@ -304,14 +306,14 @@ impl StoreSettings {
         for key in ["sentinel_user", "sentinel_password"] {
             if let Some(span) = place(key).filter(|_| !address.is_sentinel()) {
                 let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
-                let help = "leave it out, or name the Sentinels in `url`";
+                let help = "remove it, or write the addresses of the Sentinels in `url`";
                 checked = Err(section.reject_at(Code::ConflictingKeys.at_span(span), &message, help));
             }
         }
         match section.entry("tls") {
             Some(entry) if !address.is_tls() => {
                 let message = "`tls` has no effect: `url` is not `rediss://`";
-                let help = "write `rediss://`, or leave it out";
+                let help = "write `rediss://`, or remove it";
                 checked =
                     Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
             }
@@ -320,7 +322,7 @@ impl StoreSettings {
                     let Some(node) = entry.value.get(key) else { continue };
                     let message =
                         format!("`{key}` has no effect with a Cluster: each node has its own certificate");
-                    let help = "leave it out, and have `ca` vouch for all nodes by their addresses";
+                    let help = "remove it, and set `ca` to the CA of all nodes' certificates";
                     checked =
                         Err(section.reject_at(Code::ConflictingKeys.at_span(node.span), &message, help));
                 }

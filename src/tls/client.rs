@@ -106,7 +106,7 @@ impl FromText for Fingerprint {
 fn read_server_name(value: &Cursor<'_>) -> Checked<Option<String>> {
     let name = text_of(value)?.to_owned();
     if ServerName::try_from(name.as_str()).is_err() {
-        let help = "write the name that the certificate is for: `internal.example.com`";
+        let help = "write the host name in the certificate: `internal.example.com`";
         return value.reject(Invalid::without_value(TlsError::ServerName.to_string(), help));
     }
     Ok(Some(name))
@@ -127,7 +127,7 @@ impl Setting for ClientTls {
         Self::new(ClientTlsOptions { trust, identity, server_name }).or_else(|error| {
             let place = value.node.get("key").filter(|_| matches!(error, TlsError::Mismatch(_)));
             let help = match error {
-                TlsError::Mismatch(_) => "name the key that the certificate was made for",
+                TlsError::Mismatch(_) => "name the private key of this certificate",
                 _ => NO_ROOTS_HELP,
             };
             let place = place.map_or(value.place, |node| node.span);

@@ -74,7 +74,7 @@ fn read_expiries(
     expiry: fn(&mut dyn Iterator<Item = SystemTime>) -> Option<SystemTime>,
 ) -> Checked<()> {
     if certificates(&pem.0).is_none() {
-        let help = "name a file that begins `-----BEGIN CERTIFICATE-----`";
+        let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
         return value.reject(Invalid::without_value(error.to_string(), help));
     }
     if let Some(expiry) = expiry(&mut expiries(&pem.0).into_iter()) {
@@ -110,16 +110,16 @@ pub enum TlsError {
     #[error("the system has no root certificates that can be read")]
     NoSystemRoots,
     /// A PEM text without a certificate, or with a malformed one.
-    #[error("expected certificates in PEM, found none that can be read")]
+    #[error("expected certificates in PEM, found no valid one")]
     Certificates,
     /// A PEM text without trusted CAs, or with malformed ones.
-    #[error("expected root certificates in PEM, found none that can be read")]
+    #[error("expected trusted CAs in PEM, found no valid certificate")]
     Roots,
     /// A PEM text without a private key.
-    #[error("expected a private key in PEM, found none that can be read")]
+    #[error("expected a private key in PEM, found no valid one")]
     Key,
     /// A key that does not belong to the certificate, or is of an unsupported type.
-    #[error("the private key does not go with the certificate")]
+    #[error("the private key does not match the certificate")]
     Mismatch(#[source] rustls::Error),
     /// Neither a host name nor an IP address.
     #[error("expected a host name or an IP address")]

@@ -54,7 +54,7 @@ pub struct ServerTlsOptions {
     #[key(
         default = ClientCertificates::Required,
         requires = "client_ca",
-        help = "write `client_ca`, the roots that vouch for clients, or leave it out",
+        help = "write `client_ca`, the trusted CAs for clients, or remove it",
         live
     )]
     pub client_certificate: ClientCertificates,
@@ -75,7 +75,7 @@ impl Setting for ServerTls {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let options: ServerTlsOptions = OpenSection::read(value, None)?;
         Self::new(options).or_else(|error| {
-            let help = "name the key that the certificate was made for";
+            let help = "name the private key of this certificate";
             let place = value.node.get("key").map_or(value.place, |node| node.span);
             value.reject_at(place, Invalid::without_value(error.to_string(), help))
         })

@@ -49,7 +49,7 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
         let help = match renamed.find(|(was, _)| message.contains(&format!("`${was}`"))) {
             Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
             None => format!(
-                "{}the value is `.`; beside it stand `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
+                "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
                 hint_at_key(&message)
             ),
         };
@@ -85,10 +85,10 @@ pub(crate) fn check_condition(value: &Cursor<'_>, condition: Jq) -> Checked<Jq> 
         Some(operator) => value.reject_at(
             value.node.span,
             Invalid::new(
-                format!("{} assigns with `{operator}`, so it always holds", value.name),
+                format!("{} assigns with `{operator}`, so it is always true", value.name),
                 "compare with `==`: `.ok == false`",
             )
-            .with_code(Code::InvalidJq),
+            .with_code(Code::AssignmentInCondition),
         ),
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
     };
     let template = Template::compile(&text).or_else(|error| {
         let span = error.line.map_or(node.span, |line| report.line_in(node, line));
-        let help = "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
+        let help = "syntax: `{{ name }}` inserts a value, `{% if … %}` is a condition, `{{ x | default('y') }}` is a default";
         value.reject_at(
             span,
             Invalid::new(format!("{} is not a template: {error}", value.name), help)
@@ -127,9 +127,9 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
                  else; write `{% if args.x %}…{% endif %}`"
                     .to_owned(),
             ),
-            ["args"] | ["args", "input_responses"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
+            ["args"] | ["args", "input_responses"] => Some(format!("write an argument as `{{{{ args.{name} }}}}`")),
             _ => {
-                let help = suggest::help(name, "it can use", names.iter().copied());
+                let help = suggest::help(name, "known names", names.iter().copied());
                 // A field of the result is often written without the name of the result.
                 let is_field = names.contains(&"structured")
                     && suggest::nearest(name, names.iter().copied()).is_none();
@@ -141,7 +141,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
         };
         report.error(
             Code::UnknownName.at_span(span_of_name(report, node.span, name)),
-            format!("a template can't use `{name}` here"),
+            format!("unknown name `{name}` in a template"),
             help,
         );
     }
@@ -174,10 +174,10 @@ fn report_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
         if rendered.is_err_and(|error| error.message.starts_with(&format!("unknown {what}"))) {
             known = false;
             let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
-            let help = suggest::help(name, "some that there are", common.iter().copied());
+            let help = suggest::help(name, "some known ones", common.iter().copied());
             report.error(
                 Code::UnknownName.at_span(span_of_name(report, node.span, name)),
-                format!("a template has no {what} `{name}`"),
+                format!("unknown {what} `{name}` in a template"),
                 help,
             );
         }
@@ -213,7 +213,7 @@ fn report_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
         };
         report.error(
             Code::UnknownName.at_span(span_of_name(report, node.span, method)),
-            format!("a value has no method `{method}`"),
+            format!("unknown method `{method}` in a template"),
             help,
         );
     }

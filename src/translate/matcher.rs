@@ -201,11 +201,12 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     let pattern = Pattern::read(value)?;
     // A capture must not shadow a variable of templates.
     if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
-        let message = format!("the capture `{name}` has the name of something that templates see anyway");
+        let message =
+            format!("the capture name `{name}` is reserved: templates have a variable of that name");
         let place = span_of_name(value.context.report, value.node.span, name);
         return value.reject_at(
             place,
-            Invalid::new(message, format!("call it `found_{name}`")).with_code(Code::ReservedName),
+            Invalid::new(message, format!("rename it to `found_{name}`")).with_code(Code::ReservedName),
         );
     }
     Scope::from_cursor(value).add_captures(pattern.names());
@@ -227,10 +228,10 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
     let not = Scope::from_cursor(value).with_own_captures(|| Matcher::read(value))?;
     if not.is_empty() {
-        let help = "write a condition in it: `not: { text: '^OK' }`";
+        let help = "write a condition: `not: { text: '^OK' }`";
         return value.reject_at(
             value.place,
-            Invalid::new("`not` says nothing, so the rule would never hold", help)
+            Invalid::new("`not` has no condition, so the rule would never match", help)
                 .with_code(Code::EmptyValue),
         );
     }
@@ -266,7 +267,7 @@ impl Setting for HeaderPatterns {
 
 parsed_settings! {
     StatusPattern = Scalar, "write `404`, `4xx` or `400-499`";
-    ExitPattern = Scalar, "write `1`, `1-9`, or `signal` where no status is left";
+    ExitPattern = Scalar, "write `1`, `1-9`, or `signal` for a program that a signal ended";
     MediaPattern = Text, "write the type without parameters: `text/plain`, `text/*`";
 }
 

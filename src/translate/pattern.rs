@@ -136,7 +136,7 @@ impl Pattern {
                     "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, \
                      and capture them with `(?<name>…)`"
                 } else {
-                    "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
+                    "use the syntax of the Rust `regex` crate; in YAML, single quotes preserve backslashes"
                 };
                 let mark = mark_of(text).map(|at| value.context.report.character_in(value.node, text, at));
                 let message = format!("{} is not a regular expression: {error}", value.name);

@@ -194,12 +194,10 @@ impl Setting for SecretPattern {
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
         Self::new(&pattern).or_else(|error| {
             let (span, help) = match &error {
-                SecretPatternError::MatchesEmpty => {
-                    (value.node.span, "write `+` for `*`, so that there is something to replace")
-                }
+                SecretPatternError::MatchesEmpty => (value.node.span, "write `+` in place of `*`"),
                 SecretPatternError::Capture(name) => (
                     span_of_name(value.context.report, value.node.span, name),
-                    "`(?<secret>…)` is the part to replace, where it is not the whole match",
+                    "use only the capture `(?<secret>…)`, for the part that is replaced",
                 ),
             };
             value.reject_at(

@@ -284,7 +284,7 @@ async fn problems_of_a_draft_have_their_positions() {
         ("request: GET elsewhere/a", "elsewhere"),
         ("response: { extract: { regex: '(' } }", "regular expression"),
         // Neither is resolved: a route has neither secrets nor files, and a draft has no folder.
-        ("tests: [{ response: { recording: /etc/passwd }, expect: {} }]", "no files beside it"),
+        ("tests: [{ response: { recording: /etc/passwd }, expect: {} }]", "needs a configuration file"),
         ("response: { when: { text: '${HOME}' }, error: x }\nnothing: 1", "unknown key"),
     ] {
         let tried = try_out(&admin, &json!({ "rule": rule, "response": {} })).await;

@@ -97,7 +97,7 @@ fn the_files_that_pages_show_are_right() {
             let loaded = loaded.unwrap_or_else(|problems| panic!("{block}\n{problems}"));
             // Programs of old servers are not installed on every machine.
             let is_missing_program = |warning: &&Problem| {
-                warning.message.contains("program") && warning.message.ends_with("is not there")
+                warning.message.contains("program") && warning.message.ends_with("does not exist")
             };
             let unexpected: Vec<_> =
                 loaded.warnings.iter().filter(|warning| !is_missing_program(warning)).collect();

@@ -113,7 +113,7 @@ async fn sighup_activates_a_valid_file_and_reports_an_invalid_one() {
     std::fs::remove_file(&file).unwrap();
     program.signal("HUP");
     let line = program.wait_for_log("config reload failed", 2).await;
-    assert!(line.contains("the configuration is not there"), "{line}");
+    assert!(line.contains("the configuration does not exist"), "{line}");
     assert_eq!(tools(&mut client).await, ["b"]);
     assert!(program.is_running());
 }

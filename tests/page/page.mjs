@@ -267,7 +267,7 @@ await check("a variable or a file is not looked up", async () => {
   await page.fill("#bench-rule", "request: GET station/${LEGACY_URL}\ntests: [ { response: { recording: /etc/passwd }, expect: {} } ]");
   await state("problem");
   const told = await page.textContent("#bench-problems");
-  holds(told.includes("no files beside it"), told);
+  holds(told.includes("needs a configuration file"), told);
   holds(!(await page.content()).includes("root:"), "a file was read");
 });
 

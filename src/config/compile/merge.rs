@@ -15,7 +15,7 @@ pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<
     let mut merged: Option<(SourceSpan, Vec<Entry>)> = None;
     for tree in trees {
         let Kind::Map(entries) = tree.kind else {
-            let help = "the file begins with keys: `upstreams:`, `routes:`";
+            let help = "write the keys of sections: `upstreams:`, `routes:`";
             report.error(
                 Code::WrongType.at_span(tree.span),
                 format!("expected a map with the keys of the file, found {}", tree.found()),
@@ -47,14 +47,14 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
             _ if sections && first.key.text == version::KEY => {}
             _ => {
                 let message = format!(
-                    "`{}` is in two files; the other is {}",
+                    "`{}` is defined in two files; the other definition is at {}",
                     entry.key.text,
                     report.file_and_line(first.key.span)
                 );
                 report.error(
                     Code::DuplicateKey.at_span(entry.key.span),
                     message,
-                    "keep one of them, or give one another name",
+                    "remove one of the two, or rename one",
                 );
             }
         }

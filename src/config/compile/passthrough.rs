@@ -62,11 +62,11 @@ fn http_upstream(
     let found = find_upstream(report, names, node.span, name)?;
     let file = upstreams.iter().find(|file| *file.settings.name() == found);
     if file.is_some_and(|file| file.settings.http().is_none()) {
-        let message = format!("nothing can be passed through to `{name}`: it has no `url`");
+        let message = format!("`passthrough` requires an HTTP upstream, and `{name}` has no `url`");
         report.error(
             Code::WrongUpstreamKind.at_span(node.span),
             message,
-            "name an upstream with a `url`, or write routes for it",
+            "name an upstream with `url`, or write routes for this one",
         );
         return None;
     }

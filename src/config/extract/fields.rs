@@ -40,29 +40,29 @@ fn value(
 ) -> Option<Typing> {
     let written: FieldSetting = read(report, entry, "`type`")?;
     if extractor.value_count() == ValueCount::Block {
-        let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
-        report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, "leave `type` out");
+        let message = format!("`type` has no effect: `{}` returns a block and no value", extractor.name());
+        report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, "remove `type`");
         return None;
     }
     let mut kind = written.kind;
     if let Some(outer) = outer {
         let FieldKind::Object(inner @ None) = &mut kind.kind else {
-            let message = "`fields` beside `type` are those of an object";
+            let message = "`fields` requires the type `object`";
             report.error(
                 Code::ConflictingKeys.at_span(outer.key.span),
                 message,
-                "write `type: object[]`, or leave one of the two out",
+                "write `type: object[]`, or remove one of the two",
             );
             return None;
         };
         *inner = Some(read(report, outer, "`fields`")?);
     }
     if written.missing != OnMissing::Error {
-        let message = "the value as a whole can't be missing";
+        let message = "the value as a whole can't be optional";
         report.error(
             Code::FieldsDoNotFit.at_span(entry.key.span),
             message,
-            "leave `optional`, `default` and `?` out",
+            "remove `optional`, `default` and `?`",
         );
         return None;
     }
@@ -71,18 +71,21 @@ fn value(
         (MemberNames::Names(names), Some((path, span)))
             if !names.iter().any(|name| path_is_among(path, name)) =>
         {
-            let message = format!("`{}` finds no `{path}`", extractor.name());
+            let message = format!("`{}` has no field `{path}`", extractor.name());
             report.error(
                 Code::UnknownField.at_span(*span),
                 message,
-                suggest::help(path.as_str(), "it finds", names.iter().copied()),
+                suggest::help(path.as_str(), "known fields", names.iter().copied()),
             );
             return None;
         }
         (MemberNames::Names(names), None) if one => {
-            let message = format!("`{}` finds an object, and `type` is of one value", extractor.name());
+            let message = format!(
+                "`{}` returns an object, and `type` needs the field that it applies to",
+                extractor.name()
+            );
             let help = format!(
-                "say which: `type: {{ type: …, from: {} }}`; or write `fields`",
+                "write `type: {{ type: …, from: {} }}`, or `fields`",
                 names.first().unwrap_or(&"name")
             );
             report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
@@ -90,27 +93,28 @@ fn value(
         }
         (MemberNames::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
             let message = format!(
-                "`{}` gives a list, and `from` leads into each row of it; found `{path}`",
+                "`from` applies to each row of the list that `{}` returns, found `{path}`",
                 extractor.name()
             );
-            let help = "leave `from` out: `type` is that of a row; the first alone is `structured: .[0]`";
+            let help =
+                "remove `from`: `type` applies to each row; for the first row only, write `structured: .[0]`";
             report.error(Code::FieldsDoNotFit.at_span(*span), message, help);
             return None;
         }
         (MemberNames::NoFields, Some((_, span))) => {
             report.error(
                 Code::FieldsDoNotFit.at_span(*span),
-                format!("`{}` finds one value, without names", extractor.name()),
-                "leave `from` out",
+                format!("`{}` returns one value without field names", extractor.name()),
+                "remove `from`",
             );
             return None;
         }
         (MemberNames::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
-            let message = format!("`{}` finds no object", extractor.name());
+            let message = format!("`{}` does not return an object", extractor.name());
             report.error(
                 Code::FieldsDoNotFit.at_span(entry.key.span),
                 message,
-                "take `pairs`, `regex` or `json` to find fields",
+                "use `pairs`, `regex` or `json` for fields",
             );
             return None;
         }
@@ -140,8 +144,9 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
         MemberNames::AnyNames => return Some(()),
         MemberNames::Names(names) => names,
         MemberNames::NoFields => {
-            let message = format!("`{}` finds no fields", kind.name());
-            let help = "take `pairs`, `regex` or `json` to find fields, or say what it is: `type: number`";
+            let message = format!("`{}` returns no fields", kind.name());
+            let help =
+                "use `pairs`, `regex` or `json` for fields, or write the type of the value: `type: number`";
             report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
             return None;
         }
@@ -153,11 +158,11 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
             entry.value.as_map().unwrap_or_default().iter().find(|entry| entry.key.text == field.name);
         let span = place
             .map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
-        let message = format!("`{}` finds no `{}`", kind.name(), field.from);
+        let message = format!("`{}` has no field `{}`", kind.name(), field.from);
         report.error(
             Code::UnknownField.at_span(span),
             message,
-            suggest::help(field.from.as_str(), "it finds", names.iter().copied()),
+            suggest::help(field.from.as_str(), "known fields", names.iter().copied()),
         );
     }
     good.then_some(())

@@ -95,37 +95,37 @@ impl Options for Text {
 #[derive(DeriveSection)]
 #[section(id = "extract", check_keys = Self::check_keys)]
 pub(in crate::config) struct ExtractSettings {
-    /// Any bytes, as an image, audio or a document.
+    /// Binary data: an image, audio or a document.
     #[key(kind = Binary::KIND, with = read_as::<Binary>)]
     binary: Option<Extractor>,
     /// Tables with aligned columns.
     #[key(kind = ColumnsOptions::KIND, with = read_as::<ColumnsOptions>)]
     columns: Option<Extractor>,
-    /// CSV, TSV and other tables with delimiters.
+    /// CSV, TSV and similar formats.
     #[key(kind = CsvOptions::KIND, with = read_as::<CsvOptions>)]
     csv: Option<Extractor>,
-    /// `name=value&name=value`, percent-encoded.
+    /// Form data: `name=value&name=value`, percent-encoded.
     #[key(kind = FormOptions::KIND, with = read_as::<FormOptions>)]
     form: Option<Extractor>,
     /// Named captures of grok patterns: `%{IP:client}`.
     #[key(kind = GrokOptions::KIND, with = read_as::<GrokOptions>)]
     grok: Option<Extractor>,
-    /// Response headers; a single one returns its value.
+    /// Response headers; a single one as its value.
     #[key(kind = HEADER_FORM, with = read_header)]
     header: Option<Extractor>,
-    /// An HTML page: CSS selectors, the rows of a table, or its text.
+    /// HTML: parts by CSS selectors, the rows of a table, or the text.
     #[key(kind = HtmlOptions::KIND, with = read_as::<HtmlOptions>)]
     html: Option<Extractor>,
-    /// A JSON document.
+    /// JSON document.
     #[key(kind = JsonOptions::KIND, with = read_as::<JsonOptions>)]
     json: Option<Extractor>,
-    /// The result of an MCP server: its content blocks, and the JSON in their text.
+    /// Result of an MCP server: its content blocks, and JSON in their text.
     #[key(kind = McpOptions::KIND, with = read_as::<McpOptions>)]
     mcp: Option<Extractor>,
     /// Metrics in the formats of Prometheus and OpenMetrics.
     #[key(kind = MetricsOptions::KIND, with = read_as::<MetricsOptions>)]
     metrics: Option<Extractor>,
-    /// One JSON document per line (JSON Lines).
+    /// One JSON document per line.
     #[key(kind = NdJsonOptions::KIND, with = read_as::<NdJsonOptions>)]
     ndjson: Option<Extractor>,
     /// `key: value` lines.
@@ -134,22 +134,21 @@ pub(in crate::config) struct ExtractSettings {
     /// Named captures of a regular expression.
     #[key(kind = RegexOptions::KIND, with = read_as::<RegexOptions>)]
     regex: Option<Extractor>,
-    /// The whole text.
+    /// The whole text of the response.
     #[key(kind = Text::KIND, with = read_as::<Text>)]
     text: Option<Extractor>,
-    /// An XML document, SOAP included.
+    /// XML document, including SOAP.
     #[key(kind = XmlOptions::KIND, with = read_as::<XmlOptions>)]
     xml: Option<Extractor>,
-    /// Extractor that produces the text to parse. Default: the text of the response. `html` is the visible
-    /// text of a page.
+    /// Extractor whose text is parsed in place of the response, such as `html` for the text of a page.
     source: Option<Box<Extractor>>,
-    /// Fields of the result, each with a name and a type.
+    /// Typed fields of the value.
     #[key(kind = Fields::KIND)]
     fields: ReadElsewhere,
-    /// Type of the result, if it is a single value.
+    /// Type of a single value.
     #[key(kind = FieldSetting::KIND)]
     r#type: ReadElsewhere,
-    /// In a map of extractors: whether the value may be missing.
+    /// In a map of several extractors: whether this one may find nothing.
     #[key(default = false)]
     optional: bool,
 }
@@ -191,7 +190,7 @@ fn names() -> impl Iterator<Item = &'static str> + Clone {
 
 fn help() -> String {
     format!(
-        "the extractors are {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
+        "known extractors: {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
         suggest::listed(names())
     )
 }
@@ -201,7 +200,7 @@ impl ExtractSettings {
         if names().any(|name| section.entry(name).is_some()) {
             return Ok(());
         }
-        Err(section.missing(format!("{} names no extractor", section.value.name), &help()))
+        Err(section.missing(format!("{} has no extractor", section.value.name), &help()))
     }
 
     fn extractor(self) -> Option<Extractor> {
@@ -249,7 +248,8 @@ impl Setting for CompiledExtract {
         }
         let One { extractor, fields_span, optional } = one(value)?;
         if optional {
-            let help = "leave it out, or name what is read: `extract: { total: { header: X-Total, optional: true } }`";
+            let help =
+                "remove it, or name the part: `extract: { total: { header: X-Total, optional: true } }`";
             return reject_optional(value, help);
         }
         Ok(Self { extract: Extract::One(Box::new(extractor)), fields_span })
@@ -262,7 +262,7 @@ fn check_single_extractor(value: &Cursor<'_>) -> Checked<()> {
     let is_known = |entry: &Entry| ExtractSettings::keys().get(&entry.key.text).is_some();
     match found.nth(1) {
         Some(second) if value.node.as_map().unwrap_or_default().iter().all(is_known) => {
-            let message = format!("{} takes one extractor, found several", value.name);
+            let message = format!("{} must have one extractor, found several", value.name);
             value.reject_at(second.key.span, Invalid::new(message, help()).with_code(Code::ConflictingKeys))
         }
         _ => Ok(()),
@@ -273,7 +273,8 @@ fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
     let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
     value.reject_at(
         place,
-        Invalid::new("`optional` is for one of several extractors", help).with_code(Code::FieldsDoNotFit),
+        Invalid::new("`optional` applies only to one of several named extractors", help)
+            .with_code(Code::FieldsDoNotFit),
     )
 }
 
@@ -288,7 +289,7 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
         }
         Kind::Map(_) => *value,
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
-            let message = format!("{} takes an extractor, found {}", value.name, value.node.found());
+            let message = format!("{} must be an extractor, found {}", value.name, value.node.found());
             return value.reject(Invalid::new(message, help()).with_code(Code::WrongType));
         }
     };
@@ -304,10 +305,10 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
     let (inner, outer) =
         (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
     if let (Some(_), Some(outer)) = (inner, outer) {
-        let help = format!("keep those under `{}`", kind.name());
+        let help = format!("keep the one under `{}`", kind.name());
         return value.reject_at(
             outer.key.span,
-            Invalid::new("`fields` is here twice", help).with_code(Code::DuplicateKey),
+            Invalid::new("`fields` is defined twice", help).with_code(Code::DuplicateKey),
         );
     }
     let (named, of_one) = (inner.or(outer), value.node.entry("type"));

@@ -50,20 +50,20 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let name = &entry.key.text;
     if ExtractSettings::keys().get(name).is_some() {
         let what = if names().any(|known| known == *name) { "an extractor" } else { "a key of `extract`" };
-        let message = format!("`{name}` is {what}, and stands among names of parts");
-        let help = format!("give the part another name: `the_{name}`");
+        let message = format!("`{name}` can't be the name of a part: it is {what}");
+        let help = format!("rename the part: `the_{name}`");
         return value.reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::ConflictingKeys));
     }
     let label = format!("`{name}`");
     let value = value.member(entry, &label, ONE_EXTRACTOR);
     let One { extractor, optional, .. } = one(&value)?;
-    let alone = "let it stand alone, in a rule of its own";
+    let alone = "use it alone, in a rule of its own";
     if extractor.kind.value_count() == ValueCount::Block {
-        let message = format!("`{}` gives a block, and no value that could be a part", extractor.kind.name());
+        let message = format!("`{}` can't be a part: it returns a block and no value", extractor.kind.name());
         return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }
     if matches!(extractor.kind, ExtractorKind::Mcp(_)) {
-        let message = "`mcp` reads a whole result, which may be an error, and is not part of one";
+        let message = "`mcp` can't be a part: it reads the whole result, which may be an error";
         return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }
     Ok(ExtractPart { name: name.clone(), extractor, optional })

@@ -16,7 +16,7 @@ impl Setting for Extractor {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let One { extractor, optional, .. } = one(value)?;
         if optional {
-            return reject_optional(value, "leave it out");
+            return reject_optional(value, "remove it");
         }
         let name = extractor.kind.name();
         let found = match (&extractor.typing, extractor.kind.value_count()) {
@@ -32,7 +32,7 @@ impl Setting for Extractor {
                 (_, MemberNames::AnyNames | MemberNames::NoFields) => return Ok(extractor),
             },
         };
-        let message = format!("`source` takes what gives a text, and `{name}` gives {found}");
+        let message = format!("`source` must return a string, and `{name}` returns {found}");
         let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
                     `source: { json: {}, type: { type: string, from: output } }`";
         value.reject(Invalid::new(message, help).with_code(Code::WrongExtractor))
@@ -43,10 +43,10 @@ impl Setting for Extractor {
 pub(super) fn may_read(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry) -> bool {
     let reads = match kind {
         ExtractorKind::Binary(_) | ExtractorKind::Header(_) => "no text",
-        ExtractorKind::Mcp(_) => "the whole reply",
+        ExtractorKind::Mcp(_) => "the whole response",
         _ => return true,
     };
-    let message = format!("`{}` reads {reads}, and stands beside `source`", kind.name());
-    report.error(Code::WrongExtractor.at_span(entry.key.span), message, "leave `source` out");
+    let message = format!("`source` has no effect: `{}` reads {reads}", kind.name());
+    report.error(Code::WrongExtractor.at_span(entry.key.span), message, "remove `source`");
     false
 }

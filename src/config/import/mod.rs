@@ -257,7 +257,7 @@ impl Trees<'_> {
         match (route, problems.iter().find(|problem| problem.is_error())) {
             (Some(file), None) => Ok(file),
             (_, Some(problem)) => Err(problem.message.clone()),
-            (None, None) => Err("it can't be read".to_owned()),
+            (None, None) => Err("it is invalid".to_owned()),
         }
     }
 

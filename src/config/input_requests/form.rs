@@ -109,8 +109,7 @@ impl Setting for Choices {
         };
         if values.is_empty() {
             return value.reject(
-                Invalid::new("there is nothing to choose from", "write `choices: [a, b]`")
-                    .with_code(Code::EmptyValue),
+                Invalid::new("`choices` is empty", "write `choices: [a, b]`").with_code(Code::EmptyValue),
             );
         }
         Ok(Self(keyword, values))
@@ -120,7 +119,7 @@ impl Setting for Choices {
 /// Parses `fields`: each is a type or a map.
 pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
     let Some(entries) = entry.value.as_map() else {
-        let message = format!("`fields` takes a map of names, found {}", entry.value.found());
+        let message = format!("`fields` must be a map of names, found {}", entry.value.found());
         report.error(
             Code::WrongType.at_span(entry.value.span),
             message,
@@ -183,7 +182,8 @@ fn field(value: &Cursor<'_>) -> Checked<(Map<String, Value>, bool)> {
             let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
             return value.reject_at(
                 span,
-                Invalid::new("choices are texts", "leave `type` out").with_code(Code::ConflictingKeys),
+                Invalid::new("`choices` requires the type `string`", "remove `type`")
+                    .with_code(Code::ConflictingKeys),
             );
         }
         match (keyword, multiple) {

@@ -25,7 +25,7 @@ use crate::{
 
 /// Section of an input request.
 #[derive(DeriveSection)]
-#[section(name = "a question", id = "question")]
+#[section(name = "an input request", id = "question")]
 pub(super) struct InputRequestSettings {
     /// jq condition on `$args` and earlier responses, `$input_responses`. Default: always.
     #[key(kind = ValueKind::Text)]
@@ -65,18 +65,18 @@ pub(super) fn one(
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins_well || !name.chars().all(good) || name.len() > 64 {
-        let message = format!("`{name}` is not a name for an answer");
+        let message = format!("`{name}` is not a valid name of an input request");
         report.error(
             Code::InvalidName.at_span(place),
             message,
-            "write ASCII letters, digits and `_`: templates have it as `input_responses.NAME`",
+            "write ASCII letters, digits and `_`: templates refer to it as `input_responses.NAME`",
         );
     }
     if name == translate::SAMPLE {
-        let help = "choose another, such as `summary`";
+        let help = "choose another name, such as `summary`";
         report.error(
             Code::ReservedName.at_span(place),
-            "`sample` is the name of what a rule asks the client's model",
+            "`sample` is reserved for the sampling request of a rule",
             help,
         );
     }
@@ -96,8 +96,12 @@ pub(super) fn one(
     let url = section.get("url").map(|node| {
         let written = template(report, node, "`url`", asked)?;
         if !["https://", "http://"].iter().any(|scheme| written.source().starts_with(scheme)) {
-            let help = "write `https://HOST/…`; only what comes after the host may be a template";
-            report.error(Code::InvalidValue.at_span(node.span), "`url` is the address of a web page", help);
+            let help = "write `https://HOST/…`; only the part after the host can be a template";
+            report.error(
+                Code::InvalidValue.at_span(node.span),
+                "`url` must begin with `https://` or `http://`",
+                help,
+            );
             return None;
         }
         Template::compile_for(OutputContext::Address, written.source()).ok()
@@ -107,8 +111,8 @@ pub(super) fn one(
     if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Flag(false))) {
         report.error(
             Code::EmptyValue.at_span(entry.key.span),
-            "`roots: false` asks nothing",
-            "leave the question out",
+            "`roots: false` has no effect",
+            "remove the input request",
         );
     }
     const KINDS: [&str; 6] = ["fields", "schema", "arguments", "url", "sample", "roots"];
@@ -123,8 +127,8 @@ pub(super) fn one(
         }
     } else if section.get("message").is_none() {
         section.missing(
-            format!("the question `{name}` has no `message`"),
-            "write `message: \"…\"`: what the person reads",
+            format!("the input request `{name}` has no `message`"),
+            "write `message: \"…\"`, the message to the user",
         );
         return None;
     }
@@ -148,8 +152,8 @@ pub(super) fn one(
 fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Option<translate::Jq> {
     let text = text_of(&cursor(report, node.span, node, "`when`", ValueKind::Text)).ok()?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
-        let message = format!("`{name}` is not known yet: nothing has been sent");
-        report.error(Code::UnknownName.at_span(node.span), message, "`$args` and `$input_responses` are");
+        let message = format!("`{name}` is not available: there is no response yet");
+        report.error(Code::UnknownName.at_span(node.span), message, "use `$args` or `$input_responses`");
         return None;
     }
     // The condition may use any argument, also as the filter's input `.`.

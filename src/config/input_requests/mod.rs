@@ -103,7 +103,7 @@ impl InputRequestsSection {
 
     fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut UsedArguments) {
         let Some(entries) = node.as_map() else {
-            let message = format!("a round of questions is a map of names, found {}", node.found());
+            let message = format!("a round of input requests must be a map of names, found {}", node.found());
             return report.error(
                 Code::WrongType.at_span(node.span),
                 message,
@@ -118,11 +118,11 @@ impl InputRequestsSection {
                     self.of_arguments.push(OfArguments { round: self.rounds.len(), index, names });
                 }
                 if self.names().any(|known| known == question.name) {
-                    let message = format!("two questions are called `{}`", question.name);
+                    let message = format!("duplicate input request `{}`", question.name);
                     report.error(
                         Code::DuplicateValue.at_span(entry.key.span),
                         message,
-                        "its name is where the answer is found; choose another",
+                        "rename one: templates find the response by this name",
                     );
                 }
                 round.push(question);
@@ -134,16 +134,16 @@ impl InputRequestsSection {
 
     fn add(&mut self, report: &Report<'_>, place: SourceSpan, round: InputRound) {
         if let Some(twice) = round.iter().find(|question| self.names().any(|known| known == question.name)) {
-            let message = format!("two questions are called `{}`", twice.name);
+            let message = format!("duplicate input request `{}`", twice.name);
             return report.error(
                 Code::DuplicateValue.at_span(place),
                 message,
-                "its name is where the answer is found; choose another",
+                "rename one: templates find the response by this name",
             );
         }
         if self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT {
-            let message = format!("more than {} questions", InputRequests::INPUT_REQUEST_LIMIT);
-            return report.error(Code::TooMany.at_span(place), message, "ask for several things in one form");
+            let message = format!("more than {} input requests", InputRequests::INPUT_REQUEST_LIMIT);
+            return report.error(Code::TooMany.at_span(place), message, "combine several in one form");
         }
         self.rounds.push(round);
     }
@@ -164,27 +164,27 @@ impl InputRequestsSection {
                 let Some(property) = properties.and_then(|properties| properties.get(name)) else {
                     let known = properties.and_then(Value::as_object).into_iter().flatten();
                     let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
-                    let help = suggest::help(name, "the arguments", known);
+                    let help = suggest::help(name, "known arguments", known);
                     report.error(
                         Code::UnknownArgument.at_span(*span),
-                        format!("there is no argument `{name}` to ask for"),
+                        format!("unknown argument `{name}`"),
                         help,
                     );
                     continue;
                 };
                 if is_required(name) {
-                    let message = format!("`{name}` is required by `input`, so no caller leaves it out");
+                    let message = format!("the input request is never sent: `input` requires `{name}`");
                     report.error(
                         Code::InputRequestNeverSent.at_span(*span),
                         message,
-                        "take it out of `required`: it is asked for where it is missing",
+                        "remove it from `required`: the input request asks for it if it is missing",
                     );
                 } else if property.get("default").is_some() {
-                    let message = format!("`{name}` has a default, so it is never missing");
+                    let message = format!("the input request is never sent: `{name}` has a default");
                     report.error(
                         Code::InputRequestNeverSent.at_span(*span),
                         message,
-                        "take the default out of `input`",
+                        "remove the default from `input`",
                     );
                 }
                 wanted.insert(name.clone(), property.clone());
@@ -204,11 +204,11 @@ impl InputRequestsSection {
                     let name = error.pointer.split('/').nth(2).unwrap_or_default();
                     let place = names.iter().find(|(known, _)| known == name).or_else(|| names.first());
                     if let Some((name, span)) = place {
-                        let message = format!("a person can't be asked for `{name}`: {error}");
+                        let message = format!("a form can't have the argument `{name}`: {error}");
                         report.error(
                             Code::InvalidForm.at_span(*span),
                             message,
-                            "ask for it in `fields`, and build the argument in the request",
+                            "request its parts with `fields`, and build the argument in the request",
                         );
                     }
                 }
@@ -233,14 +233,14 @@ pub(super) fn report_unknown_input_responses<'a>(
         let name = &answer.name;
         let help = match names {
             [] => Some(format!(
-                "{who} asks nothing: write `input_requests: {{ {name}: {{ message: \"…\" }} }}`"
+                "{who} has no input requests: write `input_requests: {{ {name}: {{ message: \"…\" }} }}`"
             )),
-            _ => suggest::help(name, "its questions", names.iter().copied()),
+            _ => suggest::help(name, "known input requests", names.iter().copied()),
         };
         report.within(answer.context.clone(), || {
             report.error(
                 Code::UndeclaredArgument.at_span(answer.span),
-                format!("there is no answer `{name}`"),
+                format!("there is no input response `{name}`"),
                 help,
             );
         });

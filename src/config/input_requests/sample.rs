@@ -20,7 +20,7 @@ use crate::{
 #[section(id = "sample", text = "messages")]
 struct SampleSettings {
     /// Messages: a template for one of the user, or a list by role.
-    #[key(example = "`messages: \"…\"`: what the model is asked")]
+    #[key(example = "`messages: \"…\"`, the prompt for the model")]
     messages: Messages,
     /// System prompt: a template.
     system: Option<Template>,
@@ -74,9 +74,9 @@ fn message(value: &Cursor<'_>, item: &Node) -> Checked<(SamplingRole, Template)>
         (Some(entry), None) => (SamplingRole::User, "`user`", entry),
         (None, Some(entry)) => (SamplingRole::Assistant, "`assistant`", entry),
         _ => {
-            let help = "write `- user: \"…\"`, and another `-` for the answer";
+            let help = "write `- user: \"…\"`, and another `- assistant: \"…\"`";
             return item
-                .reject(Invalid::new("a message is of one speaker", help).with_code(Code::ConflictingKeys));
+                .reject(Invalid::new("a message must have one role", help).with_code(Code::ConflictingKeys));
         }
     };
     Ok((speaker, Template::read(&item.member(entry, name, ValueKind::Text))?))

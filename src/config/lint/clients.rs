@@ -26,12 +26,12 @@ pub(in crate::config) fn check_subjects<'n>(
     for node in subjects.filter(|_| issuers != 1) {
         let (message, help) = match issuers {
             0 => (
-                "`jwt_subjects` has no effect: no tokens are taken",
-                "say whose tokens are taken, with `auth` under `server`, or leave it out",
+                "`jwt_subjects` has no effect: no tokens are accepted",
+                "configure the issuer of tokens under `server.auth.jwt`, or remove it",
             ),
             _ => (
-                "several servers give tokens, and each could call a client of its own so",
-                "give the client its scopes in its tokens",
+                "`jwt_subjects` is ambiguous: several issuers are accepted, and each could use this subject",
+                "remove it, and use scopes in the client's tokens",
             ),
         };
         report.error(Code::AmbiguousSubject.at_span(node.span), message, help);
@@ -50,7 +50,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
     });
     let Some(access) = &clients.access else {
         for node in places {
-            let help = "say who may call, under `clients`, or leave it out: everybody may";
+            let help = "configure `clients`, or remove `scopes`: without clients every client is allowed";
             report.error(
                 Code::ScopesWithoutClients.at_span(node.span),
                 "`scopes` has no effect: clients are not authenticated",
@@ -68,7 +68,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
         let Ok(scope) = Scopes::new([name]) else { continue };
         let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
         if !is_held && reported.insert(name) {
-            let help = "give it to a client, under `clients`, or leave it out";
+            let help = "add it to `scopes` of a client under `clients`, or remove it";
             report.warning(
                 Code::UnusedScope.at_span(item.span),
                 format!("no client has the scope `{name}`"),
@@ -87,9 +87,9 @@ pub(in crate::config) fn warn_of_open_port(
     is_behind: bool,
 ) {
     if clients.are_told_apart && !is_behind && !listener.listen.ip().is_loopback() {
-        let message = "keys and tokens come in the clear: other machines can connect, and there is no TLS";
+        let message = "clients send keys and tokens without TLS: other machines can connect";
         let help =
-            "write `tls` under `server`; where a proxy of yours speaks TLS, name it under `trusted_proxies`";
+            "configure `server.tls`, or add the address of a proxy that terminates TLS to `trusted_proxies`";
         report.warning(Code::CredentialsWithoutTls.at_span(place), message, help);
     }
 }

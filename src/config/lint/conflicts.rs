@@ -22,11 +22,11 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
             let place =
                 other.map(|other| report.file_and_line(other.resource_span.unwrap_or(other.name_span)));
             let message = format!(
-                "`{uri}` is what the resource of the route `{with}` is read by, too, at {}",
+                "duplicate resource URI `{uri}`: also used by route `{with}` at {}",
                 place.unwrap_or_default()
             );
             let span = file.resource_span.unwrap_or(file.name_span);
-            report.error(Code::ConflictingRoutes.at_span(span), message, "give one of them another URI");
+            report.error(Code::ConflictingRoutes.at_span(span), message, "change one of the two URIs");
             continue;
         }
         let span = file.rest_span.unwrap_or(file.name_span);
@@ -43,16 +43,16 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
                 if same {
                     (
                         format!("`{method} {path}` is also the endpoint of {whose}"),
-                        "give one of them another path or method",
+                        "change the path or method of one",
                     )
                 } else {
                     (
-                        format!("`{path}` names its arguments otherwise than {whose}"),
-                        "give the arguments of one path the same names",
+                        format!("`{path}` has other argument names than the same path of {whose}"),
+                        "use the same argument names in both",
                     )
                 }
             }
-            _ => (conflict.to_string(), "give one of them another name or path"),
+            _ => (conflict.to_string(), "change the name or path of one"),
         };
         report.error(Code::ConflictingRoutes.at_span(span), message, help);
     }

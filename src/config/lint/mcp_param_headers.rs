@@ -76,20 +76,20 @@ fn check_mark(
     seen: &mut HashMap<String, SourceSpan>,
 ) {
     let Some(name) = value.as_text().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
-        let message = format!("`{KEY}` takes a part of a header's name, found {}", value.found());
+        let message = format!("`{KEY}` must be part of a header name, found {}", value.found());
         report.error(
             Code::InvalidParamHeader.at_span(value.span),
             message,
-            "write letters, digits and `-`: `Region` makes `Mcp-Param-Region`",
+            "write letters, digits and `-`: `Region` gives the header `Mcp-Param-Region`",
         );
         return;
     };
     if let Some(first) = seen.insert(name.to_ascii_lowercase(), value.span) {
-        let message = format!("`{KEY}: {name}` is here twice; the other is {}", report.file_and_line(first));
+        let message = format!("duplicate `{KEY}: {name}`; the other is at {}", report.file_and_line(first));
         report.error(
             Code::InvalidParamHeader.at_span(value.span),
             message,
-            "give one another name; upper and lower case are the same",
+            "rename one; header names are case-insensitive",
         );
     }
     match place {
@@ -97,8 +97,8 @@ fn check_mark(
         SchemaPosition::Root | SchemaPosition::Elsewhere => {
             report.error(
                 Code::InvalidParamHeader.at_span(value.span),
-                format!("`{KEY}` stands where no client can find the argument"),
-                "move it to a property that only `properties` lead to",
+                format!("`{KEY}` applies only to properties, reached through `properties`"),
+                "move it to a property of the root, or of a nested `properties`",
             );
             return;
         }
@@ -108,8 +108,8 @@ fn check_mark(
         let found = kind.map_or_else(|| "no type".to_owned(), Node::found);
         report.error(
             Code::InvalidParamHeader.at_span(kind.unwrap_or(value).span),
-            format!("an argument with `{KEY}` is a string, an integer or a boolean; found {found}"),
-            "write `type: string`, or leave the header out",
+            format!("an argument with `{KEY}` must be a string, an integer or a boolean, found {found}"),
+            "write `type: string`, or remove the header",
         );
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::config) fn warn(
         let line = report.files().line_and_column(compiled.span).line;
         report.warning(
             Code::LimitBelowMinItems.at_span(span),
-            format!("`minItems` is {least}, and the rule in line {line} shows {rows} of the rows at most"),
+            format!("`minItems` is {least}, but the rule in line {line} returns at most {rows} rows"),
             format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`"),
         );
     }

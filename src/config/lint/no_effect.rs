@@ -19,10 +19,10 @@ use crate::{
 /// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
 pub(in crate::config) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
-    let help = "leave it out: a call of a tool lasts as long as the work does";
+    let help = "remove it: a call of an MCP tool ends when its work is done";
     section.value.context.report.error(
         Code::WrongUpstreamKind.at_span(entry.key.span),
-        "`async_operation` has no effect on a call of a tool",
+        "`async_operation` has no effect on a call of an MCP tool",
         help,
     );
     None
@@ -34,7 +34,7 @@ pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
         section.value.context.report.warning(
             Code::RequiresKey.at_span(entry.key.span),
             "`on_no_match` has no effect without `response`",
-            "leave it out: every reply is read by its media type",
+            "remove it: without rules the default rules apply",
         );
     }
 }
@@ -48,8 +48,8 @@ pub(in crate::config) fn warn_of_lost_arguments<'a>(
         let name = &argument.name;
         report.warning(
             Code::UnusedArgument.at_span(argument.span),
-            format!("the argument `{name}` goes nowhere: the request does not have it"),
-            format!("put `{{{name}}}` into the request, or take it out here"),
+            format!("argument `{name}` is unused: the request does not contain it"),
+            format!("add `{{{name}}}` to the request, or remove it here"),
         );
     }
 }
@@ -63,7 +63,7 @@ pub(in crate::config) fn report_headers(section: &OpenSection<'_>) {
         section.value.context.report.error(
             Code::WrongUpstreamKind.at_span(entry.key.span),
             message,
-            "leave it out",
+            "remove it",
         );
     }
 }
@@ -80,8 +80,8 @@ pub(in crate::config) fn warn_of_credentials(
     warn_of_idle(report, section, template, upstream.and_then(|file| file.settings.http()));
     let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
     if is_cgi && template.carries(&AUTHORIZATION) {
-        let message = "`Authorization` has no effect: a CGI program is given no credentials";
-        let help = "set a variable for it, under `env` of the upstream";
+        let message = "`Authorization` has no effect: credentials are not passed to a CGI program";
+        let help = "set an environment variable under `env` of the upstream";
         report.warning(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
     }
 }
@@ -99,8 +99,8 @@ pub(in crate::config) fn warn_of_impossible_examples(
         if let Err(why) = input.check(test.args.clone().into()) {
             report.warning(
                 Code::ImpossibleTest.at_span(args.span),
-                format!("no call has these arguments: {why}"),
-                "write what `input` asks for",
+                format!("`args` violates the input schema: {why}"),
+                "write arguments that match `input`",
             );
         }
     }
@@ -120,7 +120,7 @@ fn warn_of_idle(
         && by_auth
         && template.headers.iter().any(|(name, _)| is_authorization(name))
     {
-        let message = "`Authorization` has no effect here: the `credentials` of the upstream writes it";
+        let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
         report.warning(
             Code::OverriddenAuthorization.at_span(entry.key.span),
             message,
@@ -131,8 +131,7 @@ fn warn_of_idle(
         if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
             match by_auth {
                 true => {
-                    let message =
-                        "`Authorization` has no effect here: the `credentials` of the upstream writes it";
+                    let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
                     report.warning(
                         Code::OverriddenAuthorization.at_span(node.span),
                         message,
@@ -153,9 +152,9 @@ pub(in crate::config) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] 
 /// Warns that a client's token for this server is forwarded to an upstream (MCP, Security Best Practices,
 /// "Token Passthrough").
 pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
-    let message = "the caller's `Authorization` goes on to the upstream; MCP forbids that for a token that was \
-                   given for this server";
-    let help = "give the upstream `credentials` of its own; keep this only where clients send what was given \
+    let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a token that was \
+                   issued for this server";
+    let help = "configure `credentials` of the upstream; keep this only if clients send tokens that were issued \
                 for the upstream";
     report.warning(Code::ForwardedAuthorization.at_span(node.span), message, help);
 }

@@ -33,12 +33,12 @@ pub(in crate::config) fn derived(
         promised = Some(match promised {
             None => shape,
             Some(before) => join_values(before, shape)
-                .ok_or_else(|| format!("rule {number} gives another shape than those before it"))?,
+                .ok_or_else(|| format!("rule {number} returns another shape than the rules before it"))?,
         });
     }
-    let promised = promised.ok_or("no rule says what a success is like")?;
+    let promised = promised.ok_or("no rule returns a success")?;
     if otherwise == OnNoMatch::Text {
-        return Err("a reply that no rule is for passes as it is (`on_no_match: text`)".to_owned());
+        return Err("responses that match no rule are passed through (`on_no_match: text`)".to_owned());
     }
     if !promised.contains_key("type") {
         return Err("the value may be of any type".to_owned());
@@ -53,11 +53,11 @@ pub(in crate::config) fn derived(
 /// The reason if it is unknown.
 fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
     if rule.structured.is_some() {
-        return Err("reshapes the value with `structured`".to_owned());
+        return Err("changes the value with `structured`".to_owned());
     }
     let Some(extract) = &rule.extract else { return Err("has no extractor".to_owned()) };
     let without_types = match extract.value_count() {
-        ValueCount::Block => "gives bytes, and no value",
+        ValueCount::Block => "returns bytes and no value",
         ValueCount::One | ValueCount::Many => "has an extractor without `fields`",
     };
     extract.found_schema().ok_or_else(|| without_types.to_owned())
@@ -73,8 +73,7 @@ pub(in crate::config) fn warn_of_defaults(
 ) {
     if derived(own, otherwise, wrap).is_ok() {
         let help = "write `output`, or `default_rules: false`";
-        let message =
-            "this route promises no output schema: a rule of `defaults.response` may give another shape";
+        let message = "the tool has no output schema: a rule of `defaults.response` may return another shape";
         report.warning(Code::NoOutputSchema.at_span(route.value.place), message, help);
     }
 }
@@ -154,8 +153,8 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         && let Some(extract) = &rule.extract
         && extract.value_count() == ValueCount::Block
     {
-        let message = "`binary` gives no value, and `output` promises one";
-        report.error(Code::OutputShape.at_span(compiled.span), message, "leave `output` out");
+        let message = "`output` requires a value, but `binary` returns none";
+        report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
         return;
     }
     let Some(promised) = schema_of(rule) else { return };
@@ -171,13 +170,13 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         Some(result) => comparison.value(&promised, result, node.at_pointer("/properties/result"), ""),
         None if value_kinds == ["array"] => report.error(
             Code::OutputShape.at_span(span),
-            "this rule gives a list, and `output` promises none",
+            "this rule returns a list, but `output` has none",
             "write `output: { type: array, items: { … } }`",
         ),
         None => report.error(
             Code::OutputShape.at_span(span),
             format!(
-                "this rule gives one value, `{}`, and `output` promises an object",
+                "this rule returns a value of type `{}`, but `output` requires an object",
                 value_kinds.join("` or `")
             ),
             format!("write `output: {{ type: {} }}`", value_kinds[0]),
@@ -210,8 +209,8 @@ impl Comparison<'_, '_> {
         {
             self.report.error(
                 Code::OutputFieldType.at_span(node.get("format").map_or(self.span, |node| node.span)),
-                format!("{} is a `{found}`, and `output` says `{expected}`", name_of(place)),
-                "write the same format in both places, or leave `output` out",
+                format!("{} has the format `{found}`, but `output` requires `{expected}`", name_of(place)),
+                "write the same format in both places, or remove `output`",
             );
         }
         self.object(promised, written, node, place);
@@ -232,10 +231,10 @@ impl Comparison<'_, '_> {
         let wrong: Vec<&str> = found.iter().copied().filter(|kind| !fits(kind)).collect();
         let expected = expected.join("` or `");
         let message = if wrong == ["null"] {
-            format!("{} may be null, and `output` says `{expected}`", name_of(place))
+            format!("{} may be null, but `output` requires `{expected}`", name_of(place))
         } else {
             format!(
-                "{} is of type `{}`, and `output` says `{expected}`",
+                "{} is of type `{}`, but `output` requires `{expected}`",
                 name_of(place),
                 wrong.join("` or `")
             )
@@ -243,7 +242,7 @@ impl Comparison<'_, '_> {
         self.report.error(
             Code::OutputFieldType.at_span(node.get("type").map_or(self.span, |node| node.span)),
             message,
-            "write the same type in both places, or leave `output` out",
+            "write the same type in both places, or remove `output`",
         );
         false
     }
@@ -257,7 +256,7 @@ impl Comparison<'_, '_> {
         };
         for value in found.iter().filter(|value| !expected.contains(value)) {
             let listed = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let help = suggest::help(&value.to_string(), "it lists", listed.iter().map(String::as_str));
+            let help = suggest::help(&value.to_string(), "listed values", listed.iter().map(String::as_str));
             let message = format!("{} may be `{value}`, which `output` does not list", name_of(place));
             self.report.error(
                 Code::OutputFieldType.at_span(node.get(key).map_or(self.span, |node| node.span)),
@@ -280,16 +279,16 @@ impl Comparison<'_, '_> {
         for name in list(written, "required") {
             let full = inside(place, &name);
             if !fields.contains_key(&name) && !open {
-                let message = format!("`output` requires `{full}`, which these fields don't give");
+                let message = format!("`output` requires `{full}`, which the rule does not return");
                 let names: Vec<&str> = fields.keys().map(String::as_str).collect();
                 self.report.error(
                     Code::OutputMissingField.at_span(self.span),
                     message,
-                    suggest::help(&name, "they give", names),
+                    suggest::help(&name, "known fields", names),
                 );
             } else if !always.contains(&name) {
                 let message = format!("`output` requires `{full}`, which is optional here");
-                let help = format!("take `{full}` out of `required`, or the `?` off the field");
+                let help = format!("remove `{full}` from `required`, or the `?` from the field");
                 self.report.error(Code::OutputMissingField.at_span(self.span), message, help);
             }
         }
@@ -303,22 +302,22 @@ impl Comparison<'_, '_> {
                 (None, _) if closed => {
                     let names: Vec<&str> =
                         properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-                    let message = format!("`output` has no place for the field `{full}`");
+                    let message = format!("`output` does not permit the field `{full}`");
                     self.report.error(
                         Code::OutputUnknownField.at_span(self.span),
                         message,
-                        suggest::help(name, "its properties", names),
+                        suggest::help(name, "known properties", names),
                     );
                 }
                 _ => {}
             }
         }
         if closed && open {
-            let message = format!("`output` has no place for fields of other names{}", in_field(place));
+            let message = format!("`output` does not permit fields with other names{}", in_field(place));
             self.report.error(
                 Code::OutputUnknownField.at_span(self.span),
                 message,
-                "take `additionalProperties: false` out, or `\"*\"`",
+                "remove `additionalProperties: false`, or `\"*\"`",
             );
         }
     }

@@ -9,8 +9,8 @@ use crate::{
 /// Checks that `passthrough` has `scopes` if there are clients.
 pub(in crate::config) fn check_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
     if clients.are_told_apart && node.get("scopes").is_none() {
-        let message = "`passthrough` does not say which clients may use it";
-        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
+        let message = "`passthrough` needs `scopes`, because there are `clients`";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every authenticated client";
         report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
     }
 }
@@ -28,10 +28,9 @@ pub(in crate::config) fn warn_of_limit(
     if settings.max_in_flight.is_some_and(|max| max > of_upstream)
         && let Some(entry) = node.entry("max_in_flight")
     {
-        let message = format!(
-            "`max_in_flight` has no effect: the upstream `{name}` gets {of_upstream} calls at once at most"
-        );
-        let help = "write less, or raise the `max_in_flight` of the upstream";
+        let message =
+            format!("`max_in_flight` has no effect: the limit of the upstream `{name}` is {of_upstream}");
+        let help = "write a lower limit, or raise `max_in_flight` of the upstream";
         report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
     }
 }

@@ -31,25 +31,26 @@ pub(in crate::config) fn check(
     for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
         let name = &entry.key.text;
         if section.entry("async_operation").is_some() {
-            let message =
-                format!("`{name}` can't stand beside `async_operation`: each call begins work of its own");
+            let message = format!(
+                "`{name}` can't be combined with `async_operation`: each call starts its own operation"
+            );
             report.error(
                 Code::ConflictsWithAsyncOperation.at_span(entry.key.span),
                 message,
-                format!("leave `{name}` out"),
+                format!("remove `{name}`"),
             );
         } else if !only_reads {
             let what = about.request.describe();
-            let message = format!("`{name}` is for requests that only read, and this is a {what}");
+            let message = format!("`{name}` requires a request that only reads, and this is a {what}");
             let help =
-                "write `annotations: { readOnlyHint: true }` if the tool changes nothing, else leave it out";
+                "write `annotations: { readOnlyHint: true }` if the tool changes nothing, or remove it";
             report.error(Code::PolicyNeedsSafeRequest.at_span(entry.key.span), message, help);
         }
     }
     if let (Some(entry), None, Some(false)) =
         (section.entry("coalesce"), section.entry("cache"), policy.coalesce)
     {
-        let help = "leave it out: without `cache` each call asks for itself";
+        let help = "remove it: without `cache` each call sends its own request";
         report.warning(
             Code::RequiresKey.at_span(entry.key.span),
             "`coalesce: false` has no effect without `cache`",
@@ -58,19 +59,21 @@ pub(in crate::config) fn check(
     }
     let Some(entry) = section.entry("hedge") else { return };
     if section.entry("async_operation").is_some() {
-        let message = "`hedge` can't stand beside `async_operation`: the work would be begun twice";
-        report.error(Code::ConflictsWithAsyncOperation.at_span(entry.key.span), message, "leave `hedge` out");
+        let message = "`hedge` can't be combined with `async_operation`: the operation would start twice";
+        report.error(Code::ConflictsWithAsyncOperation.at_span(entry.key.span), message, "remove `hedge`");
     } else if !about.idempotent {
-        let message =
-            format!("`hedge` sends a request twice, and this {} may not be", about.request.describe());
-        let help = "write `idempotent: true` if that does no harm, else leave `hedge` out";
+        let message = format!(
+            "`hedge` requires a request that is safe to repeat, and this is a {}",
+            about.request.describe()
+        );
+        let help = "write `idempotent: true` if that is safe, or remove `hedge`";
         report.error(Code::PolicyNeedsSafeRequest.at_span(entry.key.span), message, help);
     }
     if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= about.timeout) {
-        let help = "write a shorter time: about what a reply takes that is slower than most";
+        let help = "write a shorter time, such as the 95th percentile of the response time";
         report.warning(
             Code::HedgeAfterTimeout.at_span(entry.key.span),
-            "`hedge` has no effect: `timeout` comes first",
+            "`hedge` has no effect: `timeout` ends the call first",
             help,
         );
     }

@@ -126,13 +126,13 @@ fn report_keyword(report: &Report<'_>, entry: &Entry) {
         report.error(
             Code::UnknownKeyword.at_span(entry.key.span),
             message,
-            format!("a property stands under `properties`: `properties: {{ {name}: … }}`"),
+            format!("write a property under `properties`: `properties: {{ {name}: … }}`"),
         );
     } else {
         report.warning(
             Code::UnknownKeyword.at_span(entry.key.span),
             message,
-            "it has no effect; keywords of your own begin with `x-`",
+            "remove it: it has no effect; keywords of your own begin with `x-`",
         );
     }
 }

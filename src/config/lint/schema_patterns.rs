@@ -58,7 +58,7 @@ fn group(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
         Some(':' | '=' | '!') => None,
         Some('<') => None,
         Some('P') => Some("`(?P<name>…)`; write `(?<name>…)`".to_owned()),
-        Some(flag) => Some(format!("`(?{flag}…)`; spell the alternatives out, such as `[Aa]`")),
+        Some(flag) => Some(format!("`(?{flag}…)`; write out the alternatives, such as `[Aa]`")),
         None => None,
     }
 }
@@ -88,7 +88,7 @@ fn escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
         },
         'A' => Some("`\\A`; write `^`".to_owned()),
         'z' => Some("`\\z`; write `$`".to_owned()),
-        other => Some(format!("`\\{other}`; leave the backslash out")),
+        other => Some(format!("`\\{other}`; remove the backslash")),
     }
 }
 

@@ -8,9 +8,8 @@ use crate::config::{
 
 /// Reports a missing `secret_key`, without which the data in the store could not be encrypted.
 pub(in crate::config) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {
-    let message = "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
-    let help =
-        "write `server: { secret_key: … }`, the same on every replica: `openssl rand -base64 32` makes one";
+    let message = "`shared_state` needs `server.secret_key`, which encrypts the stored data";
+    let help = "write `server: { secret_key: \"${NAME}\" }`, the same on every replica; create one with `openssl rand -base64 32`";
     report.error(Code::SharedStateWithoutSecretKey.at_span(shared_state.key.span), message, help);
 }
 
@@ -23,11 +22,11 @@ pub(in crate::config) fn warn_of_on_store_failure(report: &Report<'_>, root: &No
             && let Some(direction) = limit.iter().find(|key| key.key.text == "on_store_failure")
         {
             let message =
-                "`on_store_failure` has no effect without `shared_state`: every process counts for itself";
+                "`on_store_failure` has no effect without `shared_state`: each process has its own limits";
             report.warning(
                 Code::OnStoreFailureWithoutStore.at_span(direction.key.span),
                 message,
-                "write `shared_state: redis://…`, or leave it out",
+                "write `shared_state: redis://…`, or remove it",
             );
         }
     }

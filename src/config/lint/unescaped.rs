@@ -54,20 +54,20 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
     let (into, help) = match syntax {
         Syntax::Markup => (
             "XML or HTML",
-            "write `body: { xml: … }`, where it is escaped; in a text, `{{ args.x | escape }}`",
+            "write `body: { xml: … }`, which escapes values; in `text`, write `{{ args.x | escape }}`",
         ),
         Syntax::Json => (
             "JSON",
-            "write `body: { json: { … } }`, whose texts are templates; in a text, `{{ args.x | tojson }}` without quotes",
+            "write `body: { json: { … } }`, whose strings are templates; in `text`, write `{{ args.x | tojson }}` without quotes",
         ),
     };
-    let message = format!("{words} is put into {into} as it is: what a caller writes can add to it");
+    let message = format!("{words} is inserted into {into} without escaping: a client can inject content");
     report.warning(Code::UnescapedArgument.at_span(place), message, help);
 }
 
 fn warn_of_json(report: &Report<'_>, node: &Node) {
     if node.as_text().and_then(syntax_of) == Some(Syntax::Json) {
-        let message = "this text is sent as one JSON string, not as the JSON that it looks like";
+        let message = "this string is sent as one JSON string, not as the JSON that it contains";
         report.warning(
             Code::JsonAsText.at_span(node.span),
             message,
@@ -81,11 +81,11 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     const BEGIN: &str = "<![CDATA[";
     let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
     if sections.any(|section| section.split("]]>").next().is_some_and(|inside| inside.contains("{{"))) {
-        let message = "what is put into CDATA is escaped, and a server reads it with its escapes";
+        let message = "values in CDATA are escaped, but servers do not decode escapes in CDATA";
         report.warning(
             Code::EscapedCdata.at_span(node.span),
             message,
-            "leave `<![CDATA[` and `]]>` out: it is text without them",
+            "remove the CDATA markers: inserted values are escaped",
         );
     }
 }

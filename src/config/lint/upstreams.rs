@@ -54,7 +54,7 @@ pub(in crate::config) fn warn_of_unused(
         {
             report.warning(
                 Code::UnusedUpstream.at_span(*span),
-                format!("the upstream `{name}` is used by no route"),
+                format!("no route uses the upstream `{name}`"),
                 "remove it, or write a route for it",
             );
         }

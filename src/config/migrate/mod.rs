@@ -152,7 +152,7 @@ impl Migration<'_> {
     fn put_in(&self, whole: &mut Migrated, pieces: Vec<Piece>, rewrite: impl Fn(&str) -> Option<Migrated>) {
         for piece in pieces.into_iter().rev() {
             let Some(migrated) = rewrite(&piece.text) else {
-                let message = "the block is not YAML, and is unchanged".to_owned();
+                let message = "the block is not YAML and was not changed".to_owned();
                 whole.remarks.push(Remark { line: piece.line + 1, column: 1, message });
                 continue;
             };
@@ -293,7 +293,7 @@ impl Migration<'_> {
             let mut files = Files::default();
             let index = files.add(self.name, text.to_owned());
             let place = walked.found.first().map_or_else(|| files.beginning(index), |found| found.span);
-            let message = "with the new names the file would differ in more than names; it is unchanged";
+            let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
             Problems::from_list(vec![Problem::with_span(
                 &files,

@@ -201,7 +201,7 @@ impl<'t> Walk<'t> {
         let Some(written) = self.text.get(span.start..span.end) else { return };
         let (found, unsure) = expressions::find(text, words);
         for word in unsure {
-            self.remark(span, &word, section, format!("it may be the name of something else here: `{word}`"));
+            self.remark(span, &word, section, format!("`{word}` may refer to something else here"));
         }
         if found.is_empty() {
             return;
@@ -293,7 +293,7 @@ impl<'t> Walk<'t> {
             }),
         };
         if is_taken {
-            let message = format!("`{name}` is now `{path}`, which is present as well");
+            let message = format!("`{name}` is now `{path}`, which is also present");
             self.remark(span, &name, keys.section, message);
             return false;
         }

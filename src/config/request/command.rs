@@ -29,7 +29,11 @@ impl Reader<'_, '_> {
     pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<CompiledRequest> {
         let mut words = rest.split_whitespace();
         let Some(name) = words.next() else {
-            self.report.error(Code::InvalidRequest.at_span(node.span), "`RUN` names no command", HELP);
+            self.report.error(
+                Code::InvalidRequest.at_span(node.span),
+                "`RUN` needs the name of a command upstream",
+                HELP,
+            );
             return None;
         };
         let place = language::span_of_name(self.report, node.span, name);
@@ -51,24 +55,24 @@ impl Reader<'_, '_> {
         };
         let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
         if word.contains("{{") || word.contains("{%") {
-            return reject("a request in a line takes no templates".into(), in_the_map);
+            return reject("a one-line request can't contain templates".into(), in_the_map);
         }
         if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
-            let message = format!("`{quote}` is not a quote here: words are what stands between blanks");
+            let message = format!("quotes (`{quote}`) have no meaning here: words are separated by spaces");
             return reject(message, in_the_map);
         }
         let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
         while let Some((before, behind)) = rest.split_once('{') {
             let found = behind.split_once('}').filter(|(name, _)| is_argument(name));
             let Some((name, after)) = found.filter(|_| !before.contains('}')) else {
-                return reject(format!("`{word}` has braces that hold no name"), HELP);
+                return reject(format!("`{word}` has braces without an argument name"), HELP);
             };
             parts.push(before);
             names.push(name);
             rest = after;
         }
         if rest.contains('}') {
-            return reject(format!("`{word}` has braces that hold no name"), HELP);
+            return reject(format!("`{word}` has braces without an argument name"), HELP);
         }
         for name in &names {
             self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
@@ -89,7 +93,7 @@ impl Reader<'_, '_> {
                 let template = Template::compile(&(source + rest)).map_err(|error| {
                     self.report.error(
                         Code::InvalidRequest.at_span(place),
-                        format!("the word can't be read: {error}"),
+                        format!("invalid word: {error}"),
                         in_the_map,
                     );
                 });
@@ -113,11 +117,11 @@ impl Reader<'_, '_> {
             None => &[],
             Some((Kind::List(items), _)) => items.as_slice(),
             Some((_, node)) => {
-                let message = format!("the `arguments` of a command are a list, found {}", node.found());
+                let message = format!("`arguments` of a command must be a list, found {}", node.found());
                 report.error(
                     Code::WrongType.at_span(node.span),
                     message,
-                    "write each word as an item: `[--count, \"{{ args.count }}\"]`",
+                    "write one item per word: `[--count, \"{{ args.count }}\"]`",
                 );
                 &[]
             }
@@ -138,7 +142,7 @@ impl Reader<'_, '_> {
         for (node, name) in &leading_dash_arguments {
             if !self.asked.names(name) {
                 let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());
-                let help = suggest::help(name, "its arguments", names);
+                let help = suggest::help(name, "known arguments", names);
                 report.error(
                     Code::UnknownArgument.at_span(node.span),
                     format!("the command has no argument `{name}`"),
@@ -183,7 +187,7 @@ impl Reader<'_, '_> {
         if self.is_command(upstream) != Some(true) {
             return Some(());
         }
-        let message = format!("the upstream `{upstream}` is a command, which has no methods and paths");
+        let message = format!("the upstream `{upstream}` is a command, which has no method and path");
         let help = format!("write `RUN {upstream} word {{argument}}`");
         self.report.error(Code::WrongUpstreamKind.at_span(place), message, help);
         None
@@ -193,7 +197,7 @@ impl Reader<'_, '_> {
         if self.is_command(upstream) != Some(false) {
             return Some(());
         }
-        let message = format!("the upstream `{upstream}` is not a command, and can't be run");
+        let message = format!("`RUN` requires a command, and the upstream `{upstream}` is not one");
         self.report.error(
             Code::WrongUpstreamKind.at_span(place),
             message,

@@ -127,7 +127,7 @@ pub(super) fn read(
         Kind::Text(text) => reader.line(node, &text.text),
         Kind::Map(_) => reader.map(node, place),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
-            let message = format!("`request` is a line or a map, found {}", node.found());
+            let message = format!("`request` must be a string or a map, found {}", node.found());
             report.error(
                 Code::WrongType.at_span(node.span),
                 message,
@@ -159,7 +159,7 @@ impl Reader<'_, '_> {
             }
             self.report.error(
                 Code::InvalidRequest.at_span(span),
-                format!("a request has a method and a path, found {}", node.found()),
+                format!("`request` must have a method and a path, found {}", node.found()),
                 help,
             );
             return None;
@@ -175,7 +175,7 @@ impl Reader<'_, '_> {
         if target.contains("://") {
             self.report.error(
                 Code::InvalidRequest.at_span(span),
-                "a request names an upstream, not an address",
+                "`request` must name an upstream, not a URL",
                 help,
             );
             return None;
@@ -235,7 +235,7 @@ impl Reader<'_, '_> {
             None => Method::GET,
         };
         if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
-            let message = format!("a `{method}` request has no body");
+            let message = format!("a `{method}` request can't have a body");
             report.error(
                 Code::UnexpectedBody.at_span(place),
                 message,
@@ -265,7 +265,7 @@ impl Reader<'_, '_> {
             let whose =
                 upstream.map_or_else(String::new, |upstream| format!(": the upstream `{upstream}` {is}"));
             let message = format!("`{}` has no effect{whose}", entry.key.text);
-            self.report.error(Code::WrongUpstreamKind.at_span(entry.key.span), message, "leave it out");
+            self.report.error(Code::WrongUpstreamKind.at_span(entry.key.span), message, "remove it");
         }
     }
 
@@ -274,15 +274,15 @@ impl Reader<'_, '_> {
             [(only, _)] => return Some(only.clone()),
             [] => self.report.error(
                 Code::UnknownUpstream.at_span(span),
-                "there is no upstream to ask",
-                "name one: `upstreams: { NAME: http://HOST:PORT }`",
+                "there are no upstreams",
+                "add one: `upstreams: { NAME: http://HOST:PORT }`",
             ),
             several => {
                 let names = suggest::listed(several.iter().map(|(name, _)| name.as_str()));
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
                 self.report.error(
                     Code::AmbiguousUpstream.at_span(span),
-                    format!("there are several upstreams, {names}: name the one to ask"),
+                    format!("`request` must name an upstream, because there are several: {names}"),
                     help,
                 );
             }
@@ -325,26 +325,26 @@ fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method
         // 9.1).
         report.error(
             Code::InvalidMethod.at_span(span),
-            format!("methods are written in capitals, found `{text}`"),
+            format!("the HTTP method must be in capitals, found `{text}`"),
             format!("write `{usual}`"),
         );
         return None;
     }
     let Ok(method) = text.parse::<Method>() else {
-        let help = "write `GET`, `POST`, or another word of letters, digits and `-`, such as `PROPFIND`";
-        report.error(Code::InvalidMethod.at_span(span), format!("`{text}` is no HTTP method"), help);
+        let help = "write `GET`, `POST`, or another method, such as `PROPFIND`";
+        report.error(Code::InvalidMethod.at_span(span), format!("`{text}` is not an HTTP method"), help);
         return None;
     };
     if method == Method::CONNECT {
         report.error(
             Code::InvalidMethod.at_span(span),
-            "`CONNECT` asks for a tunnel, which no tool can use",
-            "write another method",
+            "`CONNECT` is not supported: a tool can't use a tunnel",
+            "use another method",
         );
         return None;
     }
     if let Some(usual) = usual {
-        let message = format!("`{text}` is sent as it is, and looks like `{usual}`");
+        let message = format!("the method `{text}` looks like a misspelled `{usual}`; it is sent unchanged");
         report.warning(
             Code::UnusualMethod.at_span(span),
             message,

@@ -22,7 +22,7 @@ pub(in crate::config) fn rest(
     let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
         report.error(
             Code::InvalidEndpoint.at_span(node.span),
-            format!("`rest` has a method and a path, found {}", node.found()),
+            format!("`rest` must have a method and a path, found {}", node.found()),
             help,
         );
         return None;
@@ -32,8 +32,8 @@ pub(in crate::config) fn rest(
     if matches!(method, Method::HEAD | Method::OPTIONS) {
         report.error(
             Code::InvalidMethod.at_span(node.span),
-            format!("a tool can't be called by `{method}`"),
-            "take `GET` or `POST`",
+            format!("`rest` can't use the method `{method}`"),
+            "use `GET` or `POST`",
         );
         return None;
     }
@@ -46,11 +46,11 @@ pub(in crate::config) fn rest(
     };
     let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
     if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
-        let message = format!("the path `{path}` is not free: `{reserved}` is one of the program's own");
+        let message = format!("the path `{path}` is reserved: glossator uses `{reserved}` itself");
         report.error(
             Code::InvalidEndpoint.at_span(node.span),
             message,
-            "choose another, such as `/weather`; `POST /tools/NAME` is there anyway",
+            "choose another, such as `/weather`; `POST /tools/NAME` always exists",
         );
         return None;
     }
@@ -58,11 +58,11 @@ pub(in crate::config) fn rest(
         !segment.contains('{') || (segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1))
     };
     if let Some(segment) = path.split('/').find(|segment| !whole(segment)) {
-        let message = format!("in a REST path an argument takes a whole segment, found `{segment}`");
+        let message = format!("an argument in a REST path must be a whole segment, found `{segment}`");
         report.error(
             Code::InvalidEndpoint.at_span(node.span),
             message,
-            "write `/reports/{id}`; the upstream's own path may have more beside it",
+            "write `/reports/{id}`; only the path of the upstream request can have other characters in the segment",
         );
         return None;
     }
@@ -70,12 +70,8 @@ pub(in crate::config) fn rest(
     if let Some(twice) =
         names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
     {
-        let message = format!("the path has the argument `{twice}` twice");
-        report.error(
-            Code::InvalidEndpoint.at_span(node.span),
-            message,
-            "an argument has one place in the path",
-        );
+        let message = format!("the path contains the argument `{twice}` twice");
+        report.error(Code::InvalidEndpoint.at_span(node.span), message, "remove one of the two");
         return None;
     }
     for name in names {

@@ -19,7 +19,7 @@ pub(super) const KEY: &str = "tool";
 /// Keys that are for commands only.
 const OTHER_KEYS: [&str; 2] = ["leading_dash_arguments", "stdin"];
 
-const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the name that the server has for the tool";
+const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
 
 impl Reader<'_, '_> {
     /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
@@ -35,7 +35,7 @@ impl Reader<'_, '_> {
         if tool.is_empty() || tool.contains(char::is_whitespace) {
             self.report.error(
                 Code::InvalidRequest.at_span(span),
-                format!("the request names no tool, found {}", node.found()),
+                format!("`CALL` needs the name of a tool, found {}", node.found()),
                 HELP,
             );
             return None;
@@ -62,24 +62,19 @@ impl Reader<'_, '_> {
     ) -> Option<CompiledRequest> {
         let report = self.report;
         let before = report.errors();
-        self.reject(
-            section,
-            &super::HTTP_KEYS,
-            upstream.as_ref(),
-            "is an MCP server, of which tools are called",
-        );
+        self.reject(section, &super::HTTP_KEYS, upstream.as_ref(), "is an MCP server");
         self.reject(section, &OTHER_KEYS, upstream.as_ref(), "is an MCP server");
         let tool = match section.get(KEY) {
             Some(node) => {
                 let text = node.as_text().unwrap_or_default().trim();
                 if text.is_empty() {
-                    let help = "write the name that the server has for the tool";
+                    let help = "write the server's name for the tool";
                     report.error(Code::EmptyValue.at_span(node.span), "`tool` is empty", help);
                 }
                 text
             }
             None => {
-                let help = "write `tool: NAME`, with the name that the server has for it";
+                let help = "write `tool: NAME`, with the server's name for the tool";
                 section.missing("`request` has no `tool`".to_owned(), help);
                 ""
             }
@@ -94,10 +89,11 @@ impl Reader<'_, '_> {
                 template.arguments = self.json(node, "a text of `arguments`")?;
             }
             Some(node) => {
-                let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or leave it out to pass all on";
+                let help =
+                    "write `arguments: { NAME: \"{{ args.name }}\" }`, or remove it to pass all arguments";
                 report.error(
                     Code::WrongType.at_span(node.span),
-                    format!("the `arguments` of a tool are a map, found {}", node.found()),
+                    format!("`arguments` of a tool must be a map, found {}", node.found()),
                     help,
                 );
             }
@@ -111,7 +107,7 @@ impl Reader<'_, '_> {
         if self.is_server(upstream) != Some(true) {
             return Some(());
         }
-        let message = format!("the upstream `{upstream}` is an MCP server, of which tools are called");
+        let message = format!("the upstream `{upstream}` is an MCP server, which has no method and path");
         self.report.error(
             Code::WrongUpstreamKind.at_span(place),
             message,
@@ -124,8 +120,8 @@ impl Reader<'_, '_> {
         if self.is_server(upstream) != Some(false) {
             return Some(());
         }
-        let message = format!("the upstream `{upstream}` is not an MCP server, and has no tools");
-        let help = format!("write `GET {upstream}/path`; or `mcp` in the place of `url` at the upstream");
+        let message = format!("`CALL` requires an MCP server, and the upstream `{upstream}` is not one");
+        let help = format!("write `GET {upstream}/path`, or `mcp` in place of `url` at the upstream");
         self.report.error(Code::WrongUpstreamKind.at_span(place), message, help);
         None
     }

@@ -21,15 +21,21 @@ use crate::{
 impl Reader<'_, '_> {
     /// Parses a path with arguments, and the query after its `?`.
     pub(super) fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, QueryTemplate)> {
+        if has_variable(text) {
+            self.refuse_variable(node, "the path and query of a request");
+            return None;
+        }
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        let path = PathTemplate::parse(path);
-        let path = self.parsed(node, path, "write `/forecast/{city}`")?;
+        let help = match template_argument(path) {
+            Some(name) => format!("in a path, write `{{{name}}}`"),
+            None => "write `/forecast/{city}`".to_owned(),
+        };
+        let path = self.parsed(node, PathTemplate::parse(path), &help)?;
         if query.contains("{{") {
-            let help =
-                "in a line an argument is written `{name}`; templates go into the map form, under `query`";
+            let help = "write an argument as `{name}` in one line, or use the map form with a template under `query`";
             self.report.error(
                 Code::NotEvaluated.at_span(node.span),
-                "a request in a line takes no templates",
+                "a one-line request can't contain templates",
                 help,
             );
             return None;
@@ -62,6 +68,11 @@ impl Reader<'_, '_> {
                 }
             };
             for item in items {
+                if item.as_text().is_some_and(has_variable) {
+                    self.refuse_variable(item, "query parameters and form fields");
+                    good = false;
+                    continue;
+                }
                 match self.value(item, &format!("`{}`", key.text)) {
                     Some(template) => values.push((key.text.clone(), template)),
                     None => good = false,
@@ -94,12 +105,7 @@ impl Reader<'_, '_> {
         for Entry { key, value } in entries.unwrap_or_default() {
             let name = header_name(self.report, &key.text, key.span);
             if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
-                let help = "put it under `headers` of the upstream; the headers of a request are templates";
-                self.report.error(
-                    Code::NotEvaluated.at_span(value.span),
-                    "variables and files are not read here",
-                    help,
-                );
+                self.refuse_variable(value, "request headers");
                 good = false;
                 continue;
             }
@@ -114,6 +120,15 @@ impl Reader<'_, '_> {
     pub(super) fn body(&mut self, entry: &Entry) -> Option<RequestBodyTemplate> {
         let section = open::<BodySettings>(self.report, entry.key.span, &entry.value)?;
         BodySettings::read_fields(&section, None).ok()?;
+        // The standard input of a command may be a script with variables of its own.
+        let has_variables = entry.key.text == "body"
+            && ["json", "xml", "text"]
+                .into_iter()
+                .filter_map(|name| section.get(name))
+                .fold(false, |found, node| self.refuse_variables_in(node) || found);
+        if has_variables {
+            return None;
+        }
         let form = section.get("form").and_then(Node::as_map);
         match (section.get("json"), form, section.get("xml"), section.get("text")) {
             (Some(json), None, None, None) => {
@@ -129,7 +144,7 @@ impl Reader<'_, '_> {
             }
             (None, None, None, Some(text)) => self.template(text, "`text`").map(RequestBodyTemplate::Text),
             _ => {
-                let message = "`body` has one of `json`, `form`, `xml` and `text`";
+                let message = "`body` must have exactly one of `json`, `form`, `xml` and `text`";
                 self.report.error(
                     Code::ConflictingKeys.at_span(entry.key.span),
                     message,
@@ -138,6 +153,32 @@ impl Reader<'_, '_> {
                 None
             }
         }
+    }
+
+    /// Reports variables in the strings of a body. Returns whether there are any.
+    fn refuse_variables_in(&self, node: &Node) -> bool {
+        match &node.kind {
+            Kind::Text(text) if has_variable(&text.text) => {
+                self.refuse_variable(node, "request bodies");
+                true
+            }
+            Kind::List(items) => {
+                items.iter().fold(false, |found, item| self.refuse_variables_in(item) || found)
+            }
+            Kind::Map(entries) => {
+                entries.iter().fold(false, |found, entry| self.refuse_variables_in(&entry.value) || found)
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
+        }
+    }
+
+    /// Reports a reference to a variable or file, which would be sent literally.
+    fn refuse_variable(&self, node: &Node, place: &str) {
+        self.report.error(
+            Code::NotEvaluated.at_span(node.span),
+            format!("`${{VARIABLE}}` and `file:` are not expanded in {place}"),
+            "write a secret under `headers` or `credentials` of the upstream, where both are expanded",
+        );
     }
 
     pub(super) fn json(&mut self, node: &Node, what: &str) -> Option<JsonTemplate> {
@@ -183,12 +224,11 @@ impl Reader<'_, '_> {
         let text = scalar(self.report, node, what)?;
         let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         if let Some(name) = bare.filter(|name| !name.is_empty() && name.chars().all(is_name)) {
-            let help = format!(
-                "write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line"
-            );
+            let help =
+                format!("write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and one-line requests");
             self.report.error(
                 Code::WrongType.at_span(node.span),
-                format!("{what} takes a template, found `{text}`"),
+                format!("{what} must be a template, found `{text}`"),
                 help,
             );
             return None;
@@ -205,6 +245,25 @@ impl Reader<'_, '_> {
         }
         Some(template)
     }
+}
+
+/// Whether a string contains `${NAME}`, `${NAME:-default}` or `${file:/path}`. In `${{ args.price }}`, `$` is
+/// literal.
+fn has_variable(text: &str) -> bool {
+    text.split("${").skip(1).any(|rest| {
+        let name: &str = rest.split(|c: char| !is_name(c)).next().unwrap_or_default();
+        let after = &rest[name.len()..];
+        let is_variable = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+            && (after.starts_with('}') || after.starts_with(":-"));
+        is_variable || rest.starts_with("file:")
+    })
+}
+
+/// `city` if the text contains `{{ args.city }}`.
+fn template_argument(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("{{")?;
+    let name = rest.split_once("}}")?.0.trim().strip_prefix("args.")?;
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
 /// `city` if the text is exactly `{{ args.city }}`.

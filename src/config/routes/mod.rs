@@ -181,7 +181,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let before = report.errors();
     let name = name(report, entry);
     if let Some(text) = entry.value.as_text() {
-        let message = format!("a route is a map, found {}", entry.value.found());
+        let message = format!("a route must be a map, found {}", entry.value.found());
         report.error(
             Code::WrongType.at_span(entry.value.span),
             message,
@@ -305,8 +305,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     // For a `CALL`, the description comes from the server.
     if section.entry("description").is_none() && !section.has_unknown_keys && !calls_a_tool {
         let help = match is_tool {
-            true => "a model reads it to decide whether to call the tool",
-            false => "people and models read it to learn what it is",
+            true => "write one: models choose a tool by its description",
+            false => "write one: users and models choose a resource by its description",
         };
         report.warning(
             Code::MissingDescription.at_span(entry.key.span),
@@ -315,7 +315,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         );
     }
     if let Some(entry) = section.entry("annotations").filter(|_| !is_tool) {
-        let help = "hints for a resource stand inside: `resource: { uri: …, annotations: … }`";
+        let help = "move the annotations into the resource: `resource: { uri: …, annotations: … }`";
         report.warning(
             Code::AnnotationsWithoutTool.at_span(entry.key.span),
             "`annotations` has no effect: this route is not a tool",
@@ -348,19 +348,20 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         }
     }
     if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
-        let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
+        let message = "`sample` requires a request that is safe to repeat: clients of the revision 2026-07-28 call again after sampling";
         report.error(
             Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
-            "write `idempotent: true` if the request may be sent twice; else ask first, with `input_requests`",
+            "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request",
         );
     }
     if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
-        let message = "a route that asks can't be a resource: nobody is asked where something is read";
+        let message =
+            "a route with input requests can't be a resource: `resources/read` can't ask the client";
         report.error(
             Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
-            "write two routes, or leave the questions out",
+            "write two routes, or remove the input requests",
         );
     }
     if let Some(Some(resource)) = &resource {
@@ -460,7 +461,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
 
 fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
     let refuse = |error: ToolNameError| {
-        let help = "the name of a route is the name of its tool: `get_forecast`";
+        let help = "write a tool name, such as `get_forecast`";
         report.error(Code::InvalidName.at_span(entry.key.span), error.to_string(), help);
     };
     entry.key.text.parse().map_err(refuse).ok()
@@ -475,20 +476,20 @@ fn input_requests_of_task(
     asking: &InputRequests,
 ) -> Option<()> {
     if asking.sampled.is_some() && job.task.offer != TaskSupport::Forbidden {
-        let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
-                       whoever asks for its result can't be asked";
+        let message = "`sample` can't be combined with an `async_operation` that becomes a task: \
+                       a client that polls the task can't be sent a sampling request";
         report.error(
             Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
-            "write `task: forbidden`: the job is followed within the `timeout`",
+            "write `task: forbidden`: the operation is then polled within `timeout`",
         );
         return None;
     }
     if asking.rounds.is_empty() && job.task.asks {
-        let help = "say what to ask, with `input_requests` or `confirm`, or leave it out";
+        let help = "add `input_requests` or `confirm`, or remove it";
         report.error(
             Code::RequiresKey.at_span(entry.key.span),
-            "`task_requests_input` has nothing to ask",
+            "`task_requests_input` has no effect without input requests",
             help,
         );
         return None;
@@ -508,7 +509,7 @@ fn completions(
     let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let mut completions = Vec::new();
     if section.entry("resource").is_none() {
-        let help = "leave it out: clients complete the arguments of prompts and of resources, not of tools";
+        let help = "remove it: clients complete arguments of prompts and resources, not of tools";
         report.warning(
             Code::RequiresKey.at_span(written.key.span),
             "`completions` has no effect without `resource`",
@@ -518,7 +519,7 @@ fn completions(
     for entry in written.value.as_map().unwrap_or_default() {
         let name = &entry.key.text;
         if !names.contains(name) {
-            let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));
+            let help = suggest::help(name, "known arguments", names.iter().map(String::as_str));
             report.error(
                 Code::UnknownArgument.at_span(entry.key.span),
                 format!("the route has no argument `{name}`"),

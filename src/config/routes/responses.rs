@@ -41,7 +41,7 @@ pub(super) fn rules(
     };
     let wanted = settings.default_rules != Some(false);
     if let (Some(entry), None) = (section.entry("default_rules"), around.default_response) {
-        let help = "leave it out, or write `response` under `defaults`";
+        let help = "remove it, or write `response` under `defaults`";
         report.warning(
             Code::RequiresKey.at_span(entry.key.span),
             "`default_rules` has no effect: `defaults` has no `response`",

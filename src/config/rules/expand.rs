@@ -86,8 +86,8 @@ impl<'e, 'r> Expansion<'e, 'r> {
             let names = sets.iter().map(|set| set.name.text.as_str());
             report.error(
                 Code::UnknownRules.at_span(node.span),
-                format!("there are no rules `{name}`"),
-                suggest::help(name, "there are", names),
+                format!("unknown rules `{name}`"),
+                suggest::help(name, "known rules", names),
             );
             return None;
         };
@@ -95,20 +95,16 @@ impl<'e, 'r> Expansion<'e, 'r> {
         if self.chain.contains(&index) {
             let circle = self.chain.iter().chain([&index]);
             let names: Vec<_> = circle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
-            let message = format!("the rules {} use themselves", names.join(" > "));
-            report.error(
-                Code::RecursiveRules.at_span(node.span),
-                message,
-                "take one `use` of the circle out",
-            );
+            let message = format!("circular `use`: {}", names.join(" > "));
+            report.error(Code::RecursiveRules.at_span(node.span), message, "remove one `use` of the cycle");
             return None;
         }
         if self.chain.len() == DEPTH_LIMIT {
-            let message = format!("named rules use others more than {DEPTH_LIMIT} deep");
+            let message = format!("named rules are nested more than {DEPTH_LIMIT} levels deep");
             report.error(
                 Code::RulesTooDeep.at_span(node.span),
                 message,
-                "write the innermost rules where they are used",
+                "replace the innermost `use` by its rules",
             );
             return None;
         }

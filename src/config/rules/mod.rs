@@ -82,8 +82,9 @@ pub(super) struct RuleSetSettings {
 
 impl RuleSetSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let missing =
-            || section.missing("named rules has no `response`".to_owned(), "write `response:` and the rules");
+        let missing = || {
+            section.missing("named rules have no `response`".to_owned(), "write the rules under `response`")
+        };
         section.entry("response").map(|_| ()).ok_or_else(missing)
     }
 }
@@ -152,8 +153,8 @@ impl<'n> RuleSets<'n> {
             let Some(reply) = set.response else { continue };
             report.warning(
                 Code::UnusedRules.at_span(set.name.span),
-                format!("the rules `{}` are used by no route", set.name.text),
-                "remove them, or write `use` in a route's `response`",
+                format!("no route uses the rules `{}`", set.name.text),
+                "remove them, or add a `use` to the `response` of a route",
             );
             if set.parameters.iter().any(|parameter| parameter.default.is_none()) {
                 continue;
@@ -191,23 +192,23 @@ impl<'n> RuleSet<'n> {
         let names = || self.parameters.iter().map(|parameter| parameter.name);
         let name = &self.name.text;
         for entry in given.iter().filter(|entry| !names().any(|known| known == entry.key.text)) {
-            let help = suggest::help(&entry.key.text, "its parameters", names());
+            let help = suggest::help(&entry.key.text, "known parameters", names());
             let message = format!("the rules `{name}` have no parameter `{}`", entry.key.text);
             report.error(
                 Code::UnknownParameter.at_span(entry.key.span),
                 message,
-                help.unwrap_or_else(|| "leave it out".to_owned()),
+                help.unwrap_or_else(|| "remove it".to_owned()),
             );
         }
         let arguments = self.arguments(given);
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
             // An unknown name above is probably the missing one, misspelled.
             if report.errors() == before {
-                let message = format!("the rules `{name}` need the parameter `{missing}`");
+                let message = format!("the rules `{name}` require the parameter `{missing}`");
                 report.error(
                     Code::MissingParameter.at_span(place),
                     message,
-                    format!("write `with: {{ {missing}: … }}` beside it"),
+                    format!("add `with: {{ {missing}: … }}`"),
                 );
             }
         }
@@ -236,8 +237,8 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
     marks(reply, &mut found);
     let names = || set.parameters.iter().map(|parameter| parameter.name);
     for (name, span) in found.iter().filter(|(name, _)| !names().any(|known| known == *name)) {
-        let help = suggest::help(name, "its parameters", names()).unwrap_or_else(|| {
-            format!("declare it under `parameters`, or write `$$({name})` for the characters themselves")
+        let help = suggest::help(name, "known parameters", names()).unwrap_or_else(|| {
+            format!("declare it under `parameters`, or write `$$({name})` for a literal `$({name})`")
         });
         let place = language::span_of_name(report, *span, name);
         report.error(
@@ -248,11 +249,11 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
     }
     for idle in declared.iter().filter(|parameter| !found.iter().any(|(name, _)| *name == parameter.key.text))
     {
-        let message = format!("the parameter `{}` stands nowhere in the rules", idle.key.text);
+        let message = format!("parameter `{}` is unused", idle.key.text);
         report.warning(
             Code::UnusedParameter.at_span(idle.key.span),
             message,
-            format!("write `$({})` where its value goes", idle.key.text),
+            format!("write `$({})` in the rules, or remove it", idle.key.text),
         );
     }
     set

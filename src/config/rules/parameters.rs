@@ -30,7 +30,7 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
         report.error(
             Code::InvalidName.at_span(entry.key.span),
             message,
-            "write letters, digits and `_`, a letter first",
+            "write letters, digits and `_`, beginning with a letter",
         );
     }
     let default = |node: &'n Node| (!matches!(node.kind, Kind::Nothing)).then_some(node);
@@ -102,8 +102,8 @@ impl Filler {
             if text != key.text && filled.iter().any(|known| known.key.text == text) {
                 report.error(
                     Code::DuplicateKey.at_span(key.span),
-                    format!("the key `{text}` is here twice"),
-                    "give the parameter another value",
+                    format!("duplicate key `{text}`"),
+                    "use another value of the parameter",
                 );
                 return None;
             }
@@ -135,12 +135,11 @@ impl Filler {
             };
             let Some(scalar) = argument.scalar() else {
                 let message = format!(
-                    "the parameter `{}` stands within a text, and is {}",
+                    "the parameter `{}` is used inside a string, so it can't be {}",
                     name.as_str(),
                     argument.found()
                 );
-                let help =
-                    "give a text or a number; a list or a map can only take the place of a whole value";
+                let help = "write a string or a number; a list or a map can only replace a whole value";
                 report.error(Code::WrongType.at_span(argument.span), message, help);
                 return None;
             };
@@ -158,8 +157,9 @@ impl Filler {
             return None;
         }
         let spent = self.budget.spend(nodes, text_bytes).map_err(|limit| {
-            let message = format!("with its named rules put in, the configuration holds more than {limit}");
-            report.error(Code::TooLarge.at_span(span), message, "let named rules use fewer others");
+            let message =
+                format!("after the expansion of named rules, the configuration has more than {limit}");
+            report.error(Code::TooLarge.at_span(span), message, "use fewer named rules in named rules");
         });
         spent.ok()
     }

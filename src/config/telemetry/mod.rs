@@ -133,8 +133,8 @@ impl TelemetrySettings {
     /// Applies the `OTEL_*` variables to the settings.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if let Some(entry) = section.entry("sampling_ratio").filter(|_| !self.sampler.takes_ratio()) {
-            let message = "`sampling_ratio` means nothing with these `traces`";
-            let help = "write `traces: parentbased_traceidratio` beside it";
+            let message = "`sampling_ratio` has no effect with this sampler";
+            let help = "write `traces: parentbased_traceidratio`, or remove it";
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
         let context = section.value.context;
@@ -153,7 +153,7 @@ impl TelemetrySettings {
             let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
             return Err(section.reject_at(
                 Code::RequiresKey.at_span(entry.key.span),
-                "nothing is sent: there is no `endpoint`",
+                "`telemetry` has no `endpoint`, so nothing is exported",
                 help,
             ));
         }
@@ -210,7 +210,7 @@ impl TelemetrySettings {
             (true, _, trusted_cas) => {
                 let trust = trusted_cas.clone().map_or(Trust::System, Trust::Cas);
                 let tls = ClientTls::new(ClientTlsOptions { trust, ..ClientTlsOptions::default() });
-                let help = "install `ca-certificates`, or name the roots with `tls`";
+                let help = "install `ca-certificates`, or configure trusted CAs with `tls.ca`";
                 tls.map_err(|error| reject(error.to_string(), help)).ok()
             }
         };

@@ -85,7 +85,7 @@ fn an_unknown_value_of_a_variable_is_ignored_with_a_warning() {
 fn an_error_in_a_file_has_its_position() {
     for (telemetry, words) in [
         ("telemetry: { endpoint: 'collector:4318' }", "endpoint"),
-        ("telemetry: { endpoint: 'http://c.test', sampling_ratio: 0.5 }", "`sampling_ratio` means nothing"),
+        ("telemetry: { endpoint: 'http://c.test', sampling_ratio: 0.5 }", "`sampling_ratio` has no effect"),
         ("telemetry: { endpoint: 'http://c.test', traces: traceidratio, sampling_ratio: 2 }", "from 0 to 1"),
         ("telemetry: { endpoint: 'http://c.test', traces: sometimes }", "always_on"),
         ("telemetry: { endpoint: 'http://c.test', metrics_interval: 1ms }", "1s"),
@@ -107,10 +107,10 @@ fn a_certificate_is_read_up_to_the_limit_of_every_file_that_is_named() {
     let long = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
     std::fs::remove_file(&path).unwrap();
     let gone = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
-    for (loaded, words) in [(long, "has more than 1048576 bytes"), (gone, "is not there")] {
+    for (loaded, words) in [(long, "is longer than 1048576 bytes"), (gone, "does not exist")] {
         let warnings = loaded.warnings.iter().filter(|warning| warning.file == name);
         let messages = warnings.map(|warning| warning.message.as_str()).collect::<Vec<_>>();
-        assert_eq!(messages, [format!("it is passed over: the file `{}` {words}", path.display())]);
+        assert_eq!(messages, [format!("it is ignored: the file `{}` {words}", path.display())]);
         assert!(loaded.named_files.contains(&path), "a change of it is seen");
         assert!(loaded.telemetry.traces.is_some());
     }

@@ -45,11 +45,11 @@ impl<'a> Variables<'a, '_> {
             None | Some("otlp") => false,
             Some("none") => true,
             Some(other) => {
-                let message = format!("`{other}` is passed over: there is only `otlp`, and `none`");
+                let message = format!("`{other}` is ignored: only `otlp` and `none` are supported");
                 self.pass_over(
                     name,
                     message,
-                    "write `otlp` or `none`; metrics are at `/metrics` of the operators' port as well",
+                    "write `otlp` or `none`; the admin API also serves metrics at `/metrics`",
                 );
                 false
             }
@@ -59,11 +59,11 @@ impl<'a> Variables<'a, '_> {
     pub(super) fn check_protocol(&self) {
         let name = "OTEL_EXPORTER_OTLP_PROTOCOL";
         if let Some(other) = self.get(name).filter(|protocol| *protocol != "http/protobuf") {
-            let message = format!("`{other}` is passed over: OTLP is spoken over HTTP, in protobuf");
+            let message = format!("`{other}` is ignored: only OTLP over HTTP with protobuf is supported");
             self.pass_over(
                 name,
                 message,
-                "write `http/protobuf`, and the collector's port for that, usually 4318",
+                "write `http/protobuf`, and use the collector's port for it, usually 4318",
             );
         }
     }
@@ -73,7 +73,7 @@ impl<'a> Variables<'a, '_> {
         let word = self.get(name)?;
         let known = || SamplerName::WORDS.iter().filter(|(_, name)| *name != SamplerName::Off);
         let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
-            let message = format!("`{word}` is passed over: it is not a sampler that is known here");
+            let message = format!("`{word}` is ignored: it is not a supported sampler");
             let known: Vec<_> = known().map(|(known, _)| *known).collect();
             self.pass_over(name, message, &format!("write one of `{}`", known.join("`, `")));
             return None;
@@ -81,8 +81,8 @@ impl<'a> Variables<'a, '_> {
         let text = self.get(argument).filter(|_| sampler.takes_ratio());
         let ratio = text.and_then(|text| text.parse().ok()).filter(|ratio| (0.0..=1.0).contains(ratio));
         if let (Some(text), None) = (text, ratio) {
-            let message = format!("`{text}` is passed over: it is not a number from 0 to 1");
-            self.pass_over(argument, message, "write `0.1` for one trace of ten");
+            let message = format!("`{text}` is ignored: it is not a number from 0 to 1");
+            self.pass_over(argument, message, "write `0.1` to sample 10 %");
         }
         sampler.sampling(ratio.unwrap_or(1.0))
     }
@@ -91,8 +91,8 @@ impl<'a> Variables<'a, '_> {
         let text = self.get(name)?;
         let millis = text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         if millis.is_none() {
-            let message = format!("`{text}` is passed over: it is not a number of milliseconds");
-            self.pass_over(name, message, "write `5000` for five seconds");
+            let message = format!("`{text}` is ignored: it is not a number of milliseconds");
+            self.pass_over(name, message, "write `5000` for 5 s");
         }
         millis
     }
@@ -110,7 +110,7 @@ impl<'a> Variables<'a, '_> {
                 // A header may be a secret, so the message does not contain it.
                 None => self.pass_over(
                     name,
-                    "a part of it is passed over: it is no `key=value`",
+                    "part of it is ignored: it does not have the form `key=value`",
                     "write `key=value,key=value`",
                 ),
             }
@@ -128,7 +128,7 @@ impl<'a> Variables<'a, '_> {
                 }
                 _ => self.pass_over(
                     name,
-                    "a part of it is passed over: it is not a header",
+                    "part of it is ignored: it is not a valid header",
                     "write `key=value,key=value`",
                 ),
             }
@@ -145,8 +145,12 @@ impl<'a> Variables<'a, '_> {
         }
         secret::bytes_of(path)
             .map_err(|Unread { message, .. }| {
-                let message = format!("it is passed over: {message}");
-                self.pass_over(name, message, "name a file that begins `-----BEGIN CERTIFICATE-----`");
+                let message = format!("it is ignored: {message}");
+                self.pass_over(
+                    name,
+                    message,
+                    "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
+                );
             })
             .ok()
     }

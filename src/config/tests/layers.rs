@@ -43,7 +43,7 @@ fn a_later_layer_wins() {
 #[test]
 fn a_problem_names_the_variable_or_the_flag() {
     let problems = layered("server: {}", &[("GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "30")], &[]).unwrap_err();
-    let expected = "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT: error[G0110]: the value is not what `server.shutdown_timeout` takes: duration, `0ms` to `1h`";
+    let expected = "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT: error[G0110]: the value of `server.shutdown_timeout` is invalid; expected duration, `0ms` to `1h`";
     assert!(problems.starts_with(expected), "{problems}");
     let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
     assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
@@ -95,8 +95,8 @@ fn sections_in_sections_and_those_that_are_a_text_have_variables() {
     let problems = layered("server: {}", &variables, &[]).unwrap_err();
     for words in [
         "GLOSSATOR__SERVER__TLS__CERTIFICATE: error[G0109]: expected certificates in PEM",
-        "GLOSSATOR__TELEMETRY__RATIO: error[G0102]: this variable is called `GLOSSATOR__TELEMETRY__SAMPLING_RATIO` now",
-        "GLOSSATOR__SERVER__AUTH__JWT: error[G0114]: this variable sets nothing",
+        "GLOSSATOR__TELEMETRY__RATIO: error[G0102]: this variable was renamed to `GLOSSATOR__TELEMETRY__SAMPLING_RATIO`",
+        "GLOSSATOR__SERVER__AUTH__JWT: error[G0114]: this variable has no effect",
     ] {
         assert!(problems.contains(words) && !problems.contains("s3cr3t"), "{problems}");
     }

@@ -164,7 +164,7 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
     assert_eq!(told(16_000), Ok(()));
     let found = told(1_500_000).unwrap_err();
     assert!(
-        found.contains("a secret of this upstream is too long to be kept out of errors"),
+        found.contains("a secret of this upstream is too long to be removed from errors"),
         "{found:.2000}"
     );
     assert!(!found.contains("k3k3"), "it is not shown");

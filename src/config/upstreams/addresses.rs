@@ -29,10 +29,10 @@ impl Addresses {
                 value.context.report.warning(Code::SingleAddress.at_span(entry.key.span), message, help);
             }
         };
-        warn("dns_refresh_interval", "no address has a name that is looked up", "leave it out");
+        warn("dns_refresh_interval", "no address has a host name", "remove it");
         if self.others.is_empty() {
-            let help = "write `url: [ADDRESS, ADDRESS]`, or leave it out";
-            warn("outlier_detection", "there is one address only", help);
+            let help = "write `url: [ADDRESS, ADDRESS]`, or remove it";
+            warn("outlier_detection", "there is only one address", help);
         }
     }
 }
@@ -57,8 +57,9 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         );
     }
     if items.len() > ADDRESS_LIMIT {
-        let message = format!("an upstream has at most {ADDRESS_LIMIT} addresses, found {}", items.len());
-        let help = "give the service a name with all of them, or put a balancer before it";
+        let message =
+            format!("an upstream can have at most {ADDRESS_LIMIT} addresses, found {}", items.len());
+        let help = "use a DNS name that resolves to all of them, or a load balancer";
         return value.reject(Invalid::new(message, help).with_code(Code::TooMany));
     }
     let mut found: Vec<Checked<Address>> = Vec::new();
@@ -68,11 +69,10 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         let checked = address.and_then(|address| match known().next() {
             _ if known().any(|known| *known == address) => value.reject_at(
                 item.span,
-                Invalid::new("this address is here twice", "keep one of them")
-                    .with_code(Code::DuplicateValue),
+                Invalid::new("duplicate address", "remove one of the two").with_code(Code::DuplicateValue),
             ),
             Some(first) if first.is_tls() != address.is_tls() => {
-                let help = "make them two upstreams, or write `https://` for all";
+                let help = "write two upstreams, or `https://` for all";
                 let message = "some addresses are `https://` and some are not";
                 value.reject_at(item.span, Invalid::new(message, help).with_code(Code::MixedSchemes))
             }
@@ -95,22 +95,24 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
         Ok(address) => return Ok(address),
         Err(error) => error,
     };
-    let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
+    let subject = if expanded.foreign { "after variable expansion, the URL" } else { "the URL" };
     let (message, help) = match error {
-        AddressError::Scheme => {
-            ("is not `http://`, `https://` or `unix:`".to_owned(), "write `http://HOST:PORT`".to_owned())
-        }
+        AddressError::Scheme => (
+            "does not begin with `http://`, `https://` or `unix:`".to_owned(),
+            "write `http://HOST:PORT`".to_owned(),
+        ),
         AddressError::Socket => (
-            "names no socket".to_owned(),
-            "write it from the root on: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
+            "has no path of a socket".to_owned(),
+            "write an absolute path: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
         ),
         AddressError::Credentials => (
-            "has a user or password in it".to_owned(),
-            "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),
+            "contains a user or password".to_owned(),
+            "remove them, and write `credentials: { basic: { user: NAME, password: \"${NAME}\" } }`"
+                .to_owned(),
         ),
         AddressError::Query => (
-            "has a query or a fragment in it".to_owned(),
-            "leave it out; queries belong to routes".to_owned(),
+            "contains a query or a fragment".to_owned(),
+            "remove it, and write the query in the `request` of routes".to_owned(),
         ),
         AddressError::NotAUrl => {
             let guess = text.split(['/', '?']).next().unwrap_or_default();
@@ -118,7 +120,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
                 Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
                 _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
             };
-            ("is not a URL that can be reached".to_owned(), help)
+            ("is invalid".to_owned(), help)
         }
     };
     value.reject(Invalid::without_value(format!("{subject} {message}"), help).with_code(Code::InvalidAddress))

@@ -36,7 +36,7 @@ pub(super) fn settings(
             Some(ClientTls::by_default(report, url.span)?)
         }
         (false, Some(_)) => {
-            let help = "write an `https://` address, or leave `tls` out";
+            let help = "write an `https://` address, or remove `tls`";
             let place = node.entry("tls").map_or(node.span, |entry| entry.key.span);
             report.error(
                 Code::TlsWithoutHttps.at_span(place),
@@ -81,8 +81,8 @@ impl Setting for HeaderMap {
         for entry in entries {
             let Some((name, content)) = header(value.context, entry) else { continue };
             if headers.insert(name, content).is_some() {
-                let message = format!("the header `{}` is here twice", entry.key.text);
-                report.error(Code::DuplicateKey.at_span(entry.key.span), message, "keep one of them");
+                let message = format!("duplicate header `{}`", entry.key.text);
+                report.error(Code::DuplicateKey.at_span(entry.key.span), message, "remove one of the two");
             }
         }
         value.checked((report.errors() == before).then_some(headers))
@@ -101,11 +101,11 @@ fn header(context: ReadContext<'_>, Entry { key, value }: &Entry) -> Option<(htt
     let expanded = secret::expand_secret(report, context.environment, value.span, &text)?;
     let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
         let message =
-            format!("the value of the header `{name}` has line breaks or characters that are not ASCII");
+            format!("the value of the header `{name}` contains line breaks or characters that are not ASCII");
         report.error(
             Code::InvalidValue.at_span(value.span),
             message,
-            "look for a line break at the end of the secret",
+            "remove a line break at the end of the secret",
         );
         return None;
     };

@@ -44,7 +44,7 @@ impl Setting for McpServer {
             Kind::Map(_) => McpChild::read(value).map(Self::Child),
             Kind::Text(_) => Addresses::read(value).map(Self::At),
             _ => {
-                let message = format!("`mcp` is an address or a map, found {}", value.node.found());
+                let message = format!("`mcp` must be a URL or a map, found {}", value.node.found());
                 let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
                 value.reject(Invalid::new(message, help).with_code(Code::WrongType))
             }

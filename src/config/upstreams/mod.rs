@@ -162,11 +162,11 @@ pub(super) fn read(
         report.error(
             Code::InvalidName.at_span(key.span),
             error.to_string(),
-            "the name is yours to choose: `weather`, `billing-v1`",
+            "choose a name, such as `weather` or `billing-v1`",
         );
     });
     if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
-        let message = format!("an upstream is a URL or a map, found {}", node.found());
+        let message = format!("an upstream must be a URL or a map, found {}", node.found());
         report.error(Code::WrongType.at_span(node.span), message, "write `NAME: http://127.0.0.1:9000`");
         return None;
     }
@@ -227,13 +227,12 @@ pub(super) fn warn_of_client_limit(
         && base.max_in_flight_per_client.is_none()
         && let Some(entry) = node.entry("max_in_flight_per_client")
     {
-        let message = format!(
-            "`max_in_flight_per_client` has no effect: all clients together have {all} calls in flight at most"
-        );
+        let message =
+            format!("`max_in_flight_per_client` has no effect: the limit of all clients together is {all}");
         report.warning(
             Code::LimitNeverReached.at_span(entry.key.span),
             message,
-            "write less than `max_in_flight`",
+            "write a lower limit than `max_in_flight`",
         );
     }
 }
@@ -296,7 +295,7 @@ impl UpstreamSection {
         let headers = section.entry("headers").and_then(|entry| entry.value.as_map()).unwrap_or_default();
         let authorization = headers.iter().find(|entry| entry.key.text.eq_ignore_ascii_case("authorization"));
         if let (Some(entry), Some(_)) = (authorization, section.entry("credentials")) {
-            let message = "`Authorization` has no effect beside `credentials`, which writes it";
+            let message = "`Authorization` has no effect beside `credentials`, which sets it";
             checked = Err(section.reject_at(
                 Code::OverriddenAuthorization.at_span(entry.key.span),
                 message,
@@ -315,8 +314,8 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     if pattern.is_none() {
         report.error(
             Code::SecretTooLong.at_span(entry.key.span),
-            "a secret of this upstream is too long to be kept out of errors",
-            "look at the files and variables that it comes from: it is text of some hundred characters",
+            "a secret of this upstream is too long to be removed from errors",
+            "check the files and variables of its secrets: a secret can have a few hundred characters",
         );
     }
     pattern.map(Some)
@@ -379,9 +378,8 @@ pub(super) fn header_name(report: &Report<'_>, text: &str, span: SourceSpan) -> 
         return None;
     };
     if OWN_HEADERS.contains(&name.as_str()) {
-        let message =
-            format!("the header `{name}` belongs to the connection and is written by the proxy itself");
-        report.error(Code::ReservedHeader.at_span(span), message, "leave it out");
+        let message = format!("the header `{name}` is reserved: glossator sets it for each connection");
+        report.error(Code::ReservedHeader.at_span(span), message, "remove it");
         return None;
     }
     Some(name)
@@ -393,7 +391,7 @@ pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<Str
     if text.is_none() {
         report.error(
             Code::WrongType.at_span(node.span),
-            format!("{what} takes a text, found {}", node.found()),
+            format!("{what} must be a string, found {}", node.found()),
             None,
         );
     }

@@ -62,7 +62,7 @@ impl Setting for CommandLine {
     const KIND: ValueKind = ValueKind::List(&ValueKind::Scalar);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let help = "write the program and its words as a list: `command: [df, -P]`; there is no shell";
+        let help = "write the program and its arguments as a list: `command: [df, -P]`; there is no shell";
         let Kind::List(items) = &value.node.kind else {
             return value.reject_kind("a list", Some(help.to_owned()));
         };
@@ -72,7 +72,7 @@ impl Setting for CommandLine {
             ([first, ..], Some(program)) if !program.text.trim().is_empty() => {
                 Ok(Self { program: program.text, place: first.span, arguments: words.collect() })
             }
-            _ => value.reject(Invalid::new("`command` names no program", help).with_code(Code::EmptyValue)),
+            _ => value.reject(Invalid::new("`command` has no program", help).with_code(Code::EmptyValue)),
         }
     }
 }
@@ -82,10 +82,10 @@ fn word(context: ReadContext<'_>, node: &Node) -> Option<Expanded> {
     let (report, environment) = (context.report, context.environment);
     let text = scalar(report, node, "a word of `command`")?;
     if text.contains("{{") {
-        let help = "write what changes from call to call under `arguments` of the route's `request`";
+        let help = "move the template to `arguments` of the route's `request`";
         report.error(
             Code::NotEvaluated.at_span(node.span),
-            "the words of an upstream take no templates",
+            "`command` of an upstream can't contain templates",
             help,
         );
         return None;
@@ -98,8 +98,8 @@ fn without_nul(report: &Report<'_>, span: SourceSpan, text: String) -> Option<St
     if text.contains('\0') {
         report.error(
             Code::InvalidValue.at_span(span),
-            "a program can't be given the character NUL",
-            "leave it out",
+            "an argument or variable of a program can't contain NUL characters",
+            "remove it",
         );
         return None;
     }
@@ -112,7 +112,7 @@ impl Setting for CgiPath {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let path = expanded(value)?;
         if !path.contains('/') {
-            let message = format!("a CGI program is named by its path, found {}", value.node.found());
+            let message = format!("`cgi` must be the path of a program, found {}", value.node.found());
             let help = format!("write `/usr/lib/cgi-bin/{path}`, or `./{path}`");
             return value.reject(Invalid::new(message, help));
         }
@@ -129,8 +129,8 @@ impl Setting for Directory {
         if !directory.is_dir() {
             value.warn(
                 Code::ProgramNotFound,
-                format!("there is no folder `{text}`"),
-                "make it, or no call will work",
+                format!("the folder `{text}` does not exist"),
+                "create it; every call fails until then",
             );
         }
         Ok(Self(directory))
@@ -188,14 +188,14 @@ fn find(
         let message = match std::fs::metadata(&path) {
             Err(error) => format!("the program `{name}` {}", source::why(&error)),
             Ok(metadata) if !is_program(&metadata) => {
-                format!("`{name}` is not a program that can be started")
+                format!("`{name}` is not an executable file")
             }
             Ok(_) => return Some(path),
         };
         report.warning(
             Code::ProgramNotFound.at_span(span),
             message,
-            "correct the path, or `chmod +x` it; no call works before",
+            "correct the path, or run `chmod +x`; every call fails until then",
         );
         return Some(path);
     }
@@ -206,8 +206,8 @@ fn find(
         std::fs::metadata(&path).is_ok_and(|metadata| is_program(&metadata)).then_some(path)
     });
     if found.is_none() {
-        let message = format!("there is no program `{name}` in {folders}");
-        let help = "install it, or write its path from the root on; no call works before";
+        let message = format!("program `{name}` not found in {folders}");
+        let help = "install it, or write its absolute path; every call fails until then";
         report.warning(Code::ProgramNotFound.at_span(span), message, help);
     }
     Some(found.unwrap_or_else(|| name.into()))
@@ -232,11 +232,11 @@ fn absolute(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<PathBuf
     }
     let folder = report.files().folder(span).and_then(|folder| std::path::absolute(folder.join(path)).ok());
     if folder.is_none() {
-        let message = format!("`{text}` is not an absolute path, and there is no file it could lie beside");
+        let message = format!("`{text}` must be an absolute path, because this configuration is not a file");
         report.error(
             Code::InvalidValue.at_span(span),
             message,
-            "write it from the root on: `/usr/local/bin/report`",
+            "write an absolute path: `/usr/local/bin/report`",
         );
     }
     folder

@@ -167,17 +167,14 @@ impl ToolRules {
         for Entry { value, .. } in renamed {
             let Some(text) = value.as_text() else { continue };
             if let Err(error) = text.parse::<ToolName>() {
-                let help = "the name is what clients call the tool by";
+                let help = "write a valid tool name";
                 checked =
                     Err(section.reject_at(Code::InvalidName.at_span(value.span), &error.to_string(), help));
             }
             if renamed.iter().filter(|other| other.value.as_text() == Some(text)).count() > 1 {
                 let message = format!("two tools are renamed to `{text}`");
-                checked = Err(section.reject_at(
-                    Code::DuplicateValue.at_span(value.span),
-                    &message,
-                    "give one another name",
-                ));
+                checked =
+                    Err(section.reject_at(Code::DuplicateValue.at_span(value.span), &message, "rename one"));
             }
         }
         checked

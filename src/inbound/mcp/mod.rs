@@ -382,7 +382,7 @@ const HOUR: u64 = 3_600_000;
 fn read_name(value: &Cursor<'_>) -> Checked<String> {
     let name = String::read(value)?;
     if name.trim().is_empty() {
-        let help = "write what clients shall call this server, or leave it out";
+        let help = "write a name for this server, or remove it";
         return value.reject(Invalid::without_value("`name` is empty", help).with_code(Code::EmptyValue));
     }
     Ok(name)
@@ -392,7 +392,8 @@ impl McpApiSettings {
     /// Requires a secret key for an advertised URL, which is of use only with a key that replicas share.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {
-            let help = "write `secret_key`, the same on every replica: `openssl rand -base64 32` makes one";
+            let help =
+                "write `secret_key`, the same on every replica; create one with `openssl rand -base64 32`";
             return Err(section.reject_at(
                 Code::RequiresKey.at_span(url.value.span),
                 "`advertise_url` means nothing without `secret_key`",

@@ -213,7 +213,7 @@ impl fmt::Display for SchemaMessage<'_> {
                 write!(formatter, "{} is not a regular expression of linear time", shown(self.0.instance()))
             }
             ValidationErrorKind::AnyOf { .. } => {
-                write!(formatter, "{} is not what JSON Schema has here", shown(self.0.instance()))
+                write!(formatter, "{} is not allowed here", shown(self.0.instance()))
             }
             _ => write!(formatter, "{}", self.0),
         }

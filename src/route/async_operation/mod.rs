@@ -106,7 +106,7 @@ impl TaskRule {
             section.value.context.report.warning(
                 Code::ConflictingKeys.at_span(key.span),
                 message,
-                "leave it out",
+                "remove it",
             );
         }
         Ok(self)

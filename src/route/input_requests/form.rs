@@ -47,30 +47,30 @@ impl InputForm {
     ///
     /// [`FormError`] if clients can't display it as a form.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, FormError> {
-        const HELP: &str = "a form is `{ type: object, properties: { … }, required: [ … ] }`";
+        const HELP: &str = "write `{ type: object, properties: { … }, required: [ … ] }`";
         if document.get("type").is_some_and(|kind| kind != "object") {
-            return Err(wrong("/type", "a form is of type `object`", HELP));
+            return Err(wrong("/type", "a form must be of type `object`", HELP));
         }
         let known = |key: &&String| matches!(key.as_str(), "$schema" | "type" | "properties" | "required");
         if let Some(key) = document.keys().find(|key| !known(key)) {
-            return Err(wrong(&pointer("", key), format!("a form has no `{key}`"), HELP));
+            return Err(wrong(&pointer("", key), format!("a form can't have the keyword `{key}`"), HELP));
         }
         let Some(Value::Object(properties)) = document.get("properties") else {
             return Err(wrong("/properties", "a form has no `properties`", HELP));
         };
         if properties.len() > Self::FIELD_LIMIT {
-            let message = format!("a form has at most {} fields", Self::FIELD_LIMIT);
-            return Err(wrong("/properties", message, "ask in several rounds"));
+            let message = format!("a form can have at most {} fields", Self::FIELD_LIMIT);
+            return Err(wrong("/properties", message, "use several rounds"));
         }
         let required: Vec<&str> = match document.get("required") {
             None => Vec::new(),
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            Some(_) => return Err(wrong("/required", "`required` is a list of names", HELP)),
+            Some(_) => return Err(wrong("/required", "`required` must be a list of names", HELP)),
         };
         if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
             return Err(wrong(
                 "/required",
-                format!("`{name}` is required, and is not a field of the form"),
+                format!("`{name}` is required but not a field of the form"),
                 HELP,
             ));
         }
@@ -155,7 +155,7 @@ impl InputForm {
 /// Compiles the schema of one field.
 fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
     let Value::Object(field) = field else {
-        let message = format!("a field of a form is a map, found {}", kind_of(field));
+        let message = format!("a form field must be a map, found {}", kind_of(field));
         return Err(wrong(at, message, "write `{ type: string }`"));
     };
     let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -165,30 +165,30 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
         "boolean" => &[],
         "array" => &["minItems", "maxItems", "items"],
         _ => {
-            let message = format!("a field of a form is of one of the types `{}`", TYPES.join("`, `"));
-            return Err(wrong(&pointer(at, "type"), message, "ask for nested values in several fields"));
+            let message = format!("a form field must have one of the types `{}`", TYPES.join("`, `"));
+            return Err(wrong(&pointer(at, "type"), message, "use several fields for nested values"));
         }
     };
     if let Some(key) =
         field.keys().find(|key| !COMMON.contains(&key.as_str()) && !more.contains(&key.as_str()))
     {
-        let message = format!("clients have no `{key}` for a field of type `{kind}`");
-        return Err(wrong(&pointer(at, key), message, "leave it out; a rule can look at the answer"));
+        let message = format!("clients do not support `{key}` in a form field of type `{kind}`");
+        return Err(wrong(&pointer(at, key), message, "remove it; a rule can check the response"));
     }
     if let Some(format) = field.get("format")
         && !FORMATS.iter().any(|known| format == known)
     {
-        let message = format!("clients know the formats `{}` only", FORMATS.join("`, `"));
-        return Err(wrong(&pointer(at, "format"), message, "leave it out"));
+        let message = format!("clients support only the formats `{}`", FORMATS.join("`, `"));
+        return Err(wrong(&pointer(at, "format"), message, "remove it"));
     }
     if kind == "array" {
         let Some(Value::Object(items)) = field.get("items") else {
-            return Err(wrong(at, "a list in a form has `items` to choose from", CHOICES));
+            return Err(wrong(at, "a list in a form needs `items` with choices", CHOICES));
         };
         let chosen = items.contains_key("enum") || items.contains_key("anyOf");
         let known = |key: &&String| matches!(key.as_str(), "type" | "enum" | "anyOf");
         if !chosen || items.keys().any(|key| !known(&key)) {
-            return Err(wrong(&pointer(at, "items"), "a list in a form is of choices", CHOICES));
+            return Err(wrong(&pointer(at, "items"), "`items` of a list in a form must be choices", CHOICES));
         }
         if let Some(titled) = items.get("anyOf") {
             check_titles(&pointer(&pointer(at, "items"), "anyOf"), titled)?;
@@ -200,10 +200,14 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
     if let (Some(Value::Array(values)), Some(names)) = (field.get("enum"), field.get("enumNames"))
         && names.as_array().is_none_or(|names| names.len() != values.len())
     {
-        return Err(wrong(&pointer(at, "enumNames"), "`enumNames` has a name for each of `enum`", CHOICES));
+        return Err(wrong(
+            &pointer(at, "enumNames"),
+            "`enumNames` must have a name for each value of `enum`",
+            CHOICES,
+        ));
     }
     let schema = Schema::compile_with_formats(field).map_err(|error| FormError {
-        message: format!("not a JSON Schema: {}", error.message),
+        message: format!("invalid JSON Schema: {}", error.message),
         pointer: format!("{at}{}", error.pointer),
         help: "see https://json-schema.org/understanding-json-schema",
     })?;
@@ -212,8 +216,8 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
     {
         return Err(wrong(
             &pointer(at, "default"),
-            "the default is not what the field takes",
-            "write one that is",
+            "the default is not a valid value of the field",
+            "write a valid value",
         ));
     }
     Ok(schema)
@@ -225,7 +229,7 @@ fn check_titles(at: &str, choices: &Value) -> Result<(), FormError> {
     let titled = |choice: &Value| choice["const"].is_string() && choice["title"].is_string();
     match choices {
         Value::Array(choices) if !choices.is_empty() && choices.iter().all(titled) => Ok(()),
-        _ => Err(wrong(at, "choices with titles are a list of `{ const: …, title: … }`", CHOICES)),
+        _ => Err(wrong(at, "choices with titles must be a list of `{ const: …, title: … }`", CHOICES)),
     }
 }
 

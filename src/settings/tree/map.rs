@@ -72,11 +72,11 @@ impl OpenMap {
                 items.iter().filter_map(Node::as_map).map(<[Entry]>::to_vec).collect()
             }
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-                let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
+                let message = format!("`<<` must be a map or a list of maps, found {}", value.found());
                 report.error(
                     Code::InvalidMergeKey.at_span(key.span),
                     message,
-                    "name an anchor that stands on a map: `<<: *common`",
+                    "refer to the anchor of a map: `<<: *common`",
                 );
                 return entries;
             }
@@ -108,8 +108,8 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     if text.is_none() {
         report.error(
             Code::InvalidKey.at_span(span),
-            format!("a key is a text; found {}", node.found()),
-            "put a text that begins with `{` or `[` in quotes",
+            format!("a key must be a string, found {}", node.found()),
+            "put a string that begins with `{` or `[` in quotes",
         );
     }
     Key { text: text.unwrap_or_default(), span }
@@ -117,6 +117,6 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
 
 fn report_duplicate(report: &Report<'_>, first: &Entry, second: &Entry) {
     let line = report.files().line_and_column(first.key.span).line;
-    let message = format!("the key `{}` is here twice, first in line {line}", second.key.text);
-    report.error(Code::DuplicateKey.at_span(second.key.span), message, "keep one of them");
+    let message = format!("duplicate key `{}`, first defined in line {line}", second.key.text);
+    report.error(Code::DuplicateKey.at_span(second.key.span), message, "remove one of the two");
 }

@@ -173,9 +173,9 @@ impl Node {
             }
             Kind::Flag(flag) => format!("`{flag}`"),
             Kind::Number(text) => format!("the number `{text}`"),
-            Kind::Text(text) if text.text.is_empty() => "an empty text".to_owned(),
+            Kind::Text(text) if text.text.is_empty() => "an empty string".to_owned(),
             Kind::Text(text) if text.text.chars().count() > MAX_SHOWN || text.text.contains("://") => {
-                format!("a text of {} characters", text.text.chars().count())
+                format!("a string of {} characters", text.text.chars().count())
             }
             Kind::Text(text) => format!("`{}`", text.text),
         }

@@ -5,7 +5,7 @@ use granit_parser::{ErrorKind, ScanError};
 use crate::settings::{code::Code, report::Report, source::SourceSpan};
 
 /// Message and help for lists and maps that are nested too deep.
-pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
+pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps are nested too deep", "use at most 64 levels");
 
 /// Reports a YAML syntax error at its position.
 pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
@@ -28,6 +28,14 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     };
     let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     let (mut message, help) = words(error);
+    let mut help = help.map(str::to_owned);
+    if let ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement = error.kind()
+        && let Some((key, line)) = key_with_value_above(text, start)
+    {
+        message =
+            format!("line {line} already has a value for `{key}`, so this line can't be one of its keys");
+        help = Some(format!("remove the value in line {line}, or indent this line like line {line}"));
+    }
     if let ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator = error.kind()
         && let Some(bracket) = open_bracket(text, start)
     {
@@ -35,11 +43,11 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
             report.files().line_and_column(SourceSpan { file, start: bracket, end: bracket + 1 }).line;
         if opened < report.files().line_and_column(SourceSpan { file, start, end }).line {
             let bracket = &text[bracket..=bracket];
-            message = format!("{message}, to end the `{bracket}` of line {opened}");
+            message = format!("{message}, to close the `{bracket}` of line {opened}");
         }
     }
     // Parsing stops at a syntax error, so the rest of the file has not been checked.
-    let rest = "the rest of this file is looked at once this is mended";
+    let rest = "the rest of this file is checked once this is fixed";
     let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
     let code = match error.kind() {
         ErrorKind::RecursionLimitExceeded => Code::NestedTooDeep,
@@ -65,6 +73,23 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
     }
 }
 
+/// Key of the line above that has a plain value although the line at `at` is indented below it, and the
+/// number of that line. To the parser, the lower line continues the value.
+fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let start = text[..at].rfind('\n')? + 1;
+    let own = indent(text[start..].lines().next()?);
+    let is_content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let (above, line) = text[..start].lines().zip(1..).filter(|(line, _)| is_content(line)).last()?;
+    // The key of an item begins after its `- `.
+    let entry = above.trim_start_matches([' ', '-']);
+    let (key, value) = entry.split_once(": ")?;
+    let value = value.trim();
+    let is_plain = !value.is_empty() && !value.starts_with(['{', '[', '|', '>', '"', '\'', '#']);
+    let is_key = key.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+    (is_plain && is_key && above.len() - entry.len() < own).then_some((key, line))
+}
+
 /// Position of the unclosed bracket before `at`. Counts brackets in quotes as well: it is used for a hint
 /// only.
 fn open_bracket(text: &str, at: usize) -> Option<usize> {
@@ -83,68 +108,68 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
 
 /// Message and help for an error of the parser.
 fn words(error: &ScanError) -> (String, Option<&'static str>) {
-    let quoted = "put the text in quotes: \"…\"";
+    let quoted = "put the string in quotes: \"…\"";
     let (message, help) = match error.kind() {
         ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation => {
-            ("a tab stands where the indentation is; YAML wants spaces", "replace the tab with spaces")
+            ("tabs can't be used for indentation", "replace the tab with spaces")
         }
         ErrorKind::UnclosedQuotedScalar
         | ErrorKind::DocumentIndicatorInQuotedScalar
         | ErrorKind::InvalidQuotedScalarIndent => {
-            ("a quote is opened here and never closed", "close it on the same line")
+            ("this quote has no closing quote", "close it on the same line")
         }
         ErrorKind::UnclosedFlowCollection { open: '{' }
         | ErrorKind::UnexpectedEofFlowMapping
-        | ErrorKind::UnexpectedEofImplicitFlowMapping => ("a `{` is never closed", "add the `}`"),
+        | ErrorKind::UnexpectedEofImplicitFlowMapping => ("this `{` has no closing `}`", "add the `}`"),
         ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::UnexpectedEofFlowSequence => {
-            ("a `[` is never closed", "add the `]`")
+            ("this `[` has no closing `]`", "add the `]`")
         }
         ErrorKind::ExpectedFlowMappingSeparator => (
             "expected `,` or `}`",
-            "inside `{…}` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
+            "inside `{…}`, put a string that contains `{`, `}`, `[`, `]` or `,` in quotes",
         ),
         ErrorKind::ExpectedFlowSequenceSeparator => (
             "expected `,` or `]`",
-            "inside `[…]` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
+            "inside `[…]`, put a string that contains `{`, `}`, `[`, `]` or `,` in quotes",
         ),
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
             return (
                 format!("a `{open}` is closed by `{close}`"),
-                Some("look for a bracket that is missing before"),
+                Some("check for a missing bracket before it"),
             );
         }
-        ErrorKind::MisplacedFlowCollectionEnd => ("a bracket is closed that was never opened", quoted),
+        ErrorKind::MisplacedFlowCollectionEnd => ("unexpected closing bracket", quoted),
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
-            "a `:` stands where no key can be",
-            "put a text with `: ` in it in quotes; look at the indentation, and for a bracket that is never closed",
+            "unexpected `:`",
+            "put a string that contains `: ` in quotes; check the indentation, and brackets before it",
         ),
-        ErrorKind::MappingKeyNotAllowed => ("a key stands where none can be", "look at the indentation"),
+        ErrorKind::MappingKeyNotAllowed => ("unexpected key", "check the indentation"),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
             ("expected a `:` after this key", "write `key: value`, with a space after the colon")
         }
         ErrorKind::ExpectedBlockMappingKey => {
-            ("expected a key here", "look at the indentation: keys of one map begin in one column")
+            ("expected a key", "check the indentation: all keys of a map begin in the same column")
         }
         ErrorKind::ExpectedBlockSequenceEntry | ErrorKind::BlockSequenceEntryNotAllowed => {
-            ("a `-` stands where no list can be, or one is missing", "look at the indentation of the list")
+            ("unexpected or missing `-`", "check the indentation of the list")
         }
         ErrorKind::InvalidIndentation | ErrorKind::InvalidBlockScalarIndent => (
-            "this line is not indented like the ones it belongs to",
-            "indent it like its neighbours, with spaces",
+            "the indentation of this line matches no line above",
+            "indent it like the other lines of its map or list, with spaces",
         ),
-        ErrorKind::UnknownAnchor => {
-            ("no `&` anchor of this name stands before", "define it before it is used")
+        ErrorKind::UnknownAnchor => ("undefined anchor", "define it with `&` before it is used"),
+        ErrorKind::UnexpectedCharacter { .. } => {
+            ("a string without quotes can't begin with this character", quoted)
         }
-        ErrorKind::UnexpectedCharacter { .. } => ("a text can't begin with this character", quoted),
         ErrorKind::UnknownQuotedScalarEscape => (
-            "there is no such escape in a text in double quotes",
-            "write `\\\\` for a backslash, or put the text in single quotes, as patterns are best",
+            "unknown escape sequence in a double-quoted string",
+            "write `\\\\` for a backslash, or use single quotes, which are best for patterns",
         ),
         ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
-            ("something stands after the closing quote", "put the whole text in one pair of quotes")
+            ("unexpected text after the closing quote", "put the whole string in one pair of quotes")
         }
         ErrorKind::RecursionLimitExceeded => TOO_DEEP,
-        _ => return (format!("not YAML: {}", error.info()), None),
+        _ => return (format!("invalid YAML: {}", error.info()), None),
     };
     (message.to_owned(), Some(help))
 }

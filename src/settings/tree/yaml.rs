@@ -33,7 +33,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
             report.error(
                 Code::EmptyFile.at_span(beginning),
                 "the file is empty",
-                "three lines are enough: an upstream, a route and its request; see `glossator schema`",
+                "a configuration needs at least an upstream and a route with a request; `glossator schema` shows all keys",
             );
             None
         }
@@ -123,8 +123,8 @@ impl<'r, 'f> Tree<'r, 'f> {
                 if self.documents > self.most_documents {
                     self.report.error(
                         Code::SecondDocument.at_span(span),
-                        "a second document begins here; a file holds one",
-                        "put it into a file of its own beside this one, and name the folder",
+                        "a second YAML document begins here; a file must have exactly one",
+                        "move it to another file in the same folder, and start glossator with the folder",
                     );
                     return None;
                 }
@@ -167,8 +167,8 @@ impl<'r, 'f> Tree<'r, 'f> {
                 let Some(cost) = self.anchors.get(&id).map(|anchored| anchored.cost) else {
                     self.report.error(
                         Code::RecursiveAlias.at_span(span),
-                        "the alias stands inside the value that it names, which would have no end",
-                        "write out what is meant here",
+                        "the alias is inside the value that it refers to, which never ends",
+                        "write out the value here",
                     );
                     return None;
                 };
@@ -220,11 +220,11 @@ impl<'r, 'f> Tree<'r, 'f> {
                 Some(())
             }
             Some(tag) => {
-                let message = format!("the tag `{}` means nothing here", tag.original());
+                let message = format!("the tag `{}` is not supported", tag.original());
                 self.report.error(
                     Code::UnknownTag.at_span(span),
                     message,
-                    "leave the tag out; a text that begins with `!` is put in quotes",
+                    "remove the tag; put a string that begins with `!` in quotes",
                 );
                 None
             }
@@ -240,11 +240,11 @@ impl<'r, 'f> Tree<'r, 'f> {
     fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
         let spent = self.budget.spend(nodes, text_bytes);
         let checked = spent.map_err(|limit| {
-            let message = format!("with its aliases put in, the file holds more than {limit}");
+            let message = format!("after alias expansion, the file has more than {limit}");
             self.report.error(
                 Code::TooLarge.at_span(span),
                 message,
-                "divide it among several files, or use fewer aliases",
+                "split it into several files, or use fewer aliases",
             );
         });
         checked.ok()

@@ -104,8 +104,7 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
         // Hive and other stores separate cells with control characters: U+0001, U+001F.
         [byte] if byte.is_ascii() && !matches!(byte, b'\0' | b'\n' | b'\r') => Ok(Some(*byte)),
         _ => {
-            let message =
-                format!("{} takes one character of ASCII, found {}", value.name, value.node.found());
+            let message = format!("{} must be one ASCII character, found {}", value.name, value.node.found());
             let example = value.key.map_or("", |key| key.example);
             value.reject(Invalid::new(message, format!("write `{example}`")))
         }
@@ -115,8 +114,7 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
 fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
     match text_of(value)? {
         "" => {
-            let help =
-                "write how the line begins: `header: \"# \"`; without `header` the first line has the names";
+            let help = "write the text at the beginning of the header line: `header: \"# \"`; without `header` the first line is used";
             value.reject(Invalid::new("`header` is empty", help).with_code(Code::EmptyValue))
         }
         mark => Ok(Some(mark.to_owned())),
@@ -154,7 +152,7 @@ impl Csv {
         let marks: Vec<u8> = marks.into_iter().flatten().collect();
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
             let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
-            let help = "`quote: none` where nothing is put in quotes";
+            let help = "change one of them; write `quote: none` if cells are never quoted";
             return Err(section.reject_at(Code::ConflictingKeys.at_span(section.value.place), message, help));
         }
         Ok(self)

@@ -249,8 +249,8 @@ impl Setting for HeaderNames {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
         if items.is_empty() {
-            let invalid = Invalid::new("`header` names no header", "write `header: [Location]`")
-                .with_code(Code::EmptyValue);
+            let invalid =
+                Invalid::new("`header` is empty", "write `header: [Location]`").with_code(Code::EmptyValue);
             return value.reject_at(value.place, invalid);
         }
         items.iter().map(|item| header_name(value, item)).collect::<Checked<_>>().map(Self)

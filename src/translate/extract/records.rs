@@ -38,7 +38,7 @@ pub struct Records {
 }
 
 fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
-    not_empty(value, "write what stands between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
+    not_empty(value, "write the text between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
 }
 
 /// Reads a string that is not empty.
@@ -79,7 +79,7 @@ impl Records {
         let mut checked = Ok(self);
         let mut reject = |name: &str, message: &str| {
             if let Some(entry) = section.entry(name) {
-                let help = "write `each: block` beside it, or leave it out";
+                let help = "add `each: block`, or remove it";
                 checked = Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
             }
         };
@@ -89,7 +89,7 @@ impl Records {
             }
         }
         if is_one {
-            reject("allow_empty", "`allow_empty` is for lists, and `each` asks for one object");
+            reject("allow_empty", "`allow_empty` applies only to lists, and `each` selects one object");
         }
         checked
     }
@@ -232,7 +232,7 @@ impl Setting for ColumnNames {
         let names = Vec::<String>::read(value)?;
         if names.is_empty() {
             return value.reject(
-                Invalid::new("`columns` names no column", "write `columns: [city, temperature]`")
+                Invalid::new("`columns` is empty", "write `columns: [city, temperature]`")
                     .with_code(Code::EmptyValue),
             );
         }
@@ -240,12 +240,13 @@ impl Setting for ColumnNames {
         for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
             let message = match name.is_empty() {
                 true => "a column has no name".to_owned(),
-                false if !seen.insert(name) => format!("`{name}` names two columns"),
+                false if !seen.insert(name) => format!("duplicate column `{name}`"),
                 false => continue,
             };
             checked = value.reject_at(
                 node.span,
-                Invalid::new(message, "every column has a name of its own").with_code(Code::DuplicateValue),
+                Invalid::new(message, "write a different name for every column")
+                    .with_code(Code::DuplicateValue),
             );
         }
         checked.map(|()| Self(names))

@@ -88,15 +88,13 @@ impl CapturePatterns {
         let patterns = value.node.one_or_more();
         if patterns.is_empty() {
             let help = format!("write `{}`", value.key.map_or("", |key: &KeySpec| key.example));
-            return value
-                .reject(Invalid::new("`pattern` names no pattern", help).with_code(Code::EmptyValue));
+            return value.reject(Invalid::new("`pattern` is empty", help).with_code(Code::EmptyValue));
         }
         let read = patterns.iter().map(|node| read(&value.part(node, "the pattern", ValueKind::Text)));
         let read = read.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?;
         if patterns.len() > 1 && value.sibling("each").and_then(Node::as_text) == Some("match") {
-            let help =
-                "write `each: line` or `each: block`, which join what several patterns find in one record";
-            let invalid = Invalid::new("`each: match` takes one pattern, found several", help)
+            let help = "write `each: line` or `each: block`, which join the captures of several patterns";
+            let invalid = Invalid::new("`each: match` requires one pattern, found several", help)
                 .with_code(Code::ConflictingKeys);
             return value.reject_at(patterns[1].span, invalid);
         }
@@ -153,10 +151,9 @@ impl CapturePattern {
     /// Reports a pattern without named captures.
     pub(super) fn check_names(self, value: &Cursor<'_>, example: &str) -> Checked<Self> {
         if self.captures.is_empty() {
-            let help = format!("name what is to be found: {example}");
-            return value.reject(
-                Invalid::new("the pattern captures nothing by name", help).with_code(Code::NoCaptures),
-            );
+            let help = format!("add a named capture: {example}");
+            return value
+                .reject(Invalid::new("the pattern has no named capture", help).with_code(Code::NoCaptures));
         }
         Ok(self)
     }

@@ -357,8 +357,10 @@ impl Setting for Enumeration {
         const REST: &str = "*";
         let (mut words, mut rest) = (Vec::new(), None);
         let reject = |node: &Node| {
-            let message =
-                format!("a value is a text, a number, `true`, `false` or null, found {}", node.found());
+            let message = format!(
+                "a value must be a string, a number, `true`, `false` or null, found {}",
+                node.found()
+            );
             value.reject_at(
                 node.span,
                 Invalid::new(message, "write `values: { OK: up, CRIT: down }`").with_code(Code::WrongType),
@@ -378,7 +380,10 @@ impl Setting for Enumeration {
             words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
         }
         if words.is_empty() {
-            let message = format!("`values` takes words and what each means, found {}", value.node.found());
+            let message = format!(
+                "`values` must be a map from words to values, or a list of words, found {}",
+                value.node.found()
+            );
             let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
             return value.reject(Invalid::new(message, help).with_code(Code::WrongType));
         }

@@ -172,7 +172,7 @@ impl Setting for TypeWord {
         let message = format!("the type of a field must be one of {listed}; found {}", value.node.found());
         let (word, ..) = Self::parts(value.node);
         let help = suggest::nearest(&word, type_names()).map_or_else(
-            || "with `[]` behind it it is a list, with `?` the field may be missing".to_owned(),
+            || "add `[]` for a list, `?` for an optional field".to_owned(),
             |word| format!("did you mean `{word}`?"),
         );
         value.reject(Invalid::new(message, help).with_code(Code::UnknownWord))
@@ -219,11 +219,11 @@ impl FieldSettings {
             }
             (Some(None), _) => return Ok(()),
             (Some(Some(TypeWord { name, .. })), Some(entry)) if name != TypeName::String => {
-                let message = format!("`values` says what the values are, and `type` says `{}`", name.word());
+                let message = format!("`values` defines the type, so `type: {}` has no effect", name.word());
                 return Err(section.reject_at(
                     Code::ConflictingKeys.at_span(entry.key.span),
                     &message,
-                    "leave `type` out",
+                    "remove `type`",
                 ));
             }
             (_, Some(_)) => "values",
@@ -233,18 +233,15 @@ impl FieldSettings {
         for (name, kinds) in OPTIONS_OF_TYPES {
             let Some(entry) = section.entry(name).filter(|_| !kinds.contains(&word)) else { continue };
             let message = match (kinds, word) {
-                (["values"], _) => format!("`{name}` is for `values`, and there are none"),
+                (["values"], _) => format!("`{name}` has no effect without `values`"),
                 (_, "values") => format!("`{name}` has no effect beside `values`"),
                 _ => {
                     let kinds: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
-                    format!("`{name}` is for the type {}, not for `{word}`", kinds.join(" or "))
+                    format!("`{name}` applies to the type {}, not to `{word}`", kinds.join(" or "))
                 }
             };
-            checked = Err(section.reject_at(
-                Code::ConflictingKeys.at_span(entry.key.span),
-                &message,
-                "leave it out",
-            ));
+            checked =
+                Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), &message, "remove it"));
         }
         checked
     }
@@ -263,9 +260,8 @@ impl FieldSettings {
         let decimal = if self.decimal_separator == DecimalSeparator::Comma { ',' } else { '.' };
         let thousands = self.thousands_separator.and_then(|separator| separator.word().chars().next());
         if thousands == Some(decimal) {
-            let message = format!("`{decimal}` stands between thousands and before a fraction");
-            let help =
-                "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the other way round";
+            let message = format!("`{decimal}` is both the thousands separator and the decimal separator");
+            let help = "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the reverse";
             return reject_key("thousands_separator", &message, help);
         }
         let number = NumberForm { prefix: self.prefix, suffix: self.suffix, decimal, thousands };
@@ -280,8 +276,8 @@ impl FieldSettings {
                 let (yes, no) = (self.true_values, self.false_values);
                 if let Some(both) = yes.iter().find(|word| no.iter().any(|no| no.eq_ignore_ascii_case(word)))
                 {
-                    let message = format!("`{both}` means both true and false");
-                    let invalid = Invalid::new(message, "take it out of one of the lists")
+                    let message = format!("`{both}` is in both `true_values` and `false_values`");
+                    let invalid = Invalid::new(message, "remove it from one of the lists")
                         .with_code(Code::DuplicateValue);
                     return value.reject_at(value.place, invalid);
                 }
@@ -313,7 +309,7 @@ impl FieldSettings {
         let missing = match self.default {
             Some(_) if optional || self.optional => {
                 let message = "a field with a `default` is never missing";
-                return reject_key("default", message, "leave `optional` out");
+                return reject_key("default", message, "remove `optional`");
             }
             Some(DefaultValue(default)) => {
                 check_default(value, &kind, &default)?;
@@ -348,7 +344,7 @@ fn unit_of<T>(
             let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
             value.reject_at(
                 place,
-                Invalid::new(format!("there is no unit `{text}`"), help).with_code(Code::UnknownWord),
+                Invalid::new(format!("unknown unit `{text}`"), help).with_code(Code::UnknownWord),
             )
         },
         Ok,
@@ -362,11 +358,11 @@ fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Check
         return Ok(());
     };
     let help = match kind.count {
-        Cardinality::List => "a list is written `[…]`",
+        Cardinality::List => "write a list: `[…]`",
         Cardinality::One => "write a value of the field's own type",
     };
     let place = value.node.get("default").map_or(value.node.span, |node| node.span);
-    let message = format!("`default` is none of the field's values: it {}", violation.what);
+    let message = format!("`default` is not a valid value of the field: it {}", violation.what);
     value.reject_at(place, Invalid::new(message, help))
 }
 
@@ -381,8 +377,8 @@ impl Setting for Fields {
             return value.reject_kind("a map of names and types", Some(help));
         };
         if entries.is_empty() {
-            let help = "write `fields: { temperature: number }`, or leave it out";
-            return value.reject(Invalid::new("`fields` names no field", help).with_code(Code::EmptyValue));
+            let help = "write `fields: { temperature: number }`, or remove it";
+            return value.reject(Invalid::new("`fields` is empty", help).with_code(Code::EmptyValue));
         }
         let (mut fields, mut others, mut checked) = (Vec::new(), None, Ok(()));
         for entry in entries {
@@ -391,11 +387,12 @@ impl Setting for Fields {
                 Err(reported) => checked = Err(reported),
                 Ok(FieldSetting { kind, from, missing }) if name == OTHERS => {
                     if from.is_some() || matches!(missing, OnMissing::Default(_)) {
-                        let message =
-                            format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
+                        let message = format!(
+                            "`{OTHERS}` stands for all other fields, so it can't have `from` or `default`"
+                        );
                         checked = value.reject_at(
                             entry.key.span,
-                            Invalid::new(message, "leave them out").with_code(Code::ConflictingKeys),
+                            Invalid::new(message, "remove them").with_code(Code::ConflictingKeys),
                         );
                     }
                     others = Some(kind);
@@ -415,7 +412,7 @@ text_settings!(FieldPath);
 impl FromText for FieldPath {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         text.parse().map_err(|error| {
-            let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
+            let help = "write a name, or a path such as `disk.0.size`; put a name with dots in double quotes";
             Invalid::new(format!("`from` is not a path: {error}"), help).with_code(Code::InvalidPath)
         })
     }
@@ -441,7 +438,7 @@ impl Setting for KiloBase {
             1000 => Ok(Self::Decimal),
             1024 => Ok(Self::Binary),
             _ => {
-                let message = format!("`kilo_base` is 1000 or 1024, found {}", value.node.found());
+                let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
                 value.reject(Invalid::new(message, "write `kilo_base: 1024`").with_code(Code::UnknownWord))
             }
         }
@@ -453,19 +450,18 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let help = format!("write `{name}: [up, ok]`");
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return value
-            .reject(Invalid::new(format!("`{name}` names no words"), help).with_code(Code::EmptyValue));
+        return value.reject(Invalid::new(format!("`{name}` is empty"), help).with_code(Code::EmptyValue));
     }
     let word = |item: &Node| match (item.scalar(), &item.kind) {
         (Some(word), _) => Ok(word),
         // `NULL`, as databases write it, `~` and an empty value.
         (None, Kind::Nothing) => {
-            let message = format!("`{name}` has a word that is nothing in YAML");
+            let message = format!("`{name}` contains a null value of YAML");
             let help = format!("put it in quotes: `{name}: \"NULL\"`");
             value.reject_at(item.span, Invalid::new(message, help).with_code(Code::WrongType))
         }
         (None, _) => {
-            let message = format!("`{name}` takes words, found {}", item.found());
+            let message = format!("`{name}` must be a list of words, found {}", item.found());
             value.reject_at(item.span, Invalid::new(message, help.clone()).with_code(Code::WrongType))
         }
     };

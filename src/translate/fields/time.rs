@@ -60,7 +60,7 @@ impl std::str::FromStr for TimeZoneSetting {
                 .map(|offset| Self(offset.to_time_zone()))
                 .ok_or_else(|| format!("`{text}` is not an offset from UTC"));
         }
-        TimeZone::get(text).map(Self).map_err(|_| format!("there is no time zone `{text}`"))
+        TimeZone::get(text).map(Self).map_err(|_| format!("unknown time zone `{text}`"))
     }
 }
 
@@ -288,7 +288,7 @@ impl Setting for TimeFormat {
         let written = value.node.one_or_more();
         if written.is_empty() {
             let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
-            return value.reject(Invalid::new("`format` names no form", help).with_code(Code::EmptyValue));
+            return value.reject(Invalid::new("`format` is empty", help).with_code(Code::EmptyValue));
         }
         let type_word = value.sibling("type").and_then(TypeWord::parse);
         let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
@@ -305,7 +305,7 @@ impl Setting for TimeFormat {
         {
             let message =
                 format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
-            let help = "write `timezone: Europe/Oslo`, where its clock stands, or `timezone: UTC`; or take `type: date`";
+            let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: UTC`; or use `type: date`";
             return value
                 .reject_at(node.span, Invalid::new(message, help).with_code(Code::TimeWithoutOffset));
         }
@@ -334,11 +334,9 @@ fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
             "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
              `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
         }
-        false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
+        false => "write a `strftime` format such as `%Y-%m-%d %H:%M:%S`, or `unix`",
     };
-    value.reject(
-        Invalid::new(format!("`format` can't be read by: {error}"), help).with_code(Code::InvalidFormat),
-    )
+    value.reject(Invalid::new(format!("`format` is invalid: {error}"), help).with_code(Code::InvalidFormat))
 }
 
 #[cfg(test)]

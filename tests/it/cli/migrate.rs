@@ -134,7 +134,7 @@ fn an_old_variable_is_answered_with_its_new_name() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(
         err.contains(
-            "GLOSSATOR__SERVER__DRAIN: error[G0102]: this variable is called `GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT` now"
+            "GLOSSATOR__SERVER__DRAIN: error[G0102]: this variable was renamed to `GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT`"
         ),
         "{err}"
     );

@@ -350,7 +350,7 @@ fn check_lists_tools_without_an_output_schema_and_the_reason() {
     let lines: Vec<&str> = out.lines().skip(1).collect();
     let expected = [
         "no output schema: `a`, `b`, because no rule says what a success is like",
-        "no output schema: `c`, because rule 1 reshapes the value with `structured`",
+        "no output schema: `c`, because rule 1 changes the value with `structured`",
         "A tool gets one from `output`, or from `fields` with types in each of its rules.",
     ];
     assert_eq!(lines, expected, "{out}");
@@ -361,7 +361,7 @@ fn check_lists_tools_without_an_output_schema_and_the_reason() {
         (&notes[2]["severity"], &notes[2]["code"], &notes[2]["line"]),
         (&json!("note"), &json!("G0524"), &json!(5))
     );
-    let message = "`c` has no output schema, because rule 1 reshapes the value with `structured`";
+    let message = "`c` has no output schema, because rule 1 changes the value with `structured`";
     assert_eq!(notes[2]["message"], message);
 }
 

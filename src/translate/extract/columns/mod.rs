@@ -79,7 +79,7 @@ impl Setting for Widths {
             value.reject_at(node.span, Invalid::new(message, "write `widths: [10, 8, 20]`"))
         };
         let Some(items) = value.node.as_list().filter(|items| !items.is_empty()) else {
-            return wrong(value.node, "`widths` takes a list of numbers");
+            return wrong(value.node, "`widths` must be a list of numbers");
         };
         let mut widths = Ok(Self(Vec::new()));
         for item in items {
@@ -124,7 +124,7 @@ impl Columns {
         let first = section.entry("first_column").and_then(|entry| entry.value.as_text());
         match first.filter(|first| first.trim().is_empty()) {
             Some(_) => {
-                let help = "write what the column is called: `first_column: kind`";
+                let help = "write the name of the column: `first_column: kind`";
                 Err(section.reject_at(
                     Code::EmptyValue.at_span(section.value.place),
                     "`first_column` is empty",
@@ -144,8 +144,9 @@ impl Columns {
             && widths.len() != names.len()
             && widths.len() + 1 != names.len()
         {
-            let message = format!("{} columns and {} widths do not go together", names.len(), widths.len());
-            let help = "write a width for every column; the last may be left out";
+            let message =
+                format!("`columns` has {} names, but `widths` has {} numbers", names.len(), widths.len());
+            let help = "write a width for every column; the last is optional";
             return Err(section.reject_at(
                 Code::ConflictingKeys.at_span(section.value.place),
                 &message,

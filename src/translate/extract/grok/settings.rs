@@ -98,7 +98,7 @@ fn reject(
         GrokError::UnknownName(name) => {
             let nearest = suggest::nearest(&name.to_ascii_uppercase(), patterns.names());
             let help = nearest.map_or_else(
-                || "the page of `grok` lists the patterns; your own stand in `patterns`".to_owned(),
+                || "see the page of `grok` for all patterns; add your own under `patterns`".to_owned(),
                 |nearest| format!("did you mean `{nearest}`?"),
             );
             (Some(format!("%{{{name}")), help)
@@ -108,22 +108,22 @@ fn reject(
         }
         GrokError::CaptureName(name) if name.starts_with('[') => {
             let plain = name.trim_matches(['[', ']']).replace("][", ".");
-            (Some(name.clone()), format!("write `{plain}`; `structured` makes objects in objects of it"))
+            (Some(name.clone()), format!("write `{plain}`; use `structured` for nested objects"))
         }
         GrokError::CaptureName(name) => {
             (Some(format!(":{name}")), "write letters, digits, `_`, `-`, `.` and `@`".to_owned())
         }
         GrokError::UnknownType(name) => {
             let types = GrokPatterns::TYPES;
-            let help = suggest::help(name, "the types are", types).unwrap_or_default();
+            let help = suggest::help(name, "known types", types).unwrap_or_default();
             (Some(format!(":{name}}}")), help)
         }
         GrokError::Circular(name) => {
-            (Some(format!("%{{{name}")), "a pattern has others in it, but never itself".to_owned())
+            (Some(format!("%{{{name}")), "remove the cycle: a pattern can't contain itself".to_owned())
         }
-        GrokError::TooLong => (None, "name fewer patterns".to_owned()),
+        GrokError::TooLong => (None, "use fewer patterns".to_owned()),
         GrokError::Pattern(_) => {
-            (None, "the syntax is that of the `regex` crate, which can't look ahead or back".to_owned())
+            (None, "use the syntax of the Rust `regex` crate, which has no look-around".to_owned())
         }
     };
     // The mistake may be in a pattern to which this one refers.

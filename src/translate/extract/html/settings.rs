@@ -60,7 +60,7 @@ impl HtmlSettings {
         }
         if section.entry("items").is_some() && section.entry("select").is_none() {
             let help =
-                "write what to take from each: `select: { name: h2, link: { css: a, attribute: href } }`";
+                "write the parts of each item: `select: { name: h2, link: { css: a, attribute: href } }`";
             checked = Err(section.missing("`items` has no `select`".to_owned(), help));
         }
         checked

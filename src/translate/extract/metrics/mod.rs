@@ -69,7 +69,7 @@ impl Setting for NamePattern {
         match text_of(value)? {
             name if name.is_empty() || name.contains(['{', ' ']) => {
                 let message = format!("expected the name of a metric, found {}", value.node.found());
-                let help = "a name alone, with `*` for any characters; `structured` chooses by labels";
+                let help = "write a name, with `*` for any characters; use `structured` to select by labels";
                 value.reject(Invalid::new(message, help))
             }
             name => Ok(Self::new(name)),
@@ -81,7 +81,7 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
     let names = Vec::read(value)?;
     if names.is_empty() {
         let help = "write `names: [node_load1, \"node_memory_*\"]`";
-        return value.reject(Invalid::new("`names` names no metric", help).with_code(Code::EmptyValue));
+        return value.reject(Invalid::new("`names` is empty", help).with_code(Code::EmptyValue));
     }
     Ok(names)
 }

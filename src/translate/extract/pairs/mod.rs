@@ -76,7 +76,7 @@ pub struct Pairs {
     /// Regular expression of lines that end a section. With it, sections can be nested.
     #[key(
         requires = "sections",
-        help = "write how a section begins: `sections: '^BEGIN:(?<name>.+)'`",
+        help = "add a pattern for the begin of a section: `sections: '^BEGIN:(?<name>.+)'`",
         shown = "a section ends where the next begins"
     )]
     pub section_end: Option<Pattern>,
@@ -117,11 +117,11 @@ pub enum Indented {
 }
 
 fn read_separators(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    texts(value, "write what stands between key and value: `separator: \"=\"`")
+    texts(value, "write the text between key and value: `separator: \"=\"`")
 }
 
 fn read_comments(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    texts(value, "write what such lines begin with: `comment: \"#\"`")
+    texts(value, "write the text at the beginning of comments: `comment: \"#\"`")
 }
 
 fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
@@ -130,7 +130,7 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     names.sort_unstable();
     if names != ["key", "value"] {
         let found = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
-        let message = format!("`pattern` of `pairs` captures `key` and `value`, found {found}");
+        let message = format!("`pattern` of `pairs` must capture `key` and `value`, found {found}");
         return value.reject(
             Invalid::new(message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`")
                 .with_code(Code::NoCaptures),
@@ -145,7 +145,7 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     }
     let pattern = Pattern::read(value)?;
     if pattern.names().len() != 1 {
-        let message = format!("`sections` captures one name, found {}", pattern.names().len());
+        let message = format!("`sections` must capture one name, found {}", pattern.names().len());
         return value
             .reject(Invalid::new(message, "write `sections: '^# (?<name>.+)'`").with_code(Code::NoCaptures));
     }

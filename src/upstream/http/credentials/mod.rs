@@ -80,13 +80,16 @@ impl CredentialsSection {
         match section.value.node.as_map().unwrap_or_default() {
             [] => {
                 let help = format!("write one of {}", listed(Self::keys().names()));
-                Err(section.missing("`credentials` does not say in which way".to_owned(), &help))
+                Err(section.missing("`credentials` has no method".to_owned(), &help))
             }
             [_] => Ok(()),
             [_, Entry { key, .. }, ..] => {
-                let message =
-                    format!("`{}` stands beside another way, and there is one `Authorization`", key.text);
-                Err(section.reject_at(Code::ConflictingKeys.at_span(key.span), &message, "keep one of them"))
+                let message = format!("only one of these methods can be used, found `{}` as well", key.text);
+                Err(section.reject_at(
+                    Code::ConflictingKeys.at_span(key.span),
+                    &message,
+                    "remove one of the two",
+                ))
             }
         }
     }
@@ -104,8 +107,8 @@ impl Setting for AuthSettings {
 fn read_user(value: &Cursor<'_>) -> Checked<String> {
     let Scalar(user) = Scalar::read(value)?;
     if user.contains(':') {
-        let help = "no server could tell it from the password (RFC 7617, section 2)";
-        return value.reject(Invalid::without_value("`user` has a colon in it", help));
+        let help = "remove the colon, which separates user and password (RFC 7617, section 2)";
+        return value.reject(Invalid::without_value("`user` contains a colon", help));
     }
     Ok(user)
 }
@@ -125,11 +128,11 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     let Ok(bearer) = BearerToken::new(token.trim()) else {
         let help = match token.trim().split_once(' ') {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => {
-                "leave out the word `Bearer`: it is written before it"
+                "remove the word `Bearer`: glossator adds it"
             }
-            _ => "look for line breaks and spaces in it",
+            _ => "remove line breaks and spaces",
         };
-        let message = "the token is empty, or has white space or characters that are not ASCII";
+        let message = "the token is empty, or contains white space or characters that are not ASCII";
         return value.reject(Invalid::without_value(message, help));
     };
     Ok(Some(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
@@ -144,13 +147,13 @@ impl Setting for HiddenText {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(text) = value.node.scalar() else {
-            let message = format!("{} takes a text, found {}", value.name, value.node.found());
+            let message = format!("{} must be a string, found {}", value.name, value.node.found());
             return value.reject(Invalid { code: Code::WrongType, message, help: None, shows_value: true });
         };
         if text.is_empty() {
             let message = format!("{} is empty", value.name);
             return value.reject(
-                Invalid::without_value(message, "look at where its value comes from")
+                Invalid::without_value(message, "check the variable or file of its value")
                     .with_code(Code::EmptyValue),
             );
         }

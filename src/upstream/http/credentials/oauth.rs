@@ -99,10 +99,12 @@ impl FromText for TokenUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         text.trim().parse().map_err(|error| {
             let help = match error {
-                AddressError::Credentials => "leave them out; `client_id` and `client_secret` say who asks",
+                AddressError::Credentials => {
+                    "remove user and password, and use `client_id` and `client_secret`"
+                }
                 _ => "write `https://HOST/PATH`",
             };
-            Invalid::without_value("`token_url` is not a URL that a token can be asked for at", help)
+            Invalid::without_value("`token_url` is not a valid URL for token requests", help)
                 .with_code(Code::InvalidAddress)
         })
     }
@@ -115,12 +117,11 @@ impl OAuthSettings {
         let parameters = section.entry("parameters").and_then(|entry| entry.value.as_map());
         let own = parameters.unwrap_or_default().iter().filter(|entry| OWN.contains(&&*entry.key.text));
         own.fold(Ok(()), |_, Entry { key, .. }| {
-            let message =
-                format!("the parameter `{}` is written by what stands beside `parameters`", key.text);
+            let message = format!("the parameter `{}` is reserved: another key sets it", key.text);
             Err(section.reject_at(
                 Code::ReservedName.at_span(key.span),
                 &message,
-                "use the key for it, or leave it out",
+                "use that key, or remove it",
             ))
         })
     }
@@ -130,7 +131,7 @@ impl OAuthSettings {
         match section.entry("tls") {
             Some(entry) if !address.is_tls() => {
                 let message = "`tls` has no effect: `token_url` is not `https://`";
-                let help = "write an `https://` address, or leave `tls` out";
+                let help = "write an `https://` address, or remove `tls`";
                 return Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
             }
             None if address.is_tls() => {
@@ -143,7 +144,7 @@ impl OAuthSettings {
             && !self.token_url.address.is_tls()
             && !self.token_url.address.is_local()
         {
-            let message = "the client's secret goes to `token_url` without TLS, and the token comes back so";
+            let message = "`token_url` has no TLS: the client secret and the token are sent unencrypted";
             report.warning(
                 Code::CredentialsWithoutTls.at_span(entry.value.span),
                 message,

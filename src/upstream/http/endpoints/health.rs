@@ -59,8 +59,7 @@ impl Setting for PathAndQuery {
         let text = text_of(value)?;
         text.parse().ok().filter(|_| text.starts_with('/')).map_or_else(
             || {
-                let message =
-                    format!("{} is a path from the root on, found {}", value.name, value.node.found());
+                let message = format!("{} must begin with `/`, found {}", value.name, value.node.found());
                 value.reject(Invalid::new(message, "write `path: /health`"))
             },
             Ok,
