@@ -36,7 +36,7 @@ pub(in crate::config) fn derived(
                 .ok_or_else(|| format!("rule {number} returns another shape than the rules before it"))?,
         });
     }
-    let promised = promised.ok_or("no rule returns a success")?;
+    let promised = promised.ok_or("no rule defines the shape of a success")?;
     if otherwise == OnNoMatch::Text {
         return Err("responses that match no rule are passed through (`on_no_match: text`)".to_owned());
     }

@@ -349,7 +349,7 @@ fn check_lists_tools_without_an_output_schema_and_the_reason() {
     let out = succeeds(&["check", "--config", file.path()]);
     let lines: Vec<&str> = out.lines().skip(1).collect();
     let expected = [
-        "no output schema: `a`, `b`, because no rule says what a success is like",
+        "no output schema: `a`, `b`, because no rule defines the shape of a success",
         "no output schema: `c`, because rule 1 changes the value with `structured`",
         "A tool gets one from `output`, or from `fields` with types in each of its rules.",
     ];
