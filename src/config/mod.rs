@@ -28,45 +28,45 @@
 //! All problems of all files are reported in one run, as [`Problem`]. Configuration files and the environment
 //! are read only here and in [`crate::settings`], the framework for declared settings.
 
-mod update_tests;
 mod admin;
-mod input_requests;
-mod route_calls;
+mod async_operation;
 mod certificates;
 mod clients;
 mod compile;
 mod completions;
 mod content;
 mod draft;
-mod route_tests;
 mod extract;
 mod file;
+mod file_watch;
 mod folder;
 mod import;
-mod async_operation;
+mod input_requests;
 mod keys;
 mod language;
 mod limit;
 mod lint;
-mod notifications;
+mod masked;
 mod migrate;
+mod notifications;
 mod prompts;
 mod recording;
 mod renamed;
-mod response;
 mod request;
 mod resource;
+mod response;
+mod route_calls;
+mod route_tests;
 mod routes;
 mod rules;
 mod schema;
 mod schemas;
 mod section;
 mod server;
-mod masked;
 mod telemetry;
+mod update_tests;
 mod upstreams;
 mod version;
-mod file_watch;
 pub mod yaml;
 
 use std::{fmt, path::PathBuf, sync::Arc};

@@ -408,11 +408,12 @@ mod tests {
     fn validated_or_failed_responses_are_not_forwarded_unparsed() {
         let translator = |output: Option<OutputSchema>| Translator {
             rules: Vec::new(),
-            otherwise: OnNoMatch::default(),
+            on_no_match: OnNoMatch::default(),
             output,
             wrap: WrapNonObjects::default(),
             redaction: Redaction::default(),
             limits: TranslationLimits::default(),
+            has_effect: false,
         };
         let response = |status| UpstreamResponse::new(status, HeaderMap::new(), "{}".into());
         let schema = json!({"type": "object"});

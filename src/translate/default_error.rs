@@ -56,7 +56,10 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
             None => result,
         }
     } else {
-        ToolResult::error(ErrorType::Upstream { status: status.as_u16() }, text_for_status(view, status))
+        ToolResult::error(
+            ErrorType::Upstream { status: status.as_u16() },
+            text_for_status(view, status, translator.has_effect),
+        )
     };
     match retry_after(response) {
         Some(seconds) => with_status_meta(result.with_meta(RETRY_AFTER_META_KEY, seconds), response),
@@ -100,7 +103,7 @@ fn text_for_exit(end: ProgramEnd) -> String {
 
 /// Text for a status other than 2xx and 4xx. A 5xx body is never passed on: it contains traces, queries and
 /// addresses.
-fn text_for_status(view: &ResponseView<'_>, status: StatusCode) -> String {
+fn text_for_status(view: &ResponseView<'_>, status: StatusCode, has_effect: bool) -> String {
     if status.is_redirection() {
         return format!(
             "The service responded with status {status}, a redirect, which this tool does not follow."
@@ -109,14 +112,18 @@ fn text_for_status(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_informational() {
         return format!("The service responded with status {status} only, which is not a final response.");
     }
-    let when = match retry_after(view.response) {
-        Some(1) => "in 1 second".to_owned(),
-        Some(seconds) => format!("in {seconds} seconds"),
-        None => "later".to_owned(),
+    let wait = match retry_after(view.response) {
+        Some(1) => Some("in 1 second".to_owned()),
+        Some(seconds) => Some(format!("in {seconds} seconds")),
+        None => None,
     };
-    format!(
-        "The service failed with status {status}. Different arguments are unlikely to help. Retry {when}."
-    )
+    let advice = match (has_effect, wait) {
+        (true, Some(wait)) => format!("The request may have taken effect: check before you retry {wait}."),
+        (true, None) => "The request may have taken effect: check before you retry.".to_owned(),
+        (false, Some(wait)) => format!("Retry {wait}."),
+        (false, None) => "Retry later.".to_owned(),
+    };
+    format!("The service failed with status {status}. Different arguments are unlikely to help. {advice}")
 }
 
 /// Message and code of a 4xx: from the usual fields of JSON, from the heading and first paragraph of HTML, or

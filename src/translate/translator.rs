@@ -34,7 +34,7 @@ pub struct Translator {
     /// Tried in order; the first that matches decides. If there are none, the default rules decide.
     pub rules: Vec<Rule>,
     /// Result for a successful response that no rule matches.
-    pub otherwise: OnNoMatch,
+    pub on_no_match: OnNoMatch,
     /// Schema that every success must satisfy.
     pub output: Option<OutputSchema>,
     /// Clients that receive a value that is not an object as `{"result": …}`, if there is no schema.
@@ -43,6 +43,9 @@ pub struct Translator {
     pub redaction: Redaction,
     /// Limits of a translation.
     pub limits: TranslationLimits,
+    /// Whether a repeated request may have another effect. The default error for a 5xx then says that the request
+    /// may have taken effect.
+    pub has_effect: bool,
 }
 
 /// Limits of a translation.
@@ -324,7 +327,7 @@ impl TranslationRun<'_> {
             self.note_body(view);
             return default_error::error_for_status(view, self.translator);
         }
-        if !self.translator.rules.is_empty() && self.translator.otherwise == OnNoMatch::Error {
+        if !self.translator.rules.is_empty() && self.translator.on_no_match == OnNoMatch::Error {
             self.trace.step(|| ("on_no_match".into(), "no rule matches: an error".into()));
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);

@@ -119,11 +119,12 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
     });
     Translator {
         rules: rule.into_iter().collect(),
-        otherwise: OnNoMatch::Error,
+        on_no_match: OnNoMatch::Error,
         output,
         wrap: WrapNonObjects::Always,
         redaction: Default::default(),
         limits: TranslationLimits::default(),
+        has_effect: false,
     }
 }
 

@@ -20,7 +20,7 @@ type Schema = Map<String, Value>;
 /// The reason if there is none: a success may have an unknown or different shape.
 pub(in crate::config) fn derived(
     rules: &[CompiledRule],
-    otherwise: OnNoMatch,
+    on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Result<OutputSchema, String> {
     let successes = rules.iter().enumerate().filter_map(|(index, compiled)| match &compiled.rule.action {
@@ -37,7 +37,7 @@ pub(in crate::config) fn derived(
         });
     }
     let promised = promised.ok_or("no rule defines the shape of a success")?;
-    if otherwise == OnNoMatch::Text {
+    if on_no_match == OnNoMatch::Text {
         return Err("responses that match no rule are passed through (`on_no_match: text`)".to_owned());
     }
     if !promised.contains_key("type") {
@@ -68,10 +68,10 @@ pub(in crate::config) fn warn_of_defaults(
     report: &Report<'_>,
     route: &OpenSection<'_>,
     own: &[CompiledRule],
-    otherwise: OnNoMatch,
+    on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) {
-    if derived(own, otherwise, wrap).is_ok() {
+    if derived(own, on_no_match, wrap).is_ok() {
         let help = "write `output`, or `default_rules: false`";
         let message = "the tool has no output schema: a rule of `defaults.response` may return another shape";
         report.warning(Code::NoOutputSchema.at_span(route.value.place), message, help);

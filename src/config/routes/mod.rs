@@ -277,7 +277,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     };
     let wrap = settings.wrap_non_objects;
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
-    let otherwise = responses::otherwise(settings.on_no_match, own_count, calls_a_tool);
+    let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_a_tool);
     let answerer = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => Answerer::Program,
         Some(RequestTemplate::Tool(_)) => Answerer::McpServer,
@@ -291,7 +291,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if rules.as_ref().is_some_and(Vec::is_empty) {
         no_effect::warn_of_otherwise(&section);
     }
-    let promised = responses::output(&section, rules.as_deref(), own_count, otherwise, wrap);
+    let promised = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
     let output = promised.schema;
     let tests = section
         .entry("tests")
@@ -347,6 +347,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             template.effect = annotations.as_ref().map(ToolEffect::of_annotations).unwrap_or_default();
         }
     }
+    let has_effect = !idempotent.unwrap_or_else(|| request.template.is_safe());
     if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` requires a request that is safe to repeat: clients of the revision 2026-07-28 call again after sampling";
         report.error(
@@ -423,21 +424,23 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             let (rules, redaction) = (vec![rule], redaction.clone());
             Translator {
                 rules,
-                otherwise: OnNoMatch::Text,
+                on_no_match: OnNoMatch::Text,
                 output: None,
                 wrap,
                 redaction,
                 limits: limits_of_rules,
+                has_effect: false,
             }
             .into()
         }),
         translator: Translator {
             rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
-            otherwise,
+            on_no_match,
             output,
             wrap,
             redaction,
             limits: limits_of_rules,
+            has_effect,
         },
         timeout: limits.timeout,
         idempotent,

@@ -89,7 +89,7 @@ pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
 }
 
 /// Result of a response that no rule matches.
-pub(super) fn otherwise(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
+pub(super) fn on_no_match(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
     match written {
         // Rules of `defaults.response` are not specific to the route, so other responses pass through.
         None if own_count == 0 => OnNoMatch::Text,
@@ -113,17 +113,17 @@ pub(super) fn output(
     section: &OpenSection<'_>,
     rules: Option<&[CompiledRule]>,
     own_count: usize,
-    otherwise: OnNoMatch,
+    on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Output {
     let report = section.value.context.report;
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let Some(rules) = rules else { return Output::default() };
     let Some((entry, written)) = written else {
-        return match output_schema::derived(rules, otherwise, wrap) {
+        return match output_schema::derived(rules, on_no_match, wrap) {
             Ok(derived) => Output { schema: Some(derived), why_none: None },
             Err(why) => {
-                output_schema::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
+                output_schema::warn_of_defaults(report, section, &rules[..own_count], on_no_match, wrap);
                 Output { schema: None, why_none: Some(why) }
             }
         };

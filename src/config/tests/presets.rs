@@ -66,7 +66,7 @@ fn a_route_without_rules_reads_what_the_defaults_leave_by_its_type() {
     let text = format!("defaults: {{ response: {{ use: error_key }} }}\n{MINIMAL}");
     let loaded = loaded(&text);
     let translator = &loaded.routes[0].route.translator;
-    assert_eq!((translator.rules.len(), translator.otherwise), (1, crate::translate::OnNoMatch::Text));
+    assert_eq!((translator.rules.len(), translator.on_no_match), (1, crate::translate::OnNoMatch::Text));
     assert_eq!(loaded.routes[0].rule_origins, [Some("defaults > error_key > json_failure".to_owned())]);
 }
 

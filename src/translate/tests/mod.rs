@@ -29,13 +29,14 @@ fn response(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamRe
 fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
     Translator {
         rules,
-        otherwise: OnNoMatch::Error,
+        on_no_match: OnNoMatch::Error,
         output: output.map(|schema| {
             OutputSchema::new(schema.as_object().unwrap().clone(), WrapNonObjects::Always).unwrap()
         }),
         wrap: WrapNonObjects::Always,
         redaction: Default::default(),
         limits: TranslationLimits::default(),
+        has_effect: false,
     }
 }
 

@@ -106,7 +106,7 @@ fn a_response_that_matches_no_rule_is_an_error_that_says_so() {
     assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::UnparseableResponse));
     let text = sent(&result)["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("type text/html, and matches no rule"), "{text}");
-    translator.otherwise = OnNoMatch::Text;
+    translator.on_no_match = OnNoMatch::Text;
     check(&translator, &response(200, "text/html", "<p>x</p>"), "<p>x</p>", Some(r#"{"result":"<p>x</p>"}"#));
 }
 

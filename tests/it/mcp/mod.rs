@@ -337,11 +337,12 @@ fn route(
         argument_error: None,
         translator: Translator {
             rules: Vec::new(),
-            otherwise: OnNoMatch::Text,
+            on_no_match: OnNoMatch::Text,
             output,
             wrap,
             redaction: Default::default(),
             limits: TranslationLimits::default(),
+            has_effect: false,
         },
         timeout: Duration::from_secs(10),
         idempotent: None,

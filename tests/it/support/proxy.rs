@@ -102,11 +102,12 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         argument_error: None,
         translator: Translator {
             rules: Vec::new(),
-            otherwise: OnNoMatch::Text,
+            on_no_match: OnNoMatch::Text,
             output: None,
             wrap: WrapNonObjects::Always,
             redaction: Default::default(),
             limits: TranslationLimits::default(),
+            has_effect: false,
         },
         timeout: Duration::from_secs(15),
         idempotent: None,
