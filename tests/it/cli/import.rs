@@ -190,7 +190,7 @@ fn an_unusable_document_is_an_error_with_help() {
             "`ftp://a` is not a usable server URL",
         ),
         ("openapi: 3.1.0\nservers: [{ url: 'http://a' }]", "no operation"),
-        ("openapi: [", "never closed"),
+        ("openapi: [", "no closing"),
         ("\n", "found an empty file"),
     ] {
         let file = TemporaryFile::new("no-routes.yaml", document);
