@@ -130,7 +130,7 @@ mod tests {
     fn a_workflow_command_is_escaped() {
         let found = problems("a,b:c%.yaml", "routes: 3%\n");
         let expected =
-            "::error file=a%2Cb%3Ac%25.yaml,line=1,col=9,title=G0104::`routes` takes a map, found `3%25`";
+            "::error file=a%2Cb%3Ac%25.yaml,line=1,col=9,title=G0104::`routes` must be a map, found `3%25`";
         let command = github(&found[0]);
         assert!(command.starts_with(expected), "{command}");
         assert!(command.contains("%0Ahelp: ") && !command.contains('\n'), "{command}");

@@ -118,7 +118,7 @@ pub struct RoutePolicySettings {
 impl RoutePolicySettings {
     /// Whether identical concurrent requests are coalesced.
     pub fn coalesces(&self) -> bool {
-        self.coalesce.unwrap_or(self.cache.is_some())
+        self.coalesce.unwrap_or_else(|| self.cache.is_some())
     }
 }
 

@@ -94,7 +94,7 @@ pub(in crate::config) fn compile(
         read_section(context, file.entry("defaults"), root.span, "`defaults`").unwrap_or_default();
     let written_defaults = file.get("defaults").unwrap_or(&root);
     upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies, PolicySettings::default());
-    let default_response = node_at("defaults", "response").and(written_defaults.entry("response"));
+    let default_response = node_at("defaults", "response").and_then(|_| written_defaults.entry("response"));
     let preset_entries =
         presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
     let rules = RuleSets::read(report, entries_of("rules"), preset_entries);

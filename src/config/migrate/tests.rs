@@ -122,13 +122,13 @@ fn uncertain_names_are_unchanged() {
     check_remarks(
         "server: { bind: a, listen: b, front_page: c }\n",
         &[
-            "1:11: server: `bind` is now `listen`, which is present as well",
+            "1:11: server: `bind` is now `listen`, which is also present",
             "1:31: server: `front_page` was removed: leave it out",
         ],
     );
     check_remarks(
         "server: { tls_key: k, tls: file }\n",
-        &["1:11: server: `tls_key` is now `tls.key`, which is present as well"],
+        &["1:11: server: `tls_key` is now `tls.key`, which is also present"],
     );
     check_remarks(
         "server: { tls: { client_ca: c }, tls_key: k # why\n}\n",
@@ -163,7 +163,7 @@ fn names_in_jq_and_templates_are_renamed_where_they_are_variables() {
     );
     check_remarks(
         "routes: { a: { response: { structured: '1 as $replies | $replies' } } }\n",
-        &["1:40: a rule: it may be the name of something else here: `replies`"],
+        &["1:40: a rule: `replies` may refer to something else here"],
     );
 }
 

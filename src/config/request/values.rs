@@ -22,7 +22,7 @@ impl Reader<'_, '_> {
     /// Parses a path with arguments, and the query after its `?`.
     pub(super) fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, QueryTemplate)> {
         if has_variable(text) {
-            self.refuse_variable(node, "the path and query of a request");
+            self.reject_variable(node, "the path and query of a request");
             return None;
         }
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
@@ -69,7 +69,7 @@ impl Reader<'_, '_> {
             };
             for item in items {
                 if item.as_text().is_some_and(has_variable) {
-                    self.refuse_variable(item, "query parameters and form fields");
+                    self.reject_variable(item, "query parameters and form fields");
                     good = false;
                     continue;
                 }
@@ -105,7 +105,7 @@ impl Reader<'_, '_> {
         for Entry { key, value } in entries.unwrap_or_default() {
             let name = header_name(self.report, &key.text, key.span);
             if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
-                self.refuse_variable(value, "request headers");
+                self.reject_variable(value, "request headers");
                 good = false;
                 continue;
             }
@@ -121,13 +121,11 @@ impl Reader<'_, '_> {
         let section = open::<BodySettings>(self.report, entry.key.span, &entry.value)?;
         BodySettings::read_fields(&section, None).ok()?;
         // The standard input of a command may be a script with variables of its own.
-        let has_variables = entry.key.text == "body"
-            && ["json", "xml", "text"]
-                .into_iter()
-                .filter_map(|name| section.get(name))
-                .fold(false, |found, node| self.refuse_variables_in(node) || found);
-        if has_variables {
-            return None;
+        if entry.key.text == "body" {
+            let texts = ["json", "xml", "text"].into_iter().filter_map(|name| section.get(name));
+            if texts.map(|node| self.reject_variables_in(node)).max() == Some(true) {
+                return None;
+            }
         }
         let form = section.get("form").and_then(Node::as_map);
         match (section.get("json"), form, section.get("xml"), section.get("text")) {
@@ -156,24 +154,22 @@ impl Reader<'_, '_> {
     }
 
     /// Reports variables in the strings of a body. Returns whether there are any.
-    fn refuse_variables_in(&self, node: &Node) -> bool {
+    fn reject_variables_in(&self, node: &Node) -> bool {
         match &node.kind {
             Kind::Text(text) if has_variable(&text.text) => {
-                self.refuse_variable(node, "request bodies");
+                self.reject_variable(node, "request bodies");
                 true
             }
-            Kind::List(items) => {
-                items.iter().fold(false, |found, item| self.refuse_variables_in(item) || found)
-            }
+            Kind::List(items) => items.iter().map(|item| self.reject_variables_in(item)).max() == Some(true),
             Kind::Map(entries) => {
-                entries.iter().fold(false, |found, entry| self.refuse_variables_in(&entry.value) || found)
+                entries.iter().map(|entry| self.reject_variables_in(&entry.value)).max() == Some(true)
             }
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
         }
     }
 
     /// Reports a reference to a variable or file, which would be sent literally.
-    fn refuse_variable(&self, node: &Node, place: &str) {
+    fn reject_variable(&self, node: &Node, place: &str) {
         self.report.error(
             Code::NotEvaluated.at_span(node.span),
             format!("`${{VARIABLE}}` and `file:` are not expanded in {place}"),

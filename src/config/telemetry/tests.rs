@@ -89,7 +89,7 @@ fn an_error_in_a_file_has_its_position() {
         ("telemetry: { endpoint: 'http://c.test', traces: traceidratio, sampling_ratio: 2 }", "from 0 to 1"),
         ("telemetry: { endpoint: 'http://c.test', traces: sometimes }", "always_on"),
         ("telemetry: { endpoint: 'http://c.test', metrics_interval: 1ms }", "1s"),
-        ("telemetry: { traces: always_on }", "nothing is sent"),
+        ("telemetry: { traces: always_on }", "nothing is exported"),
     ] {
         let problems = loaded(telemetry, &[]).expect_err(telemetry).to_string();
         assert!(problems.contains(words), "{problems}");

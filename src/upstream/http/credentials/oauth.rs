@@ -116,14 +116,13 @@ impl OAuthSettings {
         const OWN: [&str; 5] = ["grant_type", "client_id", "client_secret", "scope", "audience"];
         let parameters = section.entry("parameters").and_then(|entry| entry.value.as_map());
         let own = parameters.unwrap_or_default().iter().filter(|entry| OWN.contains(&&*entry.key.text));
-        own.fold(Ok(()), |_, Entry { key, .. }| {
+        let mut checked = Ok(());
+        for Entry { key, .. } in own {
             let message = format!("the parameter `{}` is reserved: another key sets it", key.text);
-            Err(section.reject_at(
-                Code::ReservedName.at_span(key.span),
-                &message,
-                "use that key, or remove it",
-            ))
-        })
+            let code = Code::ReservedName.at_span(key.span);
+            checked = Err(section.reject_at(code, &message, "use that key, or remove it"));
+        }
+        checked
     }
 
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
