@@ -22,7 +22,7 @@ pub(crate) struct Report<'f> {
     found: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
-    /// Problems already reported in some [`Context`], by file, offset and message, so that a mistake in
+    /// Problems already reported in some [`ProblemContext`], by file, offset and message, so that a mistake in
     /// shared rules is reported once and not for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
     /// Caches of compiled values, one for each type.

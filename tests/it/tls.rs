@@ -260,7 +260,7 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("crt", after.cert.pem());
     let line = program.wait_for_log("config reload failed", 1).await;
-    assert!(line.contains("does not go with the certificate") && !line.contains("BEGIN"), "{line}");
+    assert!(line.contains("does not match the certificate") && !line.contains("BEGIN"), "{line}");
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("key", after.signing_key.serialize_pem());
     program.wait_for_log("config reloaded", 1).await;
