@@ -31,7 +31,8 @@ pub(super) struct InferArguments {
     /// Name of the tool
     #[arg(long)]
     name: Option<String>,
-    /// Name of the upstream; that of the tool by default, so that several proposals can be in one folder
+    /// Name of the upstream; by default that of the tool without `get_`, so that several proposals can be in
+    /// one folder
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     /// URL of the request: `http://host:port/path/{argument}`
