@@ -247,7 +247,7 @@ with helm.Chart.load(chart_folder) as chart:
             report(f"helm: values with {wrong} are refused", True)
     standalone = yaml.safe_load((chart_folder / "examples" / "standalone.yaml").read_text())
     for wrong, values, said in [
-        ("a store and no secret", {"sessionSecret": {"existingSecret": ""}}, "`shared` needs `sessionSecret`"),
+        ("a store and no secret", {"sessionSecret": {"existingSecret": ""}}, "`sharedState` needs `sessionSecret`"),
         ("a store beside another's ConfigMap", {"existingConfigMap": "mine"}, "write `shared_state` in a file of that ConfigMap"),
     ]:
         try:
