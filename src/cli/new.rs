@@ -40,12 +40,18 @@ fn names() -> PossibleValuesParser {
         .dirs()
         .map(|entry| {
             let name = entry.path().to_str().expect("names of entries are ASCII");
-            let page = GALLERY.get_file(entry.path().join(PAGE)).and_then(|page| page.contents_utf8());
-            let heading = page.and_then(|page| page.lines().next()).unwrap_or_default();
-            PossibleValue::new(name).help(heading.trim_start_matches("# "))
+            PossibleValue::new(name).help(heading(entry))
         })
         .collect::<Vec<_>>()
         .into()
+}
+
+/// Heading of the page of an entry. Reads no more than that line, as each start of the program does it.
+fn heading<'a>(entry: &'a Dir<'a>) -> &'a str {
+    let page = entry.files().find(|file| file.path().ends_with(PAGE));
+    let line = page.and_then(|page| page.contents().split(|byte| *byte == b'\n').next());
+    let line = line.and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+    line.trim_start_matches("# ")
 }
 
 /// Copies all files of the entry, or none if one of them exists already.
