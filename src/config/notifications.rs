@@ -24,7 +24,7 @@ pub(super) fn read(route: &OpenSection<'_>, used: &mut UsedArguments) -> Option<
     if !matches!(entry.value.kind, Kind::List(_)) {
         let message =
             format!("`notifications` must be a list of notifications, found {}", entry.value.found());
-        let help = "write `notifications: [{ level: info, text: \"asked for {{ args.city }}\" }]`";
+        let help = "write `notifications: [{ level: info, text: \"weather of {{ args.city }} requested\" }]`";
         report.error(Code::WrongType.at_span(entry.value.span), message, help);
         return None;
     }

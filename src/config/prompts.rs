@@ -233,7 +233,7 @@ pub(super) fn read(
     (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
 }
 
-/// Input schema of the arguments, all of which are strings.
+/// Input schema of the arguments. All arguments are strings.
 fn texts(arguments: &[PromptArgument]) -> InputSchema {
     let text = |argument: &PromptArgument| (argument.name.clone(), json!({ "type": "string" }));
     let properties: Map<String, Value> = arguments.iter().map(text).collect();

@@ -431,7 +431,7 @@ mod tests {
             errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();
         for (index, sentence) in sentences.iter().enumerate() {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
-            assert!(!sentences[..index].contains(sentence), "told twice: {sentence}");
+            assert!(!sentences[..index].contains(sentence), "repeated sentence: {sentence}");
         }
         assert!(sentences[10].contains("Retry in 5 s"), "{sentences:?}");
         assert!(sentences[13].contains("One client may call it once per minute."), "{sentences:?}");

@@ -269,7 +269,7 @@ pub struct LogLine {
     #[key(default = McpLogLevel::Info)]
     pub level: McpLogLevel,
     /// Text: a template of `args`. A template with `status` is sent after the upstream response.
-    #[key(example = "text: \"asked for {{ args.city }}\"")]
+    #[key(example = "text: \"weather of {{ args.city }} requested\"")]
     pub text: Template,
 }
 

@@ -100,10 +100,10 @@ pub(super) async fn run(
         stderr: Vec::new(),
         is_taken: false,
     };
-    let ProgramOutput { output, stderr: told, .. } = &mut written;
+    let ProgramOutput { output, stderr: error_output, .. } = &mut written;
     let status = {
         let streams = async {
-            let errors = async { read_tail(stderr, told).await.map_err(broken) };
+            let errors = async { read_tail(stderr, error_output).await.map_err(broken) };
             tokio::try_join!(feed(stdin, run.input), read(name, stdout, output, run, &mut account), errors)
                 .map(drop)
         };

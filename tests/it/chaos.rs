@@ -81,7 +81,7 @@ struct ResultCounts {
 }
 
 fn how_many() -> usize {
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     let wanted = std::env::var("GLOSSATOR_CHAOS_CALLS");
     wanted.map_or(600, |wanted| wanted.parse().expect("a number of calls"))
 }

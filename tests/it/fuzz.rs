@@ -75,7 +75,7 @@ const WORDS: [&str; 44] = [
 ];
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     let written = std::env::var(name).ok();
     written.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }

@@ -40,7 +40,7 @@ fn report_of(case: &Path) -> String {
 
 #[test]
 fn every_mistake_has_its_message() {
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     let update = std::env::var("UPDATE_GOLDEN").is_ok();
     let mut cases: Vec<_> = fs::read_dir(CASES).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();

@@ -1,4 +1,4 @@
-//! `extract` as a map from names to extractors, each of which returns a part of the value.
+//! `extract` as a map of extractors by name. Each returns one part of the value.
 
 use super::{CompiledExtract, ExtractSettings, ONE_EXTRACTOR, One, names, one};
 use crate::{

@@ -151,7 +151,7 @@ fn the_page_of_the_full_file_has_every_key_with_its_description() {
     let (file, missing) = annotated();
     assert!(missing.is_empty(), "tests/full.yaml does not show {missing:?}");
     let expected = format!("{INTRODUCTION}\n```yaml\n{file}```\n");
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     if std::env::var("UPDATE_GOLDEN").is_ok() {
         std::fs::write(PAGE, &expected).unwrap();
     }

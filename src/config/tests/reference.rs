@@ -55,7 +55,10 @@ fn the_reference_has_every_key() {
     for page in reference() {
         let written = std::fs::read_to_string(&page).unwrap();
         let expected = with_tables(&written, &mut shown);
-        #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "an environment variable that is a switch of the tests"
+        )]
         if std::env::var("UPDATE_GOLDEN").is_ok() {
             std::fs::write(&page, &expected).unwrap();
             continue;
@@ -192,7 +195,7 @@ fn index_of_keys() -> String {
 fn the_index_has_every_key() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference/keys.md");
     let expected = index_of_keys();
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     if std::env::var("UPDATE_GOLDEN").is_ok() {
         std::fs::write(page, &expected).unwrap();
         return;

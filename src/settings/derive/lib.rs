@@ -17,7 +17,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `text = "KEY"`: a string in place of the map is the value of this key; `bare`: the key may have no
 ///   value.
 /// - `variables`: `${NAME}` is expanded in values; `default`: implements `Default`.
-/// - `process`: process settings, each of which declares `live` or `restart`.
+/// - `process`: process settings. Each declares `live` or `restart`.
 /// - `check = FN`: checks and may complete all fields, `fn(Self, &OpenSection) -> Checked<Self>`.
 /// - `check_keys = FN`: checks the combination of keys, `fn(&OpenSection) -> Checked<()>`.
 ///

@@ -218,7 +218,7 @@ fn one<'a, T: 'a>(result: Result<T, Error>) -> BoxIter<'a, ValX<'a, T, Val>> {
 /// Returns the same values, but a single value is known to be the last.
 ///
 /// Otherwise the engine keeps all state that it would need to continue: every intermediate value of a
-/// `reduce`, each of which is a copy then.
+/// `reduce`, and each of them is a copy then.
 fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
     match values.next() {

@@ -131,7 +131,7 @@ fn the_page_lists_the_library() {
     let expected = format!(
         "{before}<!-- library -->\n\n| name | fits, for example |\n|---|---|\n{rows}\n<!-- end of library -->{after}"
     );
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     if std::env::var("UPDATE_GOLDEN").is_ok() {
         std::fs::write(&page, &expected).unwrap();
     } else {
