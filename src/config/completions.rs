@@ -1,8 +1,9 @@
 //! `completions`: argument completion (MCP `completion/complete`), from a list or from the response of a
 //! route.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
+use serde_json::Value;
 use settings_derive::Section as DeriveSection;
 
 use super::{
@@ -11,11 +12,17 @@ use super::{
     route_calls::{self, WrittenCall},
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
+    suggest,
     upstreams::scalar,
 };
 use crate::{
-    route::{Completion, RouteCompletion},
-    settings::{code::Code, keys::ValueKind, section::Setting, value::Named},
+    route::{Completion, InputSchema, RouteCompletion},
+    settings::{
+        code::Code,
+        keys::ValueKind,
+        section::{OpenSection, Setting},
+        value::Named,
+    },
     translate::Jq,
 };
 
@@ -42,6 +49,43 @@ pub(super) struct CompletionSettings {
 pub(super) struct CompiledCompletion {
     pub(super) completion: Completion,
     pub(super) call: Option<WrittenCall>,
+}
+
+/// Parses `completions` of a route. The route calls that they make are added to `calls`.
+pub(super) fn read_all(
+    section: &OpenSection<'_>,
+    input: &InputSchema,
+    calls: &RefCell<Vec<WrittenCall>>,
+) -> Vec<(String, Completion)> {
+    let report = section.value.context.report;
+    let Some(written) = section.entry("completions") else { return Vec::new() };
+    let properties = input.document().get("properties").and_then(Value::as_object);
+    let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let mut completions = Vec::new();
+    if section.entry("resource").is_none() {
+        let help = "remove it: clients complete arguments of prompts and resources, not of tools";
+        report.warning(
+            Code::RequiresKey.at_span(written.key.span),
+            "`completions` has no effect without `resource`",
+            help,
+        );
+    }
+    for entry in written.value.as_map().unwrap_or_default() {
+        let name = &entry.key.text;
+        if !names.contains(name) {
+            let help = suggest::help(name, "known arguments", names.iter().map(String::as_str));
+            report.error(
+                Code::UnknownArgument.at_span(entry.key.span),
+                format!("the route has no argument `{name}`"),
+                help,
+            );
+        }
+        if let Some(compiled) = read(report, entry, name, &names) {
+            completions.push((name.clone(), compiled.completion));
+            calls.borrow_mut().extend(compiled.call);
+        }
+    }
+    completions
 }
 
 /// Parses the completion of the argument `own`; its templates may use the arguments `known`. Returns `None`

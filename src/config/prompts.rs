@@ -7,7 +7,7 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    completions, content, input_requests, language,
+    completions, content, input_requests, language, lint,
     node::{Entry, Kind, Node},
     report::Report,
     route_calls::{self, Routes, WrittenCall},
@@ -18,7 +18,7 @@ use super::{
     suggest,
 };
 use crate::{
-    model::{Arguments, ToolName},
+    model::ToolName,
     prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role},
     route::{Completion, InputRequests, InputSchema, JsonTemplate, Scopes},
     settings::{
@@ -26,7 +26,7 @@ use crate::{
         section::{OpenSection, Section as _, Setting},
         value::Named,
     },
-    translate::{Template, extract::MediaType, request_variables},
+    translate::{Template, extract::MediaType},
 };
 
 /// Prompt with its position in the file.
@@ -211,7 +211,9 @@ pub(super) fn read(
     let asking = questions?.finish(report, &texts(&arguments))?;
     // The values of input responses are not known yet.
     if asking.is_empty() {
-        parts.iter().for_each(|part| report_unfillable(report, part, &arguments));
+        parts
+            .iter()
+            .for_each(|part| lint::prompts::check_templates(report, &part.template, part.span, &arguments));
     }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
         argument.completion = listed_by_a_route(&argument.name, &parts, routes).map(Completion::Listed);
@@ -461,51 +463,6 @@ fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArgume
     let template = language::template(report, node, what, &NAMES)?;
     asked.add_template(report, &template, node.span);
     Some(template)
-}
-
-/// Reports templates with undefined names, which would fail at each request.
-fn report_unfillable(report: &Report<'_>, part: &ReadPart, arguments: &[PromptArgument]) {
-    // Other failures depend on the value, and are not mistakes of the template.
-    const UNDEFINED: &str = "undefined value";
-    let given = |only_required: bool| -> Arguments {
-        let given = arguments.iter().filter(|argument| argument.required || !only_required);
-        let given = given.map(|argument| (argument.name.clone(), "1".into()));
-        given.collect::<Map<_, _>>().into()
-    };
-    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
-        let given = given(only_required);
-        let names = request_variables(&given);
-        let of_templates = part.template.templates().into_iter();
-        let of_templates =
-            of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
-        let of_call = match &part.template.part {
-            PartContent::Route(call) => call.arguments.as_slice(),
-            _ => &[],
-        };
-        let of_call =
-            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
-        let failed = of_templates.chain(of_call).find_map(|error| {
-            let (_, what) = error.split_once(UNDEFINED)?;
-            let what = what.trim_start_matches(": ");
-            Some(what.split(" in `").next().unwrap_or(what).to_owned())
-        });
-        if let Some(what) = failed {
-            let name =
-                what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
-            let message = format!("the template fails{when}: {what}");
-            let help = match only_required {
-                true => format!(
-                    "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
-                ),
-                false => "an argument is a string and has no members".to_owned(),
-            };
-            return report.error(
-                Code::FailingTemplate.at_span(language::span_of_name(report, part.span, name)),
-                message,
-                help,
-            );
-        }
-    }
 }
 
 /// Allowed values (`enum`, `const`, boolean) that the called route's input schema lists for a prompt argument

@@ -146,7 +146,7 @@ impl LoggedRequest<'_> {
         );
         if tracing::enabled!(tracing::Level::DEBUG) {
             let error = rejection.to_string();
-            debug!(error = %Untrusted(&error), %request_id, "why the request was rejected");
+            debug!(error = %Untrusted(&error), %request_id, "request rejection detail");
         }
     }
 }

@@ -189,7 +189,7 @@ impl<'a> AccessLog<'a> {
                 });
             } else {
                 let note = note.to_string();
-                debug!(%route, %request_id, note = %UntrustedOutput(&note), "note of a rule");
+                debug!(%route, %request_id, note = %UntrustedOutput(&note), "rule evaluation note");
             }
         }
     }

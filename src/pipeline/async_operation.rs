@@ -400,11 +400,11 @@ impl UpstreamExchange<'_> {
             match response {
                 Ok(upstream_response) => {
                     let status = upstream_response.status.as_u16();
-                    debug!(%tool, request_id, status, "abandoned asynchronous operation cancelled");
+                    debug!(route = %tool, request_id, status, "abandoned asynchronous operation cancelled");
                 }
                 Err(error) => {
                     let error = ErrorChain(&error);
-                    warn!(%tool, request_id, %error, "cancelling an abandoned asynchronous operation failed");
+                    warn!(route = %tool, request_id, %error, "cancelling an abandoned asynchronous operation failed");
                 }
             }
         })

@@ -8,11 +8,8 @@ use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
     model::{ErrorType, ToolResult},
     route::{ClientCapability, MissingCapability, Scopes},
-    upstream::{FailureStage, RateLimitScope, UpstreamError},
+    upstream::{FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError},
 };
-
-/// `Retry-After` of an upstream without a free concurrency slot. Slots are released frequently.
-const WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// For a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
@@ -55,7 +52,7 @@ pub(super) enum PossibleEffect {
 /// For a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
     later(
-        ErrorType::Unavailable { again_after: WHEN_BUSY },
+        ErrorType::Unavailable { again_after: RETRY_WHEN_BUSY },
         "This tool is not ready: the service behind it has not started yet, or is unavailable. No request \
          was sent. Retry in a few seconds.",
     )

@@ -201,8 +201,8 @@ impl<'a> CallRun<'a> {
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
         built.map_err(|why| Box::new(error_text::request_not_built(why)))?.map_err(|error| {
             if let Some(detail) = error.detail() {
-                let (tool, request_id) = (&route.definition.name, self.call.context.request_id());
-                debug!(%tool, request_id, detail, "request template failed");
+                let (route, request_id) = (&route.definition.name, self.call.context.request_id());
+                debug!(%route, request_id, detail, "request template failed");
             }
             Box::new(ToolResult::error(ErrorType::Arguments, error.to_string()))
         })

@@ -382,7 +382,7 @@ mod tests {
         let most = u32::try_from(RateLimit::CLIENTS_LIMIT).unwrap();
         assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
-        assert_eq!(more, 10, "fifty who are not told apart have what one has");
+        assert_eq!(more, 10, "fifty clients that are not tracked separately share the limit of one");
         assert_eq!(at_once(&rate, &client(0)), 9, "who was there before is not forgotten for them");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(at_once(&rate, &client(most)), 10);

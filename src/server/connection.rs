@@ -102,11 +102,11 @@ impl ConnectionServer {
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
         // Responses are written whole; Nagle's algorithm would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
-            debug!(%peer, %error, "no TCP_NODELAY");
+            debug!(%peer, %error, "setting TCP_NODELAY failed");
         }
         #[cfg(target_os = "linux")]
         if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES) {
-            debug!(%peer, %error, "no TCP_NOTSENT_LOWAT");
+            debug!(%peer, %error, "setting TCP_NOTSENT_LOWAT failed");
         }
         let ending = self.ending.clone();
         let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };

@@ -160,9 +160,9 @@ impl DiscoveredLists {
         let upstream = &of.0;
         for ImportNote { tool, what } in &notes {
             match of.1 {
-                "tools" => warn!(%upstream, tool, what, "warning about a tool of an MCP server"),
+                "tools" => warn!(%upstream, tool, reason = what, "MCP tool imported with limitations"),
                 _ => {
-                    warn!(%upstream, name = tool, what, "warning about a prompt or a resource of an MCP server")
+                    warn!(%upstream, name = tool, reason = what, "MCP prompt or resource imported with limitations")
                 }
             }
         }

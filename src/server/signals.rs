@@ -156,7 +156,7 @@ impl Hangups {
     }
 
     #[cfg(not(unix))]
-    fn of_system() -> io::Result<Self> {
+    fn from_system() -> io::Result<Self> {
         Ok(Self {})
     }
 

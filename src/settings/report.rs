@@ -24,7 +24,7 @@ pub(crate) struct Report<'f> {
     context: RefCell<Option<ProblemContext>>,
     /// Problems already reported in some [`ProblemContext`], by file, offset and message, so that a mistake in
     /// shared rules is reported once and not for every route.
-    told: RefCell<HashSet<(usize, usize, String)>>,
+    reported: RefCell<HashSet<(usize, usize, String)>>,
     /// Caches of compiled values, one for each type.
     caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     /// Returns whether parsing is cancelled.
@@ -54,7 +54,7 @@ impl<'f> Report<'f> {
             found: RefCell::default(),
             errors: Cell::default(),
             context: RefCell::default(),
-            told: RefCell::default(),
+            reported: RefCell::default(),
             caches: RefCell::default(),
             is_cancelled: None,
             named: RefCell::default(),
@@ -159,7 +159,7 @@ impl<'f> Report<'f> {
         // it.
         let span = if self.files.is_built_in(span) { context.at } else { span };
         let words = format!("{message} ({})", context.words);
-        self.told.borrow_mut().insert((span.file, span.start, message)).then_some((span, words))
+        self.reported.borrow_mut().insert((span.file, span.start, message)).then_some((span, words))
     }
 
     /// Reports an error, which makes the configuration unusable.

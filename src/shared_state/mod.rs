@@ -3,7 +3,7 @@
 //!
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
-//! - `client` keeps the connection, and has the scripts that run in the store.
+//! - `connection` connects; `client` keeps the connection, and has the scripts that run in the store.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
 //! each policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the
@@ -30,6 +30,7 @@ use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
 
 mod address;
 mod client;
+mod connection;
 #[cfg(test)]
 mod tests;
 

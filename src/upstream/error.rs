@@ -305,8 +305,9 @@ pub enum Repeatability {
     Never,
 }
 
-/// `retry_after` where too much is in flight: slots become free quickly.
-const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
+/// Retry hint for rejections by a limit on concurrency or memory, and while an upstream starts. These clear
+/// quickly.
+pub const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// Connection timeout, distinguished from a refusal in an error chain.
 #[derive(Debug, Clone, Copy, thiserror::Error)]

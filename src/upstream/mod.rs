@@ -29,7 +29,9 @@ use crate::{model::UpstreamResponse, route::UpstreamName};
 pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
 pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
-pub use error::{ErrorProperties, ErrorSource, FailureStage, RateLimitScope, Repeatability, UpstreamError};
+pub use error::{
+    ErrorProperties, ErrorSource, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Repeatability, UpstreamError,
+};
 pub(crate) use shared_task::SharedTask;
 
 /// Client of one legacy server, of any kind. Clones share its connections.

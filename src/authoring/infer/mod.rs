@@ -1,7 +1,7 @@
 //! Inference of a route from recorded responses.
 //!
 //! - `samples` separates successes from failures, and finds rules for errors with a success status.
-//! - `candidates` and `lines` propose extractors for each kind of text.
+//! - `candidates`, `markup` and `lines` propose extractors for each kind of text.
 //! - `trial` runs them on all samples, and scores the share of text that each extracts.
 //! - `fields` infers fields or a schema from the values.
 //! - `write` writes the route, with the evidence for each part in comments.
@@ -14,6 +14,7 @@ mod candidates;
 mod fields;
 mod guess;
 mod lines;
+mod markup;
 mod samples;
 mod times;
 mod trial;

@@ -8,7 +8,6 @@ mod shared;
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
-use serde_json::Value;
 use settings_derive::Section as DeriveSection;
 
 use self::shared::ResponseSettings;
@@ -31,15 +30,14 @@ use super::{
     schemas::{self, UsedArguments},
     section::{ReadElsewhere, cursor},
     source::SourceSpan,
-    suggest,
     upstreams::UpstreamFile,
 };
 use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
     policy::RoutePolicySettings,
     route::{
-        AsyncOperationRule, Completion, InputRequests, InputSchema, RequestTemplate, Route, Scopes,
-        TaskSupport, ToolEffect, TracePropagation, UpstreamName, Visibility,
+        AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
+        TracePropagation, UpstreamName, Visibility,
     },
     settings::{
         section::{OpenSection, Section as _, Setting},
@@ -322,7 +320,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             help,
         );
     }
-    let completions = input.as_ref().map(|input| completions(&section, around, input)).unwrap_or_default();
+    let completions =
+        input.as_ref().map(|input| completions::read_all(&section, input, around.calls)).unwrap_or_default();
     if report.errors() > before {
         return None;
     }
@@ -498,41 +497,4 @@ fn input_requests_of_task(
         return None;
     }
     Some(())
-}
-
-/// Completions of the arguments of a route.
-fn completions(
-    section: &OpenSection<'_>,
-    around: &Surroundings<'_>,
-    input: &InputSchema,
-) -> Vec<(String, Completion)> {
-    let report = section.value.context.report;
-    let Some(written) = section.entry("completions") else { return Vec::new() };
-    let properties = input.document().get("properties").and_then(Value::as_object);
-    let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
-    let mut completions = Vec::new();
-    if section.entry("resource").is_none() {
-        let help = "remove it: clients complete arguments of prompts and resources, not of tools";
-        report.warning(
-            Code::RequiresKey.at_span(written.key.span),
-            "`completions` has no effect without `resource`",
-            help,
-        );
-    }
-    for entry in written.value.as_map().unwrap_or_default() {
-        let name = &entry.key.text;
-        if !names.contains(name) {
-            let help = suggest::help(name, "known arguments", names.iter().map(String::as_str));
-            report.error(
-                Code::UnknownArgument.at_span(entry.key.span),
-                format!("the route has no argument `{name}`"),
-                help,
-            );
-        }
-        if let Some(compiled) = completions::read(report, entry, name, &names) {
-            completions.push((name.clone(), compiled.completion));
-            around.calls.borrow_mut().extend(compiled.call);
-        }
-    }
-    completions
 }

@@ -152,7 +152,7 @@ routes:
 
 #[test]
 fn a_secret_that_is_too_long_to_search_for_is_rejected() {
-    let told = |length: usize| {
+    let load_of_length = |length: usize| {
         let secret = "k3".repeat(length / 2);
         let text = format!(
             "upstreams: {{ old: {{ command: [cat], env: {{ set: {{ API_TOKEN: {secret} }} }} }} }}
@@ -161,8 +161,8 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
         load(&Sources::of_text("glossator.yaml", &text)).map(drop).map_err(|problems| problems.to_string())
     };
     // As a few keys in PEM are.
-    assert_eq!(told(16_000), Ok(()));
-    let found = told(1_500_000).unwrap_err();
+    assert_eq!(load_of_length(16_000), Ok(()));
+    let found = load_of_length(1_500_000).unwrap_err();
     assert!(
         found.contains("a secret of this upstream is too long to be removed from errors"),
         "{found:.2000}"

@@ -95,7 +95,7 @@ const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
 /// Error for a stream that can't be resumed.
-const SESSION_NOT_FOUND: &str =
+const EVENTS_EXPIRED: &str =
     "`Last-Event-ID`: the events after this one are no longer stored; send the request again";
 
 /// The MCP endpoint. Cheap to clone.
@@ -221,7 +221,7 @@ impl McpEndpoint {
         protocol.sessions.check(Some(session), message_context.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
             let rest = protocol.resumed(message_context, session, id).await;
-            return rest.ok_or_else(|| RpcError::NotAMessage(SESSION_NOT_FOUND.into()));
+            return rest.ok_or_else(|| RpcError::NotAMessage(EVENTS_EXPIRED.into()));
         }
         let (slot, closed) = protocol.streams.session_slot(session, message_context.client())?;
         let listener = protocol.gateway.changes().listen();

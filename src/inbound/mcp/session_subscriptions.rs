@@ -166,8 +166,8 @@ impl SessionSubscriptions {
                     Ok(begun) => wanted.watching = Some(begun),
                     Err(error) => {
                         // The URI may contain a client's arguments.
-                        warn!(%error, "subscription to a resource without change detection");
-                        debug!(uri = %Untrusted(uri), "the resource without change detection");
+                        warn!(%error, "resource watch failed; its subscribers get no updates");
+                        debug!(uri = %Untrusted(uri), "URI of the resource that is not watched");
                     }
                 }
             }

@@ -406,7 +406,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             let bytes = line.len();
             warn!(upstream = %self.name, bytes, "skipped a line of the MCP program that is not a message");
             let line = shown(line, self.secrets.as_ref());
-            debug!(upstream = %self.name, line = %UntrustedOutput(&line), "the line that is not a message");
+            debug!(upstream = %self.name, line = %UntrustedOutput(&line), "skipped output line");
         }
     }
 }

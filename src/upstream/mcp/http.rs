@@ -26,7 +26,7 @@ use super::{
     jsonrpc::{self, JsonRpcError, RequiredAction},
     lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
     not_mcp,
-    sse::EventParser,
+    sse::{EventParser, is_event_stream},
     whole_response,
 };
 use crate::{
@@ -494,11 +494,6 @@ impl HttpLink {
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
         post_request(Some(session), &headers, body, method, None)
     }
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 
 /// Reads the notifications of a server for the life of the session.

@@ -1,6 +1,13 @@
 //! Incremental parser of server-sent events (SSE).
 
 use bytes::{Buf, BytesMut};
+use http::{HeaderMap, header};
+
+/// Whether a response is an SSE stream, by its media type.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
+}
 
 /// Parser of an SSE stream (HTML, section 9.2.6), chunk by chunk.
 pub(super) struct EventParser {

@@ -216,14 +216,14 @@ impl Shared {
             }
             Err(error) => {
                 let failures = state.failures.as_ref().map_or(0, |failures| failures.failures) + 1;
-                let rest = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
+                let retry_in = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
                 warn!(
-                    %upstream, request_id, failures, ?rest, error = %ErrorChain(&error),
+                    %upstream, request_id, failures, ?retry_in, error = %ErrorChain(&error),
                     "access token request failed"
                 );
                 let last = Arc::new(error);
                 state.failures =
-                    Some(TokenFailures { failures, until: Instant::now() + rest, last: last.clone() });
+                    Some(TokenFailures { failures, until: Instant::now() + retry_in, last: last.clone() });
                 Err(last)
             }
         }

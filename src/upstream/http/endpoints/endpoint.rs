@@ -122,8 +122,8 @@ impl Endpoint {
         let (upstream, request_id) = (&self.settings.name, context.request_id());
         let address = self.view(Instant::now()).address;
         match change {
-            Change::Ejected(rest) => {
-                warn!(%upstream, request_id, address, ?rest, "endpoint ejected");
+            Change::Ejected(ejection_time) => {
+                warn!(%upstream, request_id, address, ?ejection_time, "endpoint ejected");
             }
             Change::Back => info!(%upstream, request_id, address, "endpoint recovered"),
             Change::Unhealthy => warn!(%upstream, address, "endpoint unhealthy"),

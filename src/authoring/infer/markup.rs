@@ -1,0 +1,184 @@
+//! Candidate extractors for HTML pages and XML documents.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use super::{candidates::Candidate, samples::ClassifiedSamples, trial};
+
+/// Limit of the columns of a table that are named.
+const MAX_COLUMNS: usize = 100;
+
+/// Extractors for HTML pages.
+pub(super) fn html(sorted: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
+    if let Some(tables) = tables {
+        let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
+        let more = if more { "; the first of several is used" } else { "" };
+        let pairs = Candidate::strict(
+            json!({ "html": { "table": true, "as": "pairs" } }),
+            format!("every sample is HTML with a table of names and values{more}"),
+        );
+        if tables.iter().all(|table| is_of_pairs(table)) {
+            found.push(pairs);
+        } else {
+            found.push(match column_names(sorted, &tables) {
+                Some(columns) => Candidate::strict(
+                    json!({ "html": { "table": true, "columns": columns } }),
+                    format!("every sample is HTML with a table without headings: name its columns{more}"),
+                ),
+                None => Candidate::strict(
+                    json!({ "html": { "table": true } }),
+                    format!("every sample is HTML with a table{more}"),
+                ),
+            });
+        }
+    }
+    // A list of links, as directories and menus of old servers are.
+    let is_list = |text: &&str| {
+        let text = text.to_ascii_lowercase();
+        text.matches("<li").count() > 1 && text.matches(" href=").count() > 1
+    };
+    if texts.iter().all(is_list) {
+        let select = json!({ "text": {}, "href": { "css": "a[href]", "attribute": "href" } });
+        found.push(Candidate::likely(
+            json!({ "html": { "items": "li:has(a[href])", "select": select } }),
+            "every sample is HTML with a list of links",
+        ));
+    }
+    let text = Candidate::strict(json!("html"), "every sample is HTML: its text, as a browser shows it");
+    found.push(Candidate { is_weak: true, ..text });
+    found
+}
+
+/// Source of the first table of an HTML page, in lower case.
+fn first_table(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let table = &text[text.find("<table")?..];
+    let end = table.find("</table").unwrap_or(table.len());
+    Some(table[..end].to_owned())
+}
+
+/// Names for the columns of tables whose first row is data, although `table` treats it as the header because
+/// there is no other.
+fn column_names(sorted: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
+    let name = |number| format!("column{number}");
+    let names = |count| (1..=count).map(name).collect::<Vec<_>>();
+    let rows = |options: Value| {
+        let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), sorted).ok()?;
+        values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
+    };
+    let all = rows(json!({ "table": true, "columns": names(MAX_COLUMNS) }))?;
+    let below = rows(json!({ "table": true }))?;
+    // Existing headings are not rows.
+    let takes_first = all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1);
+    let name_columns = all.iter().zip(tables).all(|(rows, table)| is_bold(table) || differs_from_below(rows));
+    let is_narrow = |count: &usize| *count < MAX_COLUMNS;
+    let rows = || all.iter().flatten().filter_map(Value::as_object);
+    let columns = (1..=MAX_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));
+    (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
+}
+
+/// Whether the first row has a distinct text in every cell, and one of its columns has numbers below.
+fn differs_from_below(rows: &[Value]) -> bool {
+    let Some((first, below)) = rows.split_first().filter(|(_, below)| !below.is_empty()) else {
+        return false;
+    };
+    let has_digit =
+        |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
+    let mut seen = HashSet::new();
+    let is_name = |value: &Value| {
+        value.as_str().is_some_and(|text| !text.trim().is_empty() && seen.insert(text.to_owned()))
+    };
+    let mut cells = first.as_object().into_iter().flatten();
+    let over_numbers =
+        |(name, cell): (&String, &Value)| !has_digit(cell) && below.iter().all(|row| has_digit(&row[name]));
+    cells.clone().map(|(_, cell)| cell).all(is_name) && cells.any(over_numbers)
+}
+
+/// Whether every cell of the first row is bold, but not of the second.
+fn is_bold(table: &str) -> bool {
+    let mut rows = table.split("<tr").skip(1).map(|row| {
+        let mut cells = row.split("<td").skip(1);
+        cells.all(|cell| cell.contains("<b>") || cell.contains("<strong"))
+    });
+    rows.next() == Some(true) && rows.next() == Some(false)
+}
+
+/// Whether every row of a table has two cells, and the first row is not a header.
+fn is_of_pairs(table: &str) -> bool {
+    let cells =
+        |row: &str| (row.matches("<th>").count() + row.matches("<th ").count(), row.matches("<td").count());
+    let rows: Vec<_> = table.split("<tr").skip(1).map(cells).collect();
+    !rows.is_empty() && rows.iter().all(|row| matches!(row, (1, 1) | (0, 2)))
+}
+
+/// Extractors for XML documents.
+pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let (mut options, mut why) = (Map::new(), "every sample is an XML document".to_owned());
+    let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
+    // The whole envelope would yield more values, but no useful ones.
+    if soap && let Some(inner) = body_element(texts) {
+        why = format!("every sample is a SOAP envelope with `{inner}` in it");
+        options.insert("path".to_owned(), format!("Envelope/Body/{inner}").into());
+    }
+    let lists = repeated_elements(texts);
+    if !lists.is_empty() {
+        let names: Vec<_> = lists.iter().map(|name| format!("`{name}`")).collect();
+        why += &format!("; repeated elements are always lists: {}", names.join(", "));
+        options.insert("lists".to_owned(), lists.into());
+    }
+    let extract = if options.is_empty() { json!("xml") } else { json!({ "xml": options }) };
+    found.push(Candidate::strict(extract, why));
+    found
+}
+
+/// Names of elements that occur several times in one parent. Without `lists`, an element would be a list in
+/// one response and not in another. A name that is single in all other places is not one of them, unless its
+/// number varies in one place.
+fn repeated_elements(texts: &[&str]) -> Vec<String> {
+    /// Limit of the names; a longer list is no help.
+    const MAX_NAMES: usize = 20;
+    // For each path, the fewest and the most elements in one parent.
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for text in texts {
+        let text = text.trim_start_matches('\u{feff}').trim_start();
+        let Ok(document) = roxmltree::Document::parse(text) else { return Vec::new() };
+        for parent in document.descendants().filter(roxmltree::Node::is_element) {
+            let mut path: Vec<&str> = parent.ancestors().map(|node| node.tag_name().name()).collect();
+            path.reverse();
+            let mut children: BTreeMap<&str, usize> = BTreeMap::new();
+            for child in parent.children().filter(roxmltree::Node::is_element) {
+                *children.entry(child.tag_name().name()).or_default() += 1;
+            }
+            for (name, count) in children {
+                let (least, most) =
+                    counts.entry(format!("{}/{name}", path.join("/"))).or_insert((count, count));
+                (*least, *most) = ((*least).min(count), (*most).max(count));
+            }
+        }
+    }
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_single = |name: &str| {
+        counts.iter().any(|(path, (_, most))| *most == 1 && path.rsplit('/').next() == Some(name))
+    };
+    let repeated = counts.iter().filter(|(path, (least, most))| {
+        *most > 1 && (*least < *most && *least == 1 || !is_single(&name(path)))
+    });
+    let names: BTreeSet<String> = repeated.map(|(path, _)| name(path)).collect();
+    if names.len() > MAX_NAMES { Vec::new() } else { names.into_iter().collect() }
+}
+
+/// Name of the first element in a SOAP body, if all samples have the same.
+fn body_element(texts: &[&str]) -> Option<String> {
+    let name = |text: &str| {
+        let document = roxmltree::Document::parse(text.trim_start_matches('\u{feff}').trim_start()).ok()?;
+        let body = document.root_element().children().find(|node| node.tag_name().name() == "Body")?;
+        let inner = body.children().find(roxmltree::Node::is_element)?;
+        Some(inner.tag_name().name().to_owned())
+    };
+    let first = name(texts.first()?)?;
+    texts.iter().all(|text| name(text).as_deref() == Some(&first)).then_some(first)
+}

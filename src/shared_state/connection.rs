@@ -1,0 +1,273 @@
+//! Connections to Redis or Valkey: to one server, to the primary that Sentinels name, and to a Cluster.
+//!
+//! Servers are connected to with our own TLS, which can pin a certificate and check another name. So Sentinels,
+//! which respond with addresses, are queried here, too. Only the nodes of a Cluster are connected to by the
+//! `redis` crate.
+
+use std::{io, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    RedisConnectionInfo, RedisError, RedisFuture, RedisResult, Value,
+    aio::{AsyncStream, ConnectionLike, MultiplexedConnection},
+    cluster::ClusterClient,
+    cluster_async::ClusterConnection,
+};
+use tokio::{net::TcpStream, sync::mpsc, task::JoinSet, time::timeout};
+
+#[cfg(test)]
+use super::tests::memory::MemoryStore;
+use super::{
+    address::{StoreAddress, StoreHost, StoreLocation, StoreSettings},
+    client::GET,
+};
+use crate::tls::{ClientTls, ClientTlsOptions, Trust};
+
+/// Timeout for connecting, up to the first response.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection: others
+/// may be quicker.
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Limit of the commands that wait to be sent; further ones wait for space.
+const QUEUE_LIMIT: usize = 4096;
+/// Limit of the messages that wait to be read; beyond it, the connection is closed, as some would be lost.
+const PUSH_LIMIT: usize = 1024;
+/// Number of attempts to send a command to another node of a Cluster, after its key has moved or a node has
+/// failed over.
+const CLUSTER_RETRIES: u32 = 3;
+
+/// A connection after login, subscription to the channel, and one script.
+pub(super) struct OpenConnection {
+    pub(super) connection: StoreConnection,
+    pub(super) give_up: mpsc::Sender<&'static str>,
+    pub(super) given_up: mpsc::Receiver<&'static str>,
+    pub(super) pushes: mpsc::Receiver<PushInfo>,
+    /// The task that drives the connection; it ends with this.
+    pub(super) driver: JoinSet<()>,
+}
+
+impl OpenConnection {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    ///
+    /// The reason for the failure, as text for the log.
+    pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
+        let primary;
+        let server = match &settings.address.place {
+            StoreLocation::Sentinels { sentinels, primary: name } => {
+                primary = find_primary(settings, sentinels, name).await?;
+                Some(&primary)
+            }
+            StoreLocation::Server(host) => Some(host),
+            StoreLocation::Socket(_) | StoreLocation::Cluster(_) => None,
+        };
+        timeout(CONNECT_TIMEOUT, Self::open_at(settings, server, channel))
+            .await
+            .unwrap_or_else(|_| Err(format!("no response within {CONNECT_TIMEOUT:?}")))
+    }
+
+    async fn open_at(
+        settings: &StoreSettings,
+        server: Option<&StoreHost>,
+        channel: &str,
+    ) -> Result<Self, String> {
+        let (give_up, given_up) = mpsc::channel(1);
+        let (pushed, pushes) = mpsc::channel(PUSH_LIMIT);
+        let full = give_up.clone();
+        let push = move |info| {
+            pushed.try_send(info).inspect_err(|_| {
+                let _ = full.try_send("messages arrived faster than they were read");
+            })
+        };
+        let mut driver = JoinSet::new();
+        let opening = async {
+            let mut connection = match &settings.address.place {
+                StoreLocation::Cluster(nodes) => {
+                    let mut connection = cluster(settings, nodes, push)?.get_async_connection().await?;
+                    connection.subscribe(channel).await?;
+                    StoreConnection::Cluster(connection)
+                }
+                StoreLocation::Server(_) | StoreLocation::Socket(_) | StoreLocation::Sentinels { .. } => {
+                    let stream = match server {
+                        Some(host) => stream(host, settings.tls.as_ref()).await?,
+                        None => socket(&settings.address).await?,
+                    };
+                    let config = AsyncConnectionConfig::new()
+                        .set_push_sender(push)
+                        .set_response_timeout(None)
+                        .set_pipeline_buffer_size(QUEUE_LIMIT);
+                    let login =
+                        login(&settings.user, &settings.password).set_db(settings.selected_database().into());
+                    let (mut connection, driving) =
+                        MultiplexedConnection::new_with_config(&login, stream, config).await?;
+                    driver.spawn(driving);
+                    connection.subscribe(channel).await?;
+                    StoreConnection::Server(connection)
+                }
+            };
+            // A store may accept connections while it is loading, or has lost some of its nodes.
+            let probe = format!("{}:probe", settings.prefix);
+            GET.key(probe).arg(0).invoke_async::<Value>(&mut connection).await?;
+            Ok(connection)
+        };
+        let connection = opening.await.map_err(|error: RedisError| describe_error(&error, settings))?;
+        Ok(Self { connection, give_up, given_up, pushes, driver })
+    }
+}
+
+type Stream = Box<dyn AsyncStream + Send + Unpin>;
+
+async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream> {
+    let stream = TcpStream::connect((&*host.name, host.port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(match tls {
+        None => Box::new(stream),
+        Some(tls) => Box::new(tls.connect(&host.name, stream).await?),
+    })
+}
+
+async fn socket(address: &StoreAddress) -> io::Result<Stream> {
+    match &address.place {
+        #[cfg(unix)]
+        StoreLocation::Socket(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// The login. Without a password there is none; without a user it is the default user.
+fn login(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name("glossator", env!("CARGO_PKG_VERSION"));
+    if let Some(password) = password {
+        info = info.set_password(password);
+    }
+    if let Some(user) = user {
+        info = info.set_username(user);
+    }
+    info
+}
+
+/// The current primary, according to the first Sentinel that knows it.
+async fn find_primary(
+    settings: &StoreSettings,
+    sentinels: &[StoreHost],
+    name: &str,
+) -> Result<StoreHost, String> {
+    let mut last = String::new();
+    for sentinel in sentinels {
+        let request = async {
+            let stream = stream(sentinel, settings.tls.as_ref()).await?;
+            let login = login(&settings.sentinel_user, &settings.sentinel_password);
+            let config = AsyncConnectionConfig::new();
+            let (mut connection, driving) =
+                MultiplexedConnection::new_with_config(&login, stream, config).await?;
+            let mut driver = JoinSet::new();
+            driver.spawn(driving);
+            let mut command = redis::cmd("SENTINEL");
+            command.arg("get-master-addr-by-name").arg(name).query_async(&mut connection).await
+        };
+        last = match timeout(NODE_TIMEOUT, request).await {
+            Ok(Ok(Some((name, port)))) => {
+                let name: String = name;
+                return Ok(StoreHost { name: name.into(), port });
+            }
+            Ok(Ok(None)) => format!("Sentinel {sentinel} does not know the primary `{name}`"),
+            Ok(Err(error)) => describe_error(&error, settings),
+            Err(_) => format!("no response of Sentinel {sentinel} within {NODE_TIMEOUT:?}"),
+        };
+    }
+    Err(last)
+}
+
+fn cluster(
+    settings: &StoreSettings,
+    nodes: &[StoreHost],
+    push: impl Fn(PushInfo) -> Result<(), mpsc::error::TrySendError<PushInfo>> + Send + Sync + 'static,
+) -> RedisResult<ClusterClient> {
+    let nodes = nodes.iter().map(|node| {
+        let (host, port) = (node.name.to_string(), node.port);
+        let address = match settings.tls {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        };
+        Ok(address.into_connection_info()?.set_redis_settings(login(&settings.user, &settings.password)))
+    });
+    let mut builder = ClusterClient::builder(nodes.collect::<RedisResult<Vec<_>>>()?)
+        .push_sender(push)
+        .connection_timeout(NODE_TIMEOUT)
+        .response_timeout(settings.timeout)
+        .retries(CLUSTER_RETRIES);
+    if let Some(tls) = &settings.tls {
+        let ClientTlsOptions { trust, identity, .. } = tls.options();
+        let root_cert = match trust {
+            Trust::Cas(pem) => Some(pem.clone()),
+            Trust::System | Trust::Pinned(_) => None,
+        };
+        builder = builder.certs(redis::TlsCertificates {
+            root_cert,
+            client_tls: identity.as_ref().map(|identity| redis::ClientTlsConfig {
+                client_cert: identity.certificates.clone(),
+                client_key: identity.key.clone(),
+            }),
+        });
+    }
+    builder.build()
+}
+
+/// Why connecting failed, without the password, which a server may repeat.
+fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
+    let text = error.to_string();
+    // A server that does not know `HELLO` repeats its arguments, and may truncate them.
+    let is_old = error.kind() == ErrorKind::RESP3NotSupported || text.contains("args beginning with");
+    if is_old {
+        return "`HELLO` is an unknown command: the server is older than Redis 6".to_owned();
+    }
+    let passwords = [&settings.password, &settings.sentinel_password];
+    let passwords = passwords.into_iter().flatten().filter(|password| !password.is_empty());
+    passwords.fold(text, |text, password| text.replace(password.as_str(), "…"))
+}
+
+/// A connection to any kind of store.
+#[derive(Clone)]
+pub(super) enum StoreConnection {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
+    #[cfg(test)]
+    Memory(MemoryStore),
+}
+
+impl ConnectionLike for StoreConnection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::Server(connection) => connection.req_packed_command(command),
+            Self::Cluster(connection) => connection.req_packed_command(command),
+            #[cfg(test)]
+            Self::Memory(memory) => memory.request(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        commands: &'a redis::Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::Server(connection) => connection.req_packed_commands(commands, offset, count),
+            Self::Cluster(connection) => connection.req_packed_commands(commands, offset, count),
+            #[cfg(test)]
+            Self::Memory(_) => unreachable!("nothing is sent in a pipeline"),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::Server(connection) => connection.get_db(),
+            Self::Cluster(connection) => connection.get_db(),
+            #[cfg(test)]
+            Self::Memory(_) => 0,
+        }
+    }
+}
