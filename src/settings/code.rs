@@ -43,32 +43,108 @@ codes! {
     /// folder whose `*.yaml` and `*.yml` files are read.
     UnreadableFile = 1,
     /// A file is not UTF-8 text.
+    ///
+    /// The message has the first invalid byte. The file is usually in an older encoding, such as Latin-1 or
+    /// UTF-16. Save it as UTF-8 in your editor, or convert it:
+    /// `iconv -f ISO-8859-1 -t UTF-8 old.yaml > new.yaml`.
     NotUtf8 = 2,
     /// A file is not YAML.
+    ///
+    /// The usual causes are a tab in the indentation, and a bracket or a quote that is not closed. A string
+    /// needs quotes if it contains `: ` or begins with `*`, `%` or `@`. The cause may be in a line above.
+    /// glossator checks the rest of the file when its syntax is valid.
+    ///
+    /// ```yaml
+    /// description: "Weather: now"   # not `Weather: now` without quotes
+    /// ```
     InvalidYaml = 3,
     /// A file is empty.
+    ///
+    /// A file with nothing but comments is empty as well. Every file of a folder needs at least one section,
+    /// such as `routes`. Write a section into the file, or remove the file.
     EmptyFile = 4,
     /// A file contains a second YAML document.
+    ///
+    /// A line `---` below the first section begins another document, as in manifests for Kubernetes. Remove
+    /// the line, or move the part below it to a file of its own: glossator merges the files of a folder.
     SecondDocument = 5,
     /// A YAML alias is inside the value that it names.
+    ///
+    /// An alias (`*name`) inserts a copy of the value behind its anchor (`&name`), so within that value it
+    /// would never end. Write out the value that is meant, or move the alias out of the value with the
+    /// anchor.
     RecursiveAlias = 6,
     /// Lists and maps are nested too deep.
+    ///
+    /// A file can have 64 levels of lists and maps, or 128 with the values that aliases insert. The usual
+    /// cause is an indentation that grows by mistake, or a generated file. In a JSON Schema, move inner
+    /// parts to `$defs`.
     NestedTooDeep = 7,
     /// The configuration is too large once its aliases or named rules are expanded.
+    ///
+    /// Aliases and `use` insert copies, and copies that contain copies multiply. With its aliases expanded,
+    /// a file can have 200,000 values and 16 MiB of text. With its named rules expanded, a configuration can
+    /// have 2,000,000 values and 64 MiB. Use fewer aliases in aliases, or fewer named rules in named rules.
+    /// Split a large file into several files of one folder.
     TooLarge = 8,
     /// A YAML tag has no meaning here.
+    ///
+    /// A tag begins with `!`, such as `!include` or `!secret` of other programs. glossator accepts only
+    /// `!!str`, `!!int`, `!!float`, `!!bool`, `!!null`, `!!seq` and `!!map`. To split a configuration, put
+    /// the files into one folder. For a secret, write `${NAME}` or `file:/path`. A string that begins with
+    /// `!` needs quotes.
+    ///
+    /// ```yaml
+    /// credentials: { bearer: "${BILLING_TOKEN}" }   # not `!secret billing_token`
+    /// ```
     UnknownTag = 9,
     /// A YAML merge key (`<<`) does not name a map.
+    ///
+    /// `<<` copies the entries of another map into this one. Its value is an alias of a map, or a list of
+    /// them. Usually the `*` of the alias is missing.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   get_report: &report { description: The report., request: GET legacy/report, timeout: 5s }
+    ///   get_summary: { <<: *report, request: GET legacy/summary }   # not `<<: report`
+    /// ```
     InvalidMergeKey = 10,
     /// A key is not a string.
+    ///
+    /// In YAML, `{` begins a map and `[` a list, also where a key is expected. Put a key that begins with
+    /// one of them in quotes.
+    ///
+    /// ```yaml
+    /// query: { "[sort]": name }   # not `[sort]: name`
+    /// ```
     InvalidKey = 11,
     /// A file is written for a version that this program does not read.
+    ///
+    /// `version` is the version of the configuration language, not that of the program or of your file. So
+    /// far there is only `1`. A file with a higher number needs a newer glossator. A file without the key
+    /// has the version of the program.
+    ///
+    /// ```yaml
+    /// version: 1   # not `"1.0"`
+    /// ```
     UnsupportedVersion = 12,
     /// The check was stopped before the end.
+    ///
+    /// Only the playground of the admin UI limits the time of a check, and this draft took longer. Write it
+    /// into a file and run `glossator check`, which has no such limit, or simplify its schemas and regular
+    /// expressions.
     Cancelled = 13,
     /// There are more problems than are reported.
+    ///
+    /// Only the first 500 problems are reported. So many usually have one cause, such as a wrong
+    /// indentation, or keys of an earlier version, which `glossator migrate` renames. Fix the reported ones
+    /// and check again.
     MoreProblems = 14,
     /// The layers of settings could not be merged.
+    ///
+    /// The process settings come from the file, from variables such as `GLOSSATOR__SERVER__LISTEN`, and from
+    /// flags. No input is known that can't be merged. Start with the file alone, and add the variables and
+    /// flags one by one. Report the one that causes this as a bug.
     UnmergedSettings = 15,
 
     // G01xx: keys and values.
@@ -785,6 +861,6 @@ mod tests {
     fn an_explanation_is_what_follows_the_summary() {
         let explanation = Code::HedgeAfterTimeout.explanation();
         assert_eq!(explanation, "```yaml\ntimeout: 2s\nhedge: 500ms\n```");
-        assert_eq!(Code::NotUtf8.explanation(), "");
+        assert!(Code::UnreadableFile.explanation().starts_with("Check the path, and that the user of"));
     }
 }
