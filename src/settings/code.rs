@@ -167,6 +167,13 @@ codes! {
     /// place and keeps the comments; `--diff` shows the changes first.
     RenamedKey = 102,
     /// A required key is missing.
+    ///
+    /// The section is incomplete without the key. The message names the key and shows how to write it. If
+    /// the key is in the file, check its indentation: it may belong to another section.
+    ///
+    /// ```yaml
+    /// credentials: { basic: { user: reports, password: "${BILLING_PASSWORD}" } }   # `basic` needs both
+    /// ```
     MissingKey = 103,
     /// A value is of another type than the key accepts.
     ///
@@ -179,10 +186,31 @@ codes! {
     /// ```
     WrongType = 104,
     /// A number, duration or size is outside its range.
+    ///
+    /// The message has the smallest and the largest value. 0 does not turn off a limit: remove the key to
+    /// get its default, or write `off` if the key accepts that word.
+    ///
+    /// ```yaml
+    /// defaults: { max_in_flight: 64, rate_limit: off }   # not `max_in_flight: 0`
+    /// ```
     OutOfRange = 105,
     /// A value is not one of the words that the key accepts.
+    ///
+    /// The key accepts only the words that the message lists. Words are case-sensitive.
+    ///
+    /// ```yaml
+    /// log: { level: warn, format: json }   # not `level: warning`
+    /// ```
     UnknownWord = 106,
     /// A rule names an extractor that does not exist.
+    ///
+    /// The extractors are `binary`, `columns`, `csv`, `form`, `grok`, `header`, `html`, `json`, `mcp`,
+    /// `metrics`, `ndjson`, `pairs`, `regex`, `text` and `xml`. Write the name alone, or as a key with its
+    /// options below it.
+    ///
+    /// ```yaml
+    /// response: { extract: { pairs: { separator: "=" } } }   # not `pair`
+    /// ```
     UnknownExtractor = 107,
     /// A key is defined twice: in one map, or in two files.
     ///
@@ -190,8 +218,20 @@ codes! {
     /// one file only.
     DuplicateKey = 108,
     /// A value is not valid.
+    ///
+    /// The value has the right type, but not the form that the key needs, such as a date, a media type or a
+    /// hash. The message shows the form.
+    ///
+    /// ```yaml
+    /// clients:
+    ///   reporting:
+    ///     api_key_hashes: { hash: "sha256:…", expires: 2027-01-31 }   # not `expires: tomorrow`
+    /// ```
     InvalidValue = 109,
     /// A duration, size or rate has no unit, or an unknown one.
+    ///
+    /// glossator does not guess a unit: a bare `30` means seconds in one program and milliseconds in
+    /// another. Units are case-sensitive: `MiB`, not `mib`.
     ///
     /// ```yaml
     /// timeout: 30s          # ms, s, m, h, d
@@ -200,24 +240,100 @@ codes! {
     /// ```
     InvalidUnit = 110,
     /// A list, map or string is empty where a value is required.
+    ///
+    /// An empty value would have no effect, or would match everything. Write at least one entry. If the key
+    /// is optional, remove it to get its default.
+    ///
+    /// ```yaml
+    /// response: { extract: { metrics: { names: [node_load1] } } }   # not `names: []`
+    /// ```
     EmptyValue = 111,
     /// Two keys exclude each other.
+    ///
+    /// Only one of the two can apply, and glossator does not choose. Remove one of them, or split the entry.
+    /// An upstream has one of `url`, `command`, `cgi` and `mcp`. A content block has one kind of content. A
+    /// rule with `error` has no `content`.
+    ///
+    /// ```yaml
+    /// response:
+    ///   - when: { status: 404 }
+    ///     error: No such report.    # `content` belongs to another rule
+    ///   - content: "{{ text }}"
+    /// ```
     ConflictingKeys = 112,
     /// A key has no effect without another one.
+    ///
+    /// The key is an option of another key, which is missing. The message names it. Add that key, or remove
+    /// this one.
+    ///
+    /// ```yaml
+    /// response: { extract: { html: { table: true, columns: [name, size] } } }   # `columns` needs `table`
+    /// ```
     RequiresKey = 113,
     /// An environment variable looks like a setting but matches none.
+    ///
+    /// Every key of `server`, `admin`, `log`, `telemetry` and `shared_state` has a variable: `GLOSSATOR__`
+    /// and its path in capitals, with two underscores between the parts. `server.listen` is
+    /// `GLOSSATOR__SERVER__LISTEN`. glossator rejects an unknown one, because a misspelled setting would
+    /// otherwise have no effect. For a key of `upstreams` or `clients`, write `${NAME}` into the file, with
+    /// a variable of another name.
     UnknownVariable = 114,
     /// A reference such as `${NAME}` is malformed.
+    ///
+    /// A reference is `${NAME}`, `${NAME:-default}` or `${file:/path}`. A name has letters, digits and `_`,
+    /// and does not begin with a digit. For a literal `${`, write `$${`.
+    ///
+    /// ```yaml
+    /// headers: { X-Api-Key: "${WEATHER_KEY}" }   # not `${WEATHER-KEY}`
+    /// ```
     InvalidReference = 115,
     /// An environment variable that the file refers to is not set.
+    ///
+    /// An empty variable counts as not set. A systemd service, a container and the shell in which you run
+    /// `check` have an environment each. Set the variable in all of them, or write a default.
+    ///
+    /// ```yaml
+    /// upstreams: { weather: "http://${WEATHER_HOST:-127.0.0.1}:9000" }
+    /// ```
     UnsetVariable = 116,
     /// A value occurs twice in a list of different values.
+    ///
+    /// Each entry must be distinct: a column, an input request, an address of an upstream, the issuer of
+    /// tokens, the new name of a tool. An API key identifies one client, so no two clients can have the same
+    /// hash. Remove one of the two entries, or rename it.
     DuplicateValue = 117,
     /// There are more items than the limit.
+    ///
+    /// An upstream can have 64 addresses, and a route or a prompt 32 input requests. A prompt can have 100
+    /// content blocks, 8 of them from routes or resources. A message of a prompt has one role. Combine some
+    /// entries, or split the list.
+    ///
+    /// ```yaml
+    /// messages:
+    ///   - user: Is the gate open?
+    ///   - assistant: The gate is   # an item of its own
+    /// ```
     TooMany = 118,
     /// A name contains characters that are not allowed, or is too long.
+    ///
+    /// Names occur in URLs, headers, templates or logs, so only some characters are allowed. A route or a
+    /// prompt has 1 to 128 ASCII letters, digits, `_`, `-` and `.`. An upstream has 1 to 64 ASCII letters,
+    /// digits, `_` and `-`. A header has letters, digits and `-`. An environment variable, a parameter and
+    /// an input request have letters, digits and `_`, and do not begin with a digit.
+    ///
+    /// ```yaml
+    /// get_weather: { request: GET weather/now }   # not `get weather`
+    /// ```
     InvalidName = 119,
     /// A name is reserved.
+    ///
+    /// glossator uses this name itself, so yours would hide it or have no effect. A route whose
+    /// `async_operation` has an `id` can't have the argument `job`. A capture of `when` can't have the name
+    /// of a template variable, such as `status`. Choose another name.
+    ///
+    /// ```yaml
+    /// response: { when: { text: '^ERR (?<code>\d+)' }, error: "Error {{ code }}" }   # not `(?<status>\d+)`
+    /// ```
     ReservedName = 120,
     /// A template or variable is not expanded here.
     ///
