@@ -349,22 +349,101 @@ codes! {
     // G02xx: expressions and schemas.
 
     /// A regular expression is not valid.
+    ///
+    /// Patterns have the syntax of the Rust crate `regex`. They run in linear time, so there is no
+    /// lookahead, lookbehind or backreference: match the text around the part that you need, and capture
+    /// that part. In `grok`, `%{NAME:capture}` needs the name of a known pattern. A pattern of `redact` must
+    /// not match an empty text. Single quotes in YAML preserve backslashes.
+    ///
+    /// ```yaml
+    /// response: { extract: { regex: '^(?<name>\w+):' } }   # not `^(?<name>\w+)(?=:)`
+    /// ```
     InvalidPattern = 201,
     /// A regular expression has no named captures, so it extracts nothing.
+    ///
+    /// Each named capture becomes a member of the extracted object. Other groups are ignored. `pattern` of
+    /// `pairs` needs the captures `key` and `value`, and `sections` needs one capture, of any name. In
+    /// `grok`, a capture is `%{IP:client}`.
+    ///
+    /// ```yaml
+    /// response: { extract: { regex: '(?<celsius>-?\d+) C' } }   # not `(-?\d+) C`
+    /// ```
     NoCaptures = 202,
     /// A jq filter is not valid.
+    ///
+    /// A member of the input begins with a dot: `.success`. Without the dot it is the name of a filter. The
+    /// variables are `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses` and the
+    /// named captures of `when`.
+    ///
+    /// ```yaml
+    /// response: { when: { json: .success == false }, error: It failed. }   # not `success == false`
+    /// ```
     InvalidJq = 203,
     /// A template is not valid.
+    ///
+    /// Templates are those of Jinja: `{{ name }}` inserts a value, and `{% if … %}…{% endif %}` is a
+    /// condition. In a path and in a request in one line, an argument is `{city}` and there are no
+    /// templates. A path can't have the segment `..`.
+    ///
+    /// ```yaml
+    /// request: GET weather/forecast/{city}   # not `{{ args.city }}`
+    /// ```
     InvalidTemplate = 204,
     /// A template or condition uses a name, filter or method that does not exist there.
+    ///
+    /// The variables depend on the place. In `request`, `confirm` and `input_requests` there are `args` and
+    /// `input_responses`. The rules also have `status`, `headers`, `text`, `json`, `value` and the named
+    /// captures of `when`, and `content` has `structured`. An argument is a member of `args`, and a field of
+    /// the result a member of `structured`. Values have no methods: write a filter, `x | upper`.
+    ///
+    /// ```yaml
+    /// response: { extract: json, content: "{{ structured.temperature }} °C" }   # not `{{ temperature }}`
+    /// ```
     UnknownName = 205,
     /// A CSS selector is not valid.
+    ///
+    /// Selectors are those of CSS, such as `h1`, `#state`, `tr > td:nth-child(2)` and `a[href$=".pdf"]`.
+    /// glossator rejects those that could be slow on a large page: `~` between elements, nested parentheses,
+    /// and several elements in parentheses. States of a browser, such as `:hover`, are not supported.
+    ///
+    /// ```yaml
+    /// response: { extract: { html: { select: { state: "h1 + p" } } } }   # not `h1 ~ p`
+    /// ```
     InvalidSelector = 206,
     /// A path into a document is not valid.
+    ///
+    /// `path` and `items` of `xml` have `/` between the names of elements, beginning with the root. A prefix
+    /// must be in `namespaces`. `from` of a field has dots between names, and a name with dots is in double
+    /// quotes, as in `'disk."a.b".size'`.
+    ///
+    /// ```yaml
+    /// response:
+    ///   extract: { xml: { path: Envelope/Body/Forecast } }   # not `Envelope/Body/`
+    /// ```
     InvalidPath = 207,
     /// A format of dates and times is not valid.
+    ///
+    /// `format` is `iso`, `unix`, `unix-ms` or a text with `strftime` directives. The directives must
+    /// include the year, the month and the day. For `date-time` they must include the hour as well, unless
+    /// there are several formats. `%Z` is not supported, because abbreviations such as `CET` are not unique:
+    /// write the letters themselves, and set `timezone`.
+    ///
+    /// ```yaml
+    /// fields:
+    ///   checked: { type: date-time, format: "%d.%m.%Y %H:%M CET", timezone: Europe/Oslo }   # not `%Z`
+    /// ```
     InvalidFormat = 208,
     /// A date-time has no offset from UTC, and no `timezone` is set.
+    ///
+    /// The same local time is another point in time in each time zone, and clients get timestamps with an
+    /// offset. Add the time zone of the upstream, or write `type: date` if only the day matters. A `Z` in
+    /// `format` is only a letter: remove `format`, because the default parses such timestamps, or write
+    /// `timezone: UTC`.
+    ///
+    /// ```yaml
+    /// fields:
+    ///   checked: { type: date-time, format: "%d.%m.%Y %H:%M", timezone: Europe/Oslo }
+    /// ```
     TimeWithoutOffset = 209,
     /// A jq condition assigns a value.
     ///
@@ -375,6 +454,14 @@ codes! {
     /// ```
     AssignmentInCondition = 210,
     /// A JSON Schema is not valid.
+    ///
+    /// `input` and `output` are JSON Schema 2020-12. The usual cause is a type that JSON Schema does not
+    /// have, such as `text` or `date`. Its types are `string`, `number`, `integer`, `boolean`, `array`,
+    /// `object` and `null`.
+    ///
+    /// ```yaml
+    /// input: { properties: { day: { type: string, format: date } } }   # not `type: date`
+    /// ```
     InvalidSchema = 220,
     /// JSON Schema has no such keyword.
     ///
@@ -406,8 +493,22 @@ codes! {
     /// usual cause is many forms under `anyOf` or `oneOf` that all inspect the same value.
     CostlySchema = 224,
     /// The root of `input` is not an object.
+    ///
+    /// Clients send arguments by name, so the root of the schema is an object, with an argument for each
+    /// entry of `properties`. For a list, define an argument that is a list.
+    ///
+    /// ```yaml
+    /// input: { properties: { ids: { type: array, items: { type: string } } } }   # not `type: array`
+    /// ```
     InputIsNoObject = 225,
     /// A required property is not defined in `input`.
+    ///
+    /// Clients can send only the arguments under `properties`, so no call would be valid. Usually one of the
+    /// two names is misspelled, or the property was renamed in one place only.
+    ///
+    /// ```yaml
+    /// input: { properties: { city: { type: string } }, required: [city] }   # not `citty`
+    /// ```
     RequiredWithoutProperty = 226,
     /// An `x-mcp-header` of an argument is not valid.
     ///
@@ -420,6 +521,15 @@ codes! {
     /// ```
     InvalidParamHeader = 227,
     /// Clients cannot show a form with this schema.
+    ///
+    /// MCP permits one flat object of strings, numbers, booleans and choices, and few keywords: there is no
+    /// `pattern`, for example. glossator permits 50 fields. Divide an object into several fields. A rule can
+    /// check a value with a condition on `$input_responses`.
+    ///
+    /// ```yaml
+    /// input_requests:
+    ///   address: { message: Where to?, fields: { street: string, city: string } }   # not a nested object
+    /// ```
     InvalidForm = 228,
 
     // G03xx: names across sections.
