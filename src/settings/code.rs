@@ -547,6 +547,9 @@ codes! {
     UnknownUpstream = 301,
     /// There are several upstreams, and the request does not name one.
     ///
+    /// With a single upstream, its name is optional. Since there is a second one, every request needs the
+    /// name.
+    ///
     /// ```yaml
     /// request: GET weather/forecast   # not `GET /forecast`
     /// ```
@@ -562,8 +565,28 @@ codes! {
     /// ```
     UnusedUpstream = 303,
     /// No route has this name.
+    ///
+    /// The messages of a prompt and `completions` call a route by its name under `routes`. A tool of an MCP
+    /// upstream is no route: write a route for it, with `request: CALL UPSTREAM/TOOL`.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   get_report: { request: GET legacy/report }
+    /// prompts:
+    ///   assess: { messages: [{ user: { route: get_report } }] }
+    /// ```
     UnknownRoute = 304,
     /// No named rules have this name.
+    ///
+    /// `use` names an entry of `rules` in any file of the folder, or a preset. The rules of a route have no
+    /// name: to use them in another route, move them to `rules`.
+    ///
+    /// ```yaml
+    /// rules:
+    ///   gone: { when: { status: 410 }, error: It no longer exists. }
+    /// routes:
+    ///   get_report: { request: GET legacy/report, response: { use: gone } }
+    /// ```
     UnknownRules = 305,
     /// No route uses the named rules.
     ///
@@ -577,18 +600,71 @@ codes! {
     /// ```
     UnusedRules = 306,
     /// Named rules use themselves, directly or through others.
+    ///
+    /// The message has the cycle, in the order of `use`. Its expansion would never end. Remove one `use` of
+    /// the cycle. Rules that two of them need can be named rules of their own.
     RecursiveRules = 307,
     /// Named rules use others too many levels deep.
+    ///
+    /// Named rules can use others 16 levels deep. Write the rules of the innermost level in place of the
+    /// `use` that names them.
     RulesTooDeep = 308,
     /// Named rules have no such parameter.
+    ///
+    /// Either `with` sets a parameter that the rules do not have, or the rules contain a `$(name)` that
+    /// `parameters` does not declare. For a literal `$(name)`, write `$$(name)`.
+    ///
+    /// ```yaml
+    /// rules:
+    ///   gone:
+    ///     parameters: { what: report }
+    ///     response: { when: { status: 410 }, error: "There is no such $(what)." }
+    /// ```
     UnknownParameter = 309,
     /// A use of named rules lacks a required parameter.
+    ///
+    /// A parameter without a default (`title:`) needs a value under `with` wherever the rules are used. Set
+    /// it there, or declare a default.
+    ///
+    /// ```yaml
+    /// rules:
+    ///   titled: { parameters: { title: }, response: { content: "$(title): {{ text }}" } }
+    /// routes:
+    ///   get_report: { request: GET legacy/report, response: { use: titled, with: { title: Daily } } }
+    /// ```
     MissingParameter = 310,
     /// Named rules do not use one of their parameters.
+    ///
+    /// A route that sets the parameter under `with` changes nothing. Usually the rules have a fixed text
+    /// where `$(name)` should be. Insert the parameter there, or remove it.
+    ///
+    /// ```yaml
+    /// rules:
+    ///   gone:
+    ///     parameters: { what: report }
+    ///     response: { when: { status: 410 }, error: "There is no such $(what)." }   # not `such report`
+    /// ```
     UnusedParameter = 311,
     /// No route or prompt has this argument.
+    ///
+    /// The key names arguments of a route, a command or a prompt, and this is not one of them. The arguments
+    /// of a route are those in its request and the `properties` of its `input`.
+    ///
+    /// ```yaml
+    /// request: GET weather/forecast/{city}
+    /// resource: weather://{city}
+    /// completions: { city: [Oslo, Bergen] }   # not `town`
+    /// ```
     UnknownArgument = 312,
     /// A call of a route lacks an argument that the route requires.
+    ///
+    /// A prompt and `completions` call the route with the arguments under `args` and no others. An argument
+    /// of the prompt with the same name is not inserted by itself.
+    ///
+    /// ```yaml
+    /// messages:
+    ///   - user: { route: get_forecast, args: { city: "{{ args.city }}" } }
+    /// ```
     MissingArgument = 313,
     /// An argument is unused.
     ///
@@ -600,8 +676,28 @@ codes! {
     /// ```
     UnusedArgument = 314,
     /// A template uses an argument or input response that is not declared.
+    ///
+    /// Without `input`, the arguments of a route are those in its request. With `input`, they are its
+    /// `properties`. An argument that only a rule uses must be declared, too, because no client would send
+    /// it. An input response has the name of its entry under `input_requests`.
+    ///
+    /// ```yaml
+    /// input: { properties: { city: { type: string } }, required: [city] }
+    /// request: GET weather/forecast/{city}
+    /// response: { content: "{{ args.city }}: {{ text }}" }   # not `args.town`
+    /// ```
     UndeclaredArgument = 315,
     /// No route has a resource with this URI.
+    ///
+    /// A prompt embeds the resource of a route, by the URI in the `resource` of that route. For any other
+    /// content, write it as `text` beside `uri`.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   daily_report: { request: GET legacy/report, resource: "report://daily" }
+    /// prompts:
+    ///   assess: { messages: [{ user: { resource: "report://daily" } }] }
+    /// ```
     UnknownResource = 316,
     /// No client has the scope that is required.
     ///
@@ -626,6 +722,15 @@ codes! {
     /// ```
     ScopesWithoutClients = 318,
     /// `clients` is empty, so no client can call.
+    ///
+    /// With `clients`, every client must authenticate as one of them. Add a client with the hash of its key,
+    /// which `glossator key` prints, or configure `server.auth`. Remove `clients` to accept all clients
+    /// without authentication.
+    ///
+    /// ```yaml
+    /// clients:
+    ///   reporting: { api_key_hashes: ["sha256:…"] }   # not `clients: {}`
+    /// ```
     NoClients = 319,
     /// A client's `jwt_subjects` does not identify it.
     ///
