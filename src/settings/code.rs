@@ -784,14 +784,51 @@ codes! {
     /// ```
     WrongUpstreamKind = 403,
     /// A request is malformed.
+    ///
+    /// A request in one line is `GET UPSTREAM/path`, `RUN UPSTREAM word {argument}` for a command, or
+    /// `CALL UPSTREAM/TOOL` for an MCP server. It has the name of an upstream and not a URL, and `RUN` has
+    /// neither quotes nor templates. Write a map where you need those.
+    ///
+    /// ```yaml
+    /// request: { upstream: disk, arguments: ["two words", "{{ args.path }}"] }   # not `RUN disk "…"`
+    /// ```
     InvalidRequest = 404,
     /// The HTTP method is not valid, or not usable for a tool.
+    ///
+    /// Methods are case-sensitive, so `get` is not `GET`. `CONNECT` opens a tunnel, which a tool can't use.
+    /// `rest` can use neither `HEAD` nor `OPTIONS`.
+    ///
+    /// ```yaml
+    /// request: GET weather/forecast   # not `get weather/forecast`
+    /// ```
     InvalidMethod = 405,
     /// The HTTP method looks like a misspelled one.
+    ///
+    /// glossator sends the method unchanged, and most servers reject a method that they do not know. If your
+    /// server has this method, the request is right and you can ignore the warning.
+    ///
+    /// ```yaml
+    /// request: DELETE pages/{id}   # not `DELTE`
+    /// ```
     UnusualMethod = 406,
     /// A request with this method has no body.
+    ///
+    /// A body has no meaning in a `GET` or `HEAD` request, and many servers ignore or reject it. Send the
+    /// values in `query`, or use `POST`, which is the default method of a request with a body.
+    ///
+    /// ```yaml
+    /// request: { path: /search, query: { text: "{{ args.text }}" } }   # not `method: GET` with `body`
+    /// ```
     UnexpectedBody = 407,
     /// The REST endpoint of a route is not valid.
+    ///
+    /// `rest` is `METHOD /path`. An argument is a whole segment of the path, and occurs in it once.
+    /// glossator itself uses `/mcp`, `/message`, `/tools`, `/openapi.json` and `/health`. Every tool has the
+    /// endpoint `POST /tools/NAME` without `rest`.
+    ///
+    /// ```yaml
+    /// rest: GET /reports/{id}   # not `/reports/{id}.json`
+    /// ```
     InvalidEndpoint = 408,
     /// An argument is inserted into a text without escaping.
     ///
@@ -804,11 +841,22 @@ codes! {
     UnescapedArgument = 409,
     /// A text that looks like JSON is sent as one JSON string.
     ///
+    /// glossator encodes the value of `json`, so a string arrives in quotes and with escapes. Write the
+    /// members in YAML: every string in it is a template, and a value that is one argument alone keeps its
+    /// type.
+    ///
     /// ```yaml
     /// body: { json: { id: "{{ args.id }}" } }   # not `json: '{"id": "{{ args.id }}"}'`
     /// ```
     JsonAsText = 410,
     /// A value is escaped inside of CDATA, where escapes are not decoded.
+    ///
+    /// In `xml`, glossator escapes inserted values: `&` becomes `&amp;`. A server does not decode this in
+    /// CDATA, so it would read `&amp;` where the client wrote `&`. Escaped values need no CDATA.
+    ///
+    /// ```yaml
+    /// body: { xml: "<name>{{ args.name }}</name>" }   # not `<name><![CDATA[{{ args.name }}]]></name>`
+    /// ```
     EscapedCdata = 411,
     /// A route or prompt has no `description`.
     ///
@@ -822,6 +870,15 @@ codes! {
     /// ```
     MissingDescription = 412,
     /// `annotations` has no effect, because the route is not a tool.
+    ///
+    /// `annotations` of a route are hints about a tool, such as `readOnlyHint`. A route with `resource` is a
+    /// tool only with `tool: true`, and a route with `tool: false` never is. Hints about a resource, such as
+    /// `audience`, are `annotations` of the resource.
+    ///
+    /// ```yaml
+    /// request: GET legacy/report
+    /// resource: { uri: "report://daily", annotations: { audience: [user] } }
+    /// ```
     AnnotationsWithoutTool = 413,
     /// An input request cannot be sent at this place.
     ///
@@ -843,6 +900,14 @@ codes! {
     /// ```
     InputRequestNeverSent = 415,
     /// The requests of an asynchronous operation use different upstreams.
+    ///
+    /// glossator sends `status`, `result` and `cancel` to the upstream that started the operation, because
+    /// only that server knows it. Write the upstream of the route.
+    ///
+    /// ```yaml
+    /// request: POST office/print/{page}
+    /// async_operation: { id: .ticket, status: "GET office/jobs/{job}" }   # not `GET archive/jobs/{job}`
+    /// ```
     AsyncOperationUpstream = 416,
     /// A key can't be combined with `async_operation`.
     ///
@@ -850,6 +915,14 @@ codes! {
     /// request must not be sent twice.
     ConflictsWithAsyncOperation = 417,
     /// The URI of a resource lacks an argument that the request needs.
+    ///
+    /// A client reads a resource by its URI and sends nothing else, so it has no way to set this argument.
+    /// Add the argument to the URI, or a `default` under `input`.
+    ///
+    /// ```yaml
+    /// request: GET archive/reports/{day}
+    /// resource: report://{day}   # not `report://daily`
+    /// ```
     ResourceArgument = 418,
     /// `poll_interval` repeats a request that may have effects.
     ///
@@ -865,10 +938,40 @@ codes! {
     /// A poll belongs to no client, so `forward_headers` has nothing to forward.
     PollsWithoutClient = 420,
     /// The arguments of a test violate `input`.
+    ///
+    /// glossator rejects a call with such arguments, so the test shows a result that no client can get.
+    /// Usually the test is older than `input`, or a name is misspelled. Write arguments that `input`
+    /// accepts.
+    ///
+    /// ```yaml
+    /// request: GET weather/temperature/{city}
+    /// tests:
+    ///   - args: { city: Oslo }   # not `town`
+    ///     response: { body: "5 C" }
+    ///     expect: { content: "5 C" }
+    /// ```
     ImpossibleTest = 421,
     /// A test has no `expect`.
+    ///
+    /// Without an expected result there is nothing to compare, so the test fails. `glossator test --update`
+    /// writes the actual result into the file as `expect`. Read it before you keep it.
+    ///
+    /// ```yaml
+    /// tests:
+    ///   - response: { body: out of order }
+    ///     expect: { content: out of order }
+    /// ```
     EmptyTest = 422,
     /// A template of a prompt fails when it is rendered.
+    ///
+    /// A person may omit the optional arguments of a prompt, and an undefined name in a template is an
+    /// error. Arguments of prompts are strings, so `args.city.name` is undefined as well. Write a default,
+    /// or make the argument `required`.
+    ///
+    /// ```yaml
+    /// messages:
+    ///   - user: "Be {{ args.style | default('short') }}."   # not `{{ args.style }}`
+    /// ```
     FailingTemplate = 423,
     /// `passthrough` does not specify which clients may use it.
     ///
