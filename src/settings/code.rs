@@ -1007,12 +1007,45 @@ codes! {
     /// ```
     UnusedExtract = 502,
     /// Fields or types do not fit the value that the extractor returns.
+    ///
+    /// `fields` is for extractors that return objects, such as `pairs`, `csv` or `json`. `type` is for one
+    /// value, such as that of `text`. With an object, `type` needs `from`, the name of the member.
+    /// `optional` is for one of several named parts of `extract`.
+    ///
+    /// ```yaml
+    /// response: { extract: { text: {}, type: number } }   # not `fields`
+    /// ```
     FieldsDoNotFit = 503,
     /// The extractor does not find a field of this name.
+    ///
+    /// The names come from the extractor: the captures of `regex`, the `columns` of `csv`, the names under
+    /// `select` of `html`. If the result needs another name, write the extractor's name as `from`.
+    ///
+    /// ```yaml
+    /// response: { extract: { regex: '(?<size>\d+)', fields: { bytes: { from: size, type: integer } } } }
+    /// ```
     UnknownField = 504,
     /// An extractor cannot be used at this place.
+    ///
+    /// `source` must return one text, which the other extractor parses, so `pairs` and tables do not fit.
+    /// `header`, `binary` and `mcp` parse no text, so `source` has no effect on them. `binary` and `mcp`
+    /// can't be one of several parts: use each in a rule of its own.
+    ///
+    /// ```yaml
+    /// response: { extract: { source: { html: { text: pre } }, pairs: {} } }   # not `source: pairs`
+    /// ```
     WrongExtractor = 505,
     /// A recorded response is not valid.
+    ///
+    /// `recording` names a file with the body of a response, the output of `curl -i`, or a HAR file of a
+    /// browser. `entry` selects a response of a HAR file, by its number or a part of its URL. Record the
+    /// response again: `curl -i http://127.0.0.1:9000/report > report.http`.
+    ///
+    /// ```yaml
+    /// tests:
+    ///   - response: { recording: report.http }
+    ///     expect: { isError: false }
+    /// ```
     InvalidRecording = 506,
     /// A rule returns a value of another shape than `output` declares.
     ///
@@ -1025,6 +1058,9 @@ codes! {
     OutputShape = 520,
     /// A field is of another type than `output` declares.
     ///
+    /// Every response with such a value would be a tool error. In a schema, a `date-time` is a string with
+    /// that `format`, and a `size` is an integer. Without `output`, the schema follows from the fields.
+    ///
     /// ```yaml
     /// response: { extract: { pairs: { fields: { load: number } } } }
     /// output: { properties: { load: { type: number } } }
@@ -1032,12 +1068,18 @@ codes! {
     OutputFieldType = 521,
     /// `output` requires a field that a rule does not always return.
     ///
+    /// Every response without the field would be a tool error. Usually the field is optional (`?`), or it
+    /// has another name in the rule.
+    ///
     /// ```yaml
     /// fields: { load: number? }
     /// output: { properties: { load: { type: number } } }   # without `required: [load]`
     /// ```
     OutputMissingField = 522,
     /// `output` does not permit a field that a rule returns.
+    ///
+    /// Every response with the field would be a tool error, because of `additionalProperties: false`.
+    /// Usually the field was added to the rule only, or the two names differ.
     ///
     /// ```yaml
     /// fields: { load: number, host: string }
