@@ -1111,14 +1111,53 @@ codes! {
     // G06xx: upstreams, policies and the process.
 
     /// The address of an upstream is not valid.
+    ///
+    /// An address is `http://HOST:PORT/base`, `https://HOST:PORT/base` or `unix:/path/to/socket`. User and
+    /// password belong in `credentials`, and the query belongs in the `request` of a route.
+    ///
+    /// ```yaml
+    /// upstreams: { weather: http://127.0.0.1:9000/api }   # not `127.0.0.1:9000/api`
+    /// ```
     InvalidAddress = 601,
     /// Some addresses of an upstream are `https://`, and some are not.
+    ///
+    /// Requests are distributed over all addresses of an upstream, so some of them would be sent without
+    /// TLS, with their credentials. Write the same scheme for all, or define two upstreams.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing: { url: ["https://10.0.0.1:8443", "https://10.0.0.2:8443"] }
+    /// ```
     MixedSchemes = 602,
     /// A key has no effect for an upstream with one address.
+    ///
+    /// `outlier_detection` ejects one of several addresses while the others remain. For one address, the
+    /// `circuit_breaker` is enough, and it is on by default. `dns_refresh_interval` is for host names. Write
+    /// a list of addresses or a host name, or remove the key.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing:
+    ///     url: ["http://10.0.0.1:9000", "http://10.0.0.2:9000"]
+    ///     outlier_detection: { consecutive_failures: 3 }
+    /// ```
     SingleAddress = 603,
     /// `tls` has no effect, because the address is not `https://`.
+    ///
+    /// `tls` has the trusted CAs and the client certificate of a TLS connection, and this connection is not
+    /// encrypted. Write `https://` (`rediss://` for `shared_state`), or remove `tls`.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing: { url: https://billing.example.com, tls: { ca: file:/etc/tls/ca.crt } }
+    /// ```
     TlsWithoutHttps = 604,
     /// A header belongs to the connection and cannot be set.
+    ///
+    /// glossator itself sets `Connection`, `Content-Length`, `Host`, `Keep-Alive`, `Proxy-Connection`, `TE`,
+    /// `Trailer`, `Transfer-Encoding` and `Upgrade`. They belong to one connection or one message, and a
+    /// wrong value could change where a server finds the end of a message. `Host` follows from the address
+    /// of the upstream. Remove the header.
     ReservedHeader = 605,
     /// A program or folder of an upstream does not exist.
     ///
@@ -1142,6 +1181,9 @@ codes! {
     /// ```
     PolicyNeedsSafeRequest = 608,
     /// `hedge` has no effect, because `timeout` ends the call first.
+    ///
+    /// The second request would start when the call has already ended. Write a shorter delay, or `p95` for
+    /// the 95th percentile of recent response times.
     ///
     /// ```yaml
     /// timeout: 2s
@@ -1176,8 +1218,25 @@ codes! {
     /// ```
     SharedStateWithoutSecretKey = 612,
     /// `advertise_url` conflicts with `tls`.
+    ///
+    /// Other replicas connect to this server at `advertise_url`. With `tls`, the server accepts no
+    /// connection without TLS, so requests of other replicas would fail. Write `https://`, with a host name
+    /// of the certificate.
+    ///
+    /// ```yaml
+    /// server:
+    ///   secret_key: "${GLOSSATOR_SECRET}"
+    ///   advertise_url: https://replica-1.example.com:8443
+    ///   tls: { certificate: file:/etc/tls/tls.crt, key: file:/etc/tls/tls.key }
+    /// ```
     AdvertiseUrlScheme = 613,
     /// A variable of OpenTelemetry has a value that is not supported.
+    ///
+    /// The standard variables of OpenTelemetry begin with `OTEL_` and apply to every program with this
+    /// environment. glossator ignores an unsupported value, as the specification requires, and uses the
+    /// setting of `telemetry` or its default. It exports with OTLP over HTTP: the protocol is
+    /// `http/protobuf`, and an exporter is `otlp` or `none`. Durations are numbers of milliseconds. To set a
+    /// value for glossator alone, use `telemetry`.
     UnsupportedVariable = 614,
     /// Other machines can connect, but every host name of theirs is rejected.
     ///
@@ -1336,7 +1395,8 @@ mod tests {
     #[test]
     fn an_explanation_is_what_follows_the_summary() {
         let explanation = Code::HedgeAfterTimeout.explanation();
-        assert_eq!(explanation, "```yaml\ntimeout: 2s\nhedge: 500ms\n```");
+        assert!(explanation.starts_with("The second request would start"));
+        assert!(explanation.ends_with("times.\n\n```yaml\ntimeout: 2s\nhedge: 500ms\n```"));
         assert!(Code::UnreadableFile.explanation().starts_with("Check the path, and that the user of"));
     }
 }
