@@ -11,8 +11,8 @@ macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $number:literal,)+) => {
         /// Kind of a problem. A number is never reused for another kind.
         ///
-        /// The first line of the documentation is a summary. The optional rest explains why it matters and
-        /// shows a fix.
+        /// The first line of the documentation is a summary. The rest explains how the problem comes about or
+        /// why it matters, and shows a fix.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(#[doc = $doc])+ $name = $number,)+
@@ -1284,6 +1284,15 @@ codes! {
     /// itself.
     ExpiringCertificate = 704,
     /// An API key has expired.
+    ///
+    /// glossator rejects calls with this key, with status 401. Remove the hash if its client has a new key.
+    /// Otherwise make one with `glossator key`, write its hash into the file, and give the key to the
+    /// client.
+    ///
+    /// ```yaml
+    /// clients:
+    ///   reporting: { api_key_hashes: ["sha256:…"] }   # the hash of the new key
+    /// ```
     ExpiredKey = 705,
     /// The client's `Authorization` is forwarded to the upstream.
     ///
@@ -1296,8 +1305,22 @@ codes! {
     /// ```
     ForwardedAuthorization = 706,
     /// `Authorization` has no effect, because `credentials` sets it.
+    ///
+    /// `credentials` sets `Authorization` in every request to the upstream, so the one in `headers`,
+    /// `forward_headers` or `request` is never sent. Keep `credentials`, and remove the header. If a route
+    /// needs another one, define a second upstream without `credentials` for it.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing: { url: https://billing.example.com, credentials: { bearer: "${BILLING_TOKEN}" } }
+    /// ```
     OverriddenAuthorization = 707,
     /// A secret is too long to be removed from errors and logs.
+    ///
+    /// glossator removes the secrets of an upstream from errors and logs, in the encodings in which a server
+    /// may repeat them. That is not possible for a very long text. Usually a variable or a file has more
+    /// than the secret: a whole configuration, or a certificate. Write only the secret, of at most a few
+    /// hundred characters.
     SecretTooLong = 708,
 }
 
@@ -1336,7 +1359,7 @@ impl Code {
         self.documentation().first().copied().unwrap_or_default().trim()
     }
 
-    /// Explanation with an example of a fix, as Markdown; empty if the summary is enough.
+    /// Cause or consequence of the problem, and a fix, as Markdown.
     pub fn explanation(self) -> String {
         let lines = self.documentation().iter().skip(1);
         let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
@@ -1389,6 +1412,13 @@ mod tests {
                 summary.ends_with('.') && !summary[..summary.len() - 1].contains(". "),
                 "{code}: {summary}"
             );
+        }
+    }
+
+    #[test]
+    fn every_code_has_an_explanation() {
+        for code in Code::ALL {
+            assert!(!code.explanation().is_empty(), "{code}");
         }
     }
 
