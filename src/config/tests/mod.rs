@@ -162,7 +162,7 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
     };
     // As a few keys in PEM are.
     assert_eq!(load_of_length(16_000), Ok(()));
-    let found = load_of_length(1_500_000).unwrap_err();
+    let found = load_of_length(100_000).unwrap_err();
     assert!(
         found.contains("a secret of this upstream is too long to be removed from errors"),
         "{found:.2000}"

@@ -150,14 +150,14 @@ fn a_condition_that_fails_does_not_hold() {
 #[test]
 fn lists_are_iterated_freely_and_crossed_within_bounds() {
     let numbers = |count| Value::from((0..count).collect::<Vec<u32>>()).to_string();
-    let long = numbers(30_000);
+    let long = numbers(3_000);
     let crossed_ends = |filter: &str| {
         let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
         let names = JqNames { most_values: 1_000_000, ..names(&empty) };
         let error = Jq::compile(filter).unwrap().apply(&input, names).unwrap_err();
         assert!(error.message.contains("limit of a filter"), "{filter}: {error:?}");
     };
-    check("[.[] | select(. % 2 == 0) | . + 1] | length", &long, Ok("15000"));
+    check("[.[] | select(. % 2 == 0) | . + 1] | length", &long, Ok("1500"));
     for crossed in [
         "[.[] as $a | .[] as $b | $a] | length",
         ". as $all | [.[] | $all[]] | length",
