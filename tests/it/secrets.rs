@@ -379,7 +379,7 @@ async fn no_command_prints_a_secret() {
     // An error in every line in turn, so that each line is shown.
     let lines: Vec<&str> = hunt.text.lines().take_while(|line| *line != "routes:").collect();
     let broken = hunt.folder.join("broken.yaml");
-    let mistakes: Vec<String> = (2..lines.len())
+    let mistakes: std::collections::BTreeSet<String> = (2..lines.len())
         .flat_map(|index| {
             let with = |line: String| {
                 let before = lines[..index].join("\n");

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use regex::Regex;
@@ -46,6 +47,21 @@ const REPLACED: &[(&str, &str)] = &[
     ("crowds?|patience|untaken|leftovers?", "the standard term"),
     ("pictures?|sounds?", "image, audio"),
 ];
+
+/// The expressions of [`REPLACED`], compiled once: a debug build takes long for each.
+static REPLACED_EXPRESSIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let compile = |words: &str| Regex::new(&format!(r"(?i)\b({})\b", words.replace(' ', r"\s+"))).unwrap();
+    REPLACED.iter().map(|(words, term)| (compile(words), *term)).collect()
+});
+
+static BREAKER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?i)(\w+)\s+breakers?\b").unwrap());
+static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new("``[^`]+``|`[^`]*`").unwrap());
+static LINK_TARGET: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\]\([^)]*\)").unwrap());
+static TAG: LazyLock<Regex> = LazyLock::new(|| Regex::new("<[^>\n]*>").unwrap());
+static CLAUSE_AS_NOUN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?m)(^[ \t]*([-*] |\d+\. |#+ |\| )?|[.!?:|] |\*\*)(What|Whatever|Who|Whom|Whoever|Whose)\b")
+        .unwrap()
+});
 
 /// Headings that begin with "How" and no other: they name an explanation.
 const HOW: [&str; 3] = ["How a call flows", "How rules are chosen", "How-to guides"];
@@ -87,13 +103,10 @@ fn prose(page: &str) -> String {
         }
         prose.push('\n');
     }
-    let code = Regex::new("``[^`]+``|`[^`]*`").unwrap();
-    let target = Regex::new(r"\]\([^)]*\)").unwrap();
     // Line breaks stay, so that a place is found again.
     let breaks = |found: &regex::Captures<'_>| "…".to_owned() + &"\n".repeat(found[0].matches('\n').count());
-    let prose = code.replace_all(&prose, breaks);
-    let tag = Regex::new("<[^>\n]*>").unwrap();
-    tag.replace_all(&target.replace_all(&prose, "]"), "").into_owned()
+    let prose = CODE.replace_all(&prose, breaks);
+    TAG.replace_all(&LINK_TARGET.replace_all(&prose, "]"), "").into_owned()
 }
 
 fn line_at(text: &str, at: usize) -> usize {
@@ -103,14 +116,12 @@ fn line_at(text: &str, at: usize) -> usize {
 /// Words of a text that have a standard term, each with its line and that term.
 fn replaced_words(prose: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for (words, term) in REPLACED {
-        let pattern = words.replace(' ', r"\s+");
-        for word in Regex::new(&format!(r"(?i)\b({pattern})\b")).unwrap().find_iter(prose) {
+    for (words, term) in REPLACED_EXPRESSIONS.iter() {
+        for word in words.find_iter(prose) {
             found.push(format!("{}: `{}`, say {term}", line_at(prose, word.start()), word.as_str()));
         }
     }
-    let breaker = Regex::new(r"(?i)(\w+)\s+breakers?\b").unwrap();
-    for word in breaker.captures_iter(prose).filter(|word| !word[1].eq_ignore_ascii_case("circuit")) {
+    for word in BREAKER.captures_iter(prose).filter(|word| !word[1].eq_ignore_ascii_case("circuit")) {
         found.push(format!(
             "{}: `{}`, say circuit breaker",
             line_at(prose, word.get(0).unwrap().start()),
@@ -122,12 +133,8 @@ fn replaced_words(prose: &str) -> Vec<String> {
 
 /// Headings and sentences that begin with a clause as a noun, each with its line.
 fn noun_clauses(prose: &str) -> Vec<String> {
-    let beginnings = Regex::new(
-        r"(?m)(^[ \t]*([-*] |\d+\. |#+ |\| )?|[.!?:|] |\*\*)(What|Whatever|Who|Whom|Whoever|Whose)\b",
-    )
-    .unwrap();
     let mut found = Vec::new();
-    for clause in beginnings.captures_iter(prose) {
+    for clause in CLAUSE_AS_NOUN.captures_iter(prose) {
         let at = clause.get(3).unwrap().start();
         // A question may begin so.
         let sentence = prose[at..].split(['.', '!', '?', '|']).next().unwrap();
