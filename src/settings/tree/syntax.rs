@@ -24,6 +24,8 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
         {
             at - 1
         }
+        // The parser reports the beginning of the value, which is in a line above.
+        ErrorKind::TabInPlainScalar => tab_in_indentation(text, at).unwrap_or(at),
         _ => at,
     };
     let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
@@ -73,6 +75,20 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
     }
 }
 
+/// Position of the first tab after `at` that is in the indentation of a line.
+fn tab_in_indentation(text: &str, at: usize) -> Option<usize> {
+    let mut start = at + text[at..].find('\n')? + 1;
+    for line in text[start..].split_inclusive('\n') {
+        let indentation = &line[..line.len() - line.trim_start().len()];
+        // A line of white space only may have tabs.
+        if let Some(tab) = indentation.find('\t').filter(|_| !line.trim().is_empty()) {
+            return Some(start + tab);
+        }
+        start += line.len();
+    }
+    None
+}
+
 /// Key of the line above that has a plain value although the line at `at` is indented below it, and the
 /// number of that line. To the parser, the lower line continues the value.
 fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
@@ -110,7 +126,10 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
 fn words(error: &ScanError) -> (String, Option<&'static str>) {
     let quoted = "put the string in quotes: \"…\"";
     let (message, help) = match error.kind() {
-        ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation => {
+        ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabNotAllowed
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar => {
             ("tabs can't be used for indentation", "replace the tab with spaces")
         }
         ErrorKind::UnclosedQuotedScalar

@@ -63,6 +63,8 @@ fn a_syntax_error_has_a_position_and_a_clear_message() {
     check("# nothing\n", Err("1:1 the file is empty"));
     check("a: \"b\nc: d\n", Err("1:4 this quote has no closing quote"));
     check("a:\n\tb: 1\n", Err("2:1 tabs can't be used for indentation"));
+    check("a:\n  b: c\n\td: e\n", Err("3:1 tabs can't be used for indentation"));
+    check("a:\n  b: c d\n\t\n\n  \td: e\n", Err("5:3 tabs can't be used for indentation"));
     check("a: [1, 2\nb: 3\n", Err("2:2 unexpected `:`"));
     check("a: b: c\n", Err("1:5 unexpected `:`"));
     check("a: *x\n", Err("1:4 undefined anchor"));
