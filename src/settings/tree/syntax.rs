@@ -38,6 +38,14 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
             format!("line {line} already has a value for `{key}`, so this line can't be one of its keys");
         help = Some(format!("remove the value in line {line}, or indent this line like line {line}"));
     }
+    if let ErrorKind::InvalidQuotedScalarIndent = error.kind()
+        && closes(text, start)
+    {
+        // The place is the quote, not that line, whose text may be part of a secret.
+        let below = files.line_and_column(SourceSpan { file, start: at, end: at }).line;
+        message = format!("this string continues in line {below}, which is not indented enough");
+        help = Some(format!("indent line {below} more than the key of the string, or join the lines"));
+    }
     if let ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator = error.kind()
         && let Some(bracket) = open_bracket(text, start)
     {
@@ -73,6 +81,29 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
         }
         end = start.checked_sub(1)?;
     }
+}
+
+/// Whether the quoted string that begins at `start` has a closing quote, with nothing but the end of a value
+/// after it. Otherwise the next quote of the file probably opens another string.
+fn closes(text: &str, start: usize) -> bool {
+    let mut characters = text[start..].chars();
+    let quote = characters.next();
+    loop {
+        match characters.next() {
+            Some('\\') if quote == Some('"') => {
+                characters.next();
+            }
+            // `''` is an apostrophe in single quotes.
+            Some('\'') if quote == Some('\'') && characters.as_str().starts_with('\'') => {
+                characters.next();
+            }
+            Some(character) if Some(character) == quote => break,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+    let rest = characters.as_str().lines().next().unwrap_or_default().trim();
+    rest.is_empty() || rest.starts_with(['#', ',', '}', ']'])
 }
 
 /// Position of the first tab after `at` that is in the indentation of a line.
