@@ -27,7 +27,7 @@ use crate::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
     },
-    translate::{Jq, Matcher},
+    translate::{Jq, Matcher, expressions},
 };
 
 /// Kinds of values that `async_operation` accepts.
@@ -107,7 +107,7 @@ const ID_HELP: &str = "write `id: .id`, a jq filter for the operation's id in th
 /// Parses a jq condition on the value, or a map of conditions.
 fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     if value.node.as_text().is_some() {
-        return Ok(Some(Matcher { value: Some(Jq::read(value)?), ..Matcher::default() }));
+        return Ok(Some(Matcher { value: expressions::read_condition(value)?, ..Matcher::default() }));
     }
     let matcher = Matcher::read(value)?;
     if matcher.is_empty() {

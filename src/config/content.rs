@@ -13,6 +13,7 @@ use crate::{
     },
     translate::{
         BlockPayload, BlockTemplate, ContentTemplate, Jq, ResourceBodyTemplate, Template,
+        expressions::read_condition,
         extract::{Binary, BinaryKind, MediaType},
         is_timestamp,
         scope::Scope,
@@ -70,6 +71,7 @@ struct BlockSettings {
     #[key(conflicts = "text, as, resource_link")]
     media_type: Option<MediaType>,
     /// jq condition on the structured content; if it is false, the block is omitted.
+    #[key(kind = Jq::KIND, with = read_condition)]
     when: Option<Jq>,
     /// jq filter to a list; each item gives one block, with the item as the variable `item`.
     for_each: Option<Jq>,

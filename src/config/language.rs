@@ -8,9 +8,10 @@ use crate::{
 
 pub(super) use crate::translate::expressions::{arguments_of, span_of_name};
 
-/// Compiles a jq filter, which may also use these captures.
-pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
-    expressions::jq(&cursor(report, node.span, node, what, Jq::KIND), captures).ok()
+/// Compiles a jq condition, which may not be an assignment.
+pub(super) fn condition(report: &Report<'_>, node: &Node, what: &str) -> Option<Jq> {
+    let value = cursor(report, node.span, node, what, Jq::KIND);
+    expressions::check_condition(&value, expressions::jq(&value, &[]).ok()?).ok()
 }
 
 /// Compiles a template that may use these names.

@@ -8,7 +8,7 @@ use super::{Jq, JqError, Template};
 use crate::settings::{
     code::Code,
     report::Report,
-    section::{Checked, Cursor, Invalid},
+    section::{Checked, Cursor, Invalid, Setting as _},
     source::SourceSpan,
     suggest,
     tree::{Kind, Node},
@@ -72,6 +72,11 @@ fn hint_at_key(message: &str) -> String {
         },
         None => String::new(),
     }
+}
+
+/// Reads a jq condition, which may not be an assignment.
+pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
+    check_condition(value, Jq::read(value)?).map(Some)
 }
 
 /// Checks that the value of a jq condition is not an assignment, which is always true.

@@ -6,7 +6,7 @@ use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
 use super::{
-    expressions::{self, span_of_name},
+    expressions::{read_condition, span_of_name},
     jq::Jq,
     pattern::{Captures, Pattern, PatternError},
     response_view::{LazyExtraction, ResponseView},
@@ -217,12 +217,6 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
 fn read_args_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     Scope::from_cursor(value).used.borrow_mut().all = true;
     read_condition(value)
-}
-
-/// Reads a jq condition.
-fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
-    let condition = Jq::read(value)?;
-    expressions::check_condition(value, condition).map(Some)
 }
 
 fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {

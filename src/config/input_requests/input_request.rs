@@ -159,7 +159,7 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Opt
     // The condition may use any argument, also as the filter's input `.`.
     asked.all = true;
     asked.add_input_responses_of_jq(report, node.span, text);
-    language::jq(report, node, "`when`", &[])
+    language::condition(report, node, "`when`")
 }
 
 fn sample(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<SamplingRequestTemplate> {
