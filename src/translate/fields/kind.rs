@@ -122,16 +122,25 @@ impl FieldType {
     }
 
     /// Whether a value counts as missing: null, or an empty string for types other than strings. Words in
-    /// `null_values` are not missing.
+    /// `null_values` are not missing, nor is an empty string in `values`.
     pub(super) fn is_missing(&self, value: &Value) -> bool {
         if self.is_null(value) {
             return false;
         }
         match value {
             Value::Null => true,
-            Value::String(text) => {
-                !matches!(self.kind, FieldKind::String | FieldKind::Any) && text.trim().is_empty()
-            }
+            Value::String(text) => match &self.kind {
+                FieldKind::String | FieldKind::Any => false,
+                FieldKind::Values(values) => text.trim().is_empty() && !values.has_empty_word(),
+                FieldKind::Boolean(_)
+                | FieldKind::Date(_)
+                | FieldKind::DateTime(_)
+                | FieldKind::Duration(_)
+                | FieldKind::Integer(_)
+                | FieldKind::Number(_)
+                | FieldKind::Object(_)
+                | FieldKind::Size(_) => text.trim().is_empty(),
+            },
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
         }
     }
@@ -317,6 +326,10 @@ impl Enumeration {
         known.or(self.rest.as_ref()).cloned()
     }
 
+    fn has_empty_word(&self) -> bool {
+        self.words.iter().any(|(word, _)| word.is_empty())
+    }
+
     fn schema(&self) -> Map<String, Value> {
         let mut values: Vec<&Value> = Vec::new();
         for value in self.words.iter().map(|(_, value)| value).chain(&self.rest) {
@@ -338,8 +351,11 @@ impl Enumeration {
 impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MAX_LISTED: usize = 20;
-        let mut words: Vec<_> =
-            self.words.iter().take(MAX_LISTED).map(|(word, _)| format!("`{word}`")).collect();
+        let shown = |word: &str| match word {
+            "" => "an empty string".to_owned(),
+            word => format!("`{word}`"),
+        };
+        let mut words: Vec<_> = self.words.iter().take(MAX_LISTED).map(|(word, _)| shown(word)).collect();
         if self.words.len() > MAX_LISTED {
             words.push("…".into());
         }
@@ -355,6 +371,8 @@ impl Setting for Enumeration {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         const REST: &str = "*";
+        /// Escape of the word `*`.
+        const STAR: &str = r"\*";
         let (mut words, mut rest) = (Vec::new(), None);
         let reject = |node: &Node| {
             let message = format!(
@@ -372,6 +390,7 @@ impl Setting for Enumeration {
             }
             match entry.key.text.as_str() {
                 REST => rest = Some(entry.value.to_json()),
+                STAR => words.push((REST.to_owned(), entry.value.to_json())),
                 word => words.push((word.trim().to_owned(), entry.value.to_json())),
             }
         }

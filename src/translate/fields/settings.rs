@@ -61,7 +61,8 @@ struct FieldSettings {
     /// Strings that mean false, for `boolean`.
     #[key(kind = WORDS, with = read_words, default = vec!["false".to_owned()], shown = "`[false]`")]
     false_values: Vec<String>,
-    /// Enumeration: each allowed string and its value. `"*"` matches all other strings.
+    /// Enumeration: each allowed string and its value. `"*"` matches all other strings, `"\\*"` the
+    /// string `*`, and `""` an empty one.
     values: Option<Enumeration>,
     /// Whether `values` ignores case, so that `OK` matches `ok`.
     #[key(default = false)]
