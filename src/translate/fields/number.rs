@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::translate::convert::without_exponent;
+
 /// Format of a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberForm {
@@ -138,7 +140,7 @@ impl SizeUnit {
 }
 
 impl SizeForm {
-    /// Parses `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, rounded to whole bytes.
+    /// Parses `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, `1.5e+09`, rounded to whole bytes.
     ///
     /// # Errors
     ///
@@ -151,7 +153,11 @@ impl SizeForm {
         const MAX_DIGITS: usize = 18;
         let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
         let (number, name) = text.split_at(end);
-        let unit = match name {
+        let (exponent, name) = match number.ends_with(char::is_whitespace) {
+            true => ("", name),
+            false => name.split_at(exponent_length(name)),
+        };
+        let unit = match name.trim_start() {
             "" => self.unit,
             name => SizeUnit::named(name, self.kilo)?,
         };
@@ -166,11 +172,26 @@ impl SizeForm {
         if whole.is_empty() || whole.len() > MAX_DIGITS || !digits(&whole) || !digits(fraction) {
             return None;
         }
+        let number = without_exponent(&format!("{whole}.{fraction}{exponent}"))?;
+        let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+        if whole.len() > MAX_DIGITS {
+            return None;
+        }
         let fraction = &fraction[..fraction.len().min(MAX_DIGITS)];
         let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
         let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
         // At most 10^18 exabytes, so no product overflows.
         Some(whole.parse::<u128>().ok()? * unit.0 + (2 * part * unit.0 + scale) / (2 * scale))
+    }
+}
+
+/// Length of the exponent that a text begins with: 4 for `e+09 B`, 0 for `EB`, which is a unit.
+fn exponent_length(text: &str) -> usize {
+    let Some(after) = text.strip_prefix(['e', 'E']) else { return 0 };
+    let digits = after.strip_prefix(['+', '-']).unwrap_or(after);
+    match digits.bytes().take_while(u8::is_ascii_digit).count() {
+        0 => 0,
+        count => text.len() - digits.len() + count,
     }
 }
 
@@ -259,6 +280,14 @@ mod size_tests {
             ("1.3K", 1331),
             ("0.0004 K", 0),
             ("2T", 2_199_023_255_552),
+            ("2E", 2_305_843_009_213_693_952),
+            ("2EB", 2_000_000_000_000_000_000),
+            ("1e3", 1000),
+            ("1.5e+09", 1_500_000_000),
+            ("1.234567E3", 1235),
+            ("1500000e-3 kB", 1_500_000),
+            ("0.25e1KiB", 2560),
+            ("12e-9", 0),
         ] {
             check(form, text, Some(bytes));
         }
@@ -276,7 +305,11 @@ mod size_tests {
             "1 2",
             "5é",
             "99999999 E",
-            "1e3",
+            "1 e3",
+            "1e+",
+            "1e18",
+            "e3",
+            "1e3e3",
         ] {
             check(form, text, None);
         }
