@@ -78,8 +78,9 @@ struct FieldSettings {
     decimal_separator: DecimalSeparator,
     /// Thousands separator, for `number` and `integer`.
     thousands_separator: Option<ThousandsSeparator>,
-    /// Format of timestamps, for `date-time` and `date`: `strftime` directives, `unix`, `unix-ms` or `iso`
-    /// (the default). Of a list, the first format that matches applies.
+    /// Format of timestamps, for `date-time` and `date`: `strftime` directives, `unix`,
+    /// `unix-ms`, `unix-us`, `unix-ns` or `iso` (the default). Of a list, the first format that matches
+    /// applies.
     format: TimeFormat,
     /// Time zone of timestamps without an offset, for `date-time` and `date`: `Europe/Oslo` or `+01:00`.
     timezone: Option<TimeZoneSetting>,

@@ -39,6 +39,10 @@ pub enum TimeFormat {
     Unix,
     /// Milliseconds since 1970.
     UnixMillis,
+    /// Microseconds since 1970.
+    UnixMicros,
+    /// Nanoseconds since 1970.
+    UnixNanos,
     /// The first of these formats that matches. For a timestamp, a date alone is its midnight.
     OneOf(Vec<Self>),
 }
@@ -89,7 +93,9 @@ impl TimeFormat {
         let directives = match self {
             Self::Directives(directives) => directives,
             Self::OneOf(forms) => return forms.iter().all(Self::may_have_an_offset),
-            Self::Standard | Self::Unix | Self::UnixMillis => return true,
+            Self::Standard | Self::Unix | Self::UnixMillis | Self::UnixMicros | Self::UnixNanos => {
+                return true;
+            }
         };
         let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
         let read = strtime::format(directives, &sample).and_then(|written| {
@@ -108,6 +114,8 @@ impl TimeFormat {
             Self::Directives(directives) => format!("of the form `{directives}`"),
             Self::Unix => "as seconds since 1970".to_owned(),
             Self::UnixMillis => "as milliseconds since 1970".to_owned(),
+            Self::UnixMicros => "as microseconds since 1970".to_owned(),
+            Self::UnixNanos => "as nanoseconds since 1970".to_owned(),
             Self::OneOf(forms) => forms.iter().map(Self::format_names).collect::<Vec<_>>().join(", or "),
         }
     }
@@ -203,6 +211,8 @@ impl TimeForm {
             TimeFormat::Directives(directives) => by_directives(directives, text),
             TimeFormat::Unix => self.epoch(text, 9),
             TimeFormat::UnixMillis => self.epoch(text, 6),
+            TimeFormat::UnixMicros => self.epoch(text, 3),
+            TimeFormat::UnixNanos => self.epoch(text, 0),
             TimeFormat::OneOf(forms) => forms.iter().find_map(|form| self.read(form, text)),
         }
     }
@@ -210,6 +220,8 @@ impl TimeForm {
     /// Parses a decimal number of units of 10 to the `power` nanoseconds since 1970; smaller fractions are
     /// truncated.
     fn epoch(&self, text: &str, power: usize) -> Option<ParsedTime> {
+        /// Enough for nanoseconds in the year 2200.
+        const MAX_DIGITS: usize = 19;
         // Metrics exporters write `1.7e+09`.
         let text = without_exponent(text)?;
         let (negative, digits) = match text.strip_prefix('-') {
@@ -218,7 +230,7 @@ impl TimeForm {
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || whole.len() > 18 || !all_digits(whole) || !all_digits(fraction) {
+        if whole.is_empty() || whole.len() > MAX_DIGITS || !all_digits(whole) || !all_digits(fraction) {
             return None;
         }
         let fraction = format!("{:0<power$}", &fraction[..fraction.len().min(power)]);
@@ -324,6 +336,8 @@ fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
         "iso" => return Ok(TimeFormat::Standard),
         "unix" => return Ok(TimeFormat::Unix),
         "unix-ms" => return Ok(TimeFormat::UnixMillis),
+        "unix-us" => return Ok(TimeFormat::UnixMicros),
+        "unix-ns" => return Ok(TimeFormat::UnixNanos),
         _ => match TimeFormat::directives(text, needs_time) {
             Ok(format) => return Ok(format),
             Err(error) => error,
@@ -348,6 +362,8 @@ mod tests {
             "" => TimeFormat::Standard,
             "unix" => TimeFormat::Unix,
             "unix-ms" => TimeFormat::UnixMillis,
+            "unix-us" => TimeFormat::UnixMicros,
+            "unix-ns" => TimeFormat::UnixNanos,
             text => TimeFormat::directives(text, false).unwrap(),
         };
         TimeForm { format, zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
@@ -395,6 +411,12 @@ mod tests {
         check("unix", "", "-0.5", Ok("1969-12-31T23:59:59.5Z"));
         check("unix", "Europe/Oslo", "1700000000", Ok("2023-11-14T23:13:20+01:00"));
         check("unix-ms", "", "1700000000123", Ok("2023-11-14T22:13:20.123Z"));
+        check("unix-us", "", "1700000000123456", Ok("2023-11-14T22:13:20.123456Z"));
+        check("unix-us", "+01:00", "1700000000123456.789", Ok("2023-11-14T23:13:20.123456789+01:00"));
+        check("unix-us", "", "soon", Err("as microseconds since 1970"));
+        check("unix-ns", "", "1700000000123456789", Ok("2023-11-14T22:13:20.123456789Z"));
+        check("unix-ns", "", "1.7e18", Ok("2023-11-14T22:13:20Z"));
+        check("unix-ns", "", "99999999999999999999", Err("as nanoseconds since 1970"));
         for text in ["", "99999999999999", "1.x", "+5", "9999999999999999999999"] {
             check("unix", "", text, Err("seconds since 1970"));
         }
