@@ -101,7 +101,10 @@ pub(super) fn redacted_for(text: &str, sent: &ClientStrings<'_>) -> String {
             // No `\b` before a name that may begin with a letter of any script.
             r"|(?:[A-Za-z]|\w[\w\-]*[A-Za-z])[\w\-]*(?:\.[\w\-]+)*:\d{2,5}\b",
             r"|\w[\w\-]*(?:\.[\w\-]+)*\.(?i:local|internal|svc|lan|cluster)\b|\w[\w\-]*(?:\.[\w\-]+)+ (?i:port) \d+",
-            r"|\[[0-9A-Fa-f:]*:[0-9A-Fa-f:]+\](?::\d+)?|\b(?:[0-9A-Fa-f]{1,4}:){3,7}[0-9A-Fa-f]{1,4}\b",
+            // IPv6, where a time such as `[12:30:45]` stays; then a MAC address.
+            r"|(?<brackets>\[[0-9A-Fa-f:]*:[0-9A-Fa-f:]+\])(?::\d+)?",
+            r"|\b(?:[0-9A-Fa-f]{1,4}:){6}(?:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}|\d{1,3}(?:\.\d{1,3}){3})\b",
+            r"|\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b",
             r"|\\\\[\w.\-]+\\[^\s]+",
         ))
     });
@@ -114,9 +117,14 @@ pub(super) fn redacted_for(text: &str, sent: &ClientStrings<'_>) -> String {
     // In this order, because a path inside an address would otherwise be replaced on its own.
     let text = without_credentials(text);
     let text = without_ipv6(&text);
-    let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| match found.name("time") {
-        Some(time) => time.as_str().to_owned(),
-        None => masked(&text, found, "[address]", sent),
+    let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| {
+        let is_ipv6 = |text: &str| text.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok();
+        let is_time = found.name("time").is_some()
+            || found.name("brackets").is_some_and(|brackets| !is_ipv6(brackets.as_str()));
+        match is_time {
+            true => found[0].to_owned(),
+            false => masked(&text, found, "[address]", sent),
+        }
     });
     let text = PATHS.replace_all(&text, |found: &Captures<'_>| masked(&text, found, "[path]", sent));
     text.replace("\"[path]", "[path]")
@@ -250,6 +258,9 @@ mod tests {
             "[2001:db8::1]:80",
             "[::1]",
             "2001:0db8:0000:0000:0000:ff00:0042:8329",
+            "[2001:0db8:0000:0000:0000:ff00:0042:8329]:80",
+            "0:0:0:0:0:ffff:10.0.0.1",
+            "52:54:00:12:34:ab",
         ] {
             check(&format!("no route to {address}."), "no route to [address].");
         }
@@ -314,6 +325,7 @@ mod tests {
             "the ratio is 3/4 at 12:30",
             "the token is invalid",
             "your session is closed since 12:30:45",
+            "[12:30:45] the job failed after 0:0:00:01.03, or 1:02:03:04",
             "Ungültige Stadt",
             "use std::string, Foo::Bar or Abc::Error",
             "one of ... or .. or ~5 per minute",
