@@ -276,7 +276,7 @@ pub(super) fn key_at(keys: &'static Keys, path: &str) -> Option<(&'static Keys, 
 }
 
 /// Section that a key accepts, possibly beside a short form.
-fn section_of(takes: Takes) -> Option<&'static Keys> {
+pub(super) fn section_of(takes: Takes) -> Option<&'static Keys> {
     match takes {
         Takes::Section(keys) => Some(keys()),
         Takes::Either(kinds) => kinds.iter().find_map(|kind| section_of(*kind)),

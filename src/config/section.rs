@@ -97,6 +97,9 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
         return extract::report_unknown(report, key);
     }
     let message = format!("unknown key `{}` in {}", key.text, keys.section);
+    if let Some(help) = extract::help_for_misplaced(&key.text, keys) {
+        return report.error(Code::UnknownKey.at_span(key.span), message, help);
+    }
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
         return report.error(
             Code::UnknownKey.at_span(key.span),

@@ -9,7 +9,9 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
+    keys::Keys,
     node::{Entry, Key, Kind, Node},
+    renamed,
     report::Report,
     section::ReadElsewhere,
     source::SourceSpan,
@@ -220,6 +222,17 @@ pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
     let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
     report.error(Code::UnknownExtractor.at_span(key.span), format!("unknown extractor `{}`", key.text), help);
+}
+
+/// Help for a key of `extract` that is among the options of an extractor; `None` for any other key.
+pub(super) fn help_for_misplaced(key: &str, options: &Keys) -> Option<String> {
+    let extractor = names().find(|name| {
+        let kind = ExtractSettings::keys().get(name).map(|key| key.kind);
+        kind.and_then(renamed::section_of).is_some_and(|section| std::ptr::eq(section, options))
+    })?;
+    BESIDE
+        .contains(&key)
+        .then(|| format!("`{key}` belongs beside the extractor: `extract: {{ {extractor}: …, {key}: … }}`"))
 }
 
 /// Compiled `extract`, and the span of its fields.
