@@ -29,6 +29,9 @@ pub(super) struct TestArguments {
     /// single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,
+    /// Also write a result that is an error although a success is expected
+    #[arg(long, requires = "update")]
+    accept_errors: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
@@ -56,7 +59,8 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
-    let (updated, not_updated) = if arguments.update { update(&verdicts) } else { (Vec::new(), Vec::new()) };
+    let (updated, not_updated) =
+        if arguments.update { update(&verdicts, arguments.accept_errors) } else { (Vec::new(), Vec::new()) };
     let different = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
     let passed = verdicts.len() - different;
     let failed = different - updated.len();
@@ -109,6 +113,8 @@ struct ExampleResult {
     found: Option<Map<String, Value>>,
     position: Position,
     differences: Vec<Difference>,
+    /// Whether the result is an error although a success is expected.
+    is_new_error: bool,
 }
 
 /// Difference between expected and actual result.
@@ -121,12 +127,14 @@ struct Difference {
 
 impl ExampleResult {
     fn run(name: String, index: usize, file: &RouteFile, example: &Example) -> Self {
-        let mut found = None;
+        let (mut found, mut is_new_error) = (None, false);
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
                 let result =
                     explain_translation(file, checked, &example.answers, &example.response, None).result;
                 found = Some(to_expect(&result, &example.expect));
+                let expects_success = !example.expect.is_missing && !example.expect.is_error();
+                is_new_error = expects_success && result["isError"] == true;
                 differences(&result, &example.expect, &example.position)
             }
             Err(error) => vec![Difference {
@@ -137,7 +145,7 @@ impl ExampleResult {
             }],
         };
         let route = file.name().to_string();
-        Self { name, route, index, found, position: example.position.clone(), differences }
+        Self { name, route, index, found, position: example.position.clone(), differences, is_new_error }
     }
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
@@ -146,7 +154,8 @@ impl ExampleResult {
             (false, true) => screen.paint(Paint::Good, "updated"),
             (false, false) => screen.paint(Paint::Bad, "FAILED"),
         };
-        screen.line(format!("test {} ... {outcome}", self.name));
+        let remark = if self.is_new_error { ": a success has become an error" } else { "" };
+        screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
             let Position { file, line, column } = &difference.position;
             screen.line(format!("  {file}:{line}:{column}: {} differs", difference.what));
@@ -164,7 +173,8 @@ impl ExampleResult {
             })
             .collect();
         json!({ "name": self.name, "file": self.position.file, "line": self.position.line,
-            "passed": self.differences.is_empty(), "differences": differences })
+            "passed": self.differences.is_empty(), "success_became_error": self.is_new_error,
+            "differences": differences })
     }
 }
 
@@ -196,10 +206,10 @@ impl Difference {
 
 /// Writes the actual results into the files. Returns the updated examples, and with the reason those that can't
 /// be updated.
-fn update(verdicts: &[ExampleResult]) -> (Vec<String>, Vec<(String, String)>) {
+fn update(verdicts: &[ExampleResult], accept_errors: bool) -> (Vec<String>, Vec<(String, String)>) {
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
     for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {
-        match update_one(verdict) {
+        match update_one(verdict, accept_errors) {
             Ok(()) => updated.push(verdict.name.clone()),
             Err(why) => not_updated.push((verdict.name.clone(), why)),
         }
@@ -207,7 +217,11 @@ fn update(verdicts: &[ExampleResult]) -> (Vec<String>, Vec<(String, String)>) {
     (updated, not_updated)
 }
 
-fn update_one(verdict: &ExampleResult) -> Result<(), String> {
+fn update_one(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
+    // Otherwise a broken rule would be written down as the expected behaviour.
+    if verdict.is_new_error && !accept_errors {
+        return Err("a success has become an error; `--accept-errors` writes it".to_owned());
+    }
     let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;

@@ -338,6 +338,32 @@ fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
 }
 
 #[test]
+fn update_writes_an_error_in_place_of_a_success_only_with_accept_errors() {
+    let before = "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
+                  request: GET old/x\n    tests:\n      \
+                  - response: { status: 404, content_type: text/plain, body: no such }\n        \
+                  expect: { text: such }\n";
+    let file = TemporaryFile::new("update-errors.yaml", before);
+    let refused = glossator(&["test", "--update", "--config", file.path()]);
+    let out = [refused.stdout, refused.stderr].map(|out| String::from_utf8(out).unwrap()).concat();
+    assert_eq!(refused.status.code(), Some(1), "{out}");
+    for part in [
+        "test tool/1 ... FAILED: a success has become an error\n",
+        "0 passed, 1 failed, 0 updated in 1 route",
+        "tool/1 is unchanged: a success has become an error; `--accept-errors` writes it",
+    ] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), before);
+    let out = succeeds(&["test", "--update", "--accept-errors", "--config", file.path()]);
+    assert!(out.contains("test tool/1 ... updated: a success has become an error\n"), "{out}");
+    let expected = before.replace("{ text: such }", "{ isError: true, text: such }");
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), expected);
+    let alone = glossator(&["test", "--accept-errors", "--config", file.path()]);
+    assert_eq!(alone.status.code(), Some(2), "{}", String::from_utf8_lossy(&alone.stderr));
+}
+
+#[test]
 fn check_lists_tools_without_an_output_schema_and_the_reason() {
     let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  \
                   a: { description: d, request: GET old/a }\n  \
