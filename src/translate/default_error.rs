@@ -106,7 +106,8 @@ fn text_for_exit(end: ProgramEnd) -> String {
 fn text_for_status(view: &ResponseView<'_>, status: StatusCode, has_effect: bool) -> String {
     if status.is_redirection() {
         return format!(
-            "The service responded with status {status}, a redirect, which this tool does not follow."
+            "The service responded with status {status}, a redirect, which this tool does not follow. Its \
+             operator can set `max_redirects` for redirects to the same address."
         );
     }
     if status.is_informational() {
