@@ -301,6 +301,7 @@ impl CallRun<'_> {
                     | UpstreamError::Busy { .. }
                     | UpstreamError::ClientBusy { .. }
                     | UpstreamError::CircuitOpen { .. }
+                    | UpstreamError::Restarting { .. }
                     | UpstreamError::RateLimited { .. }
                     | UpstreamError::RateLimitUnavailable { .. }
                     | UpstreamError::BufferFull { .. }

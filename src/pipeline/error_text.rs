@@ -133,6 +133,11 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
              was sent. Retry in {}.",
             time(whole_seconds(*rest))
         ),
+        UpstreamError::Restarting { rest, .. } => format!(
+            "The MCP server behind this tool is not running, and is being restarted. No request was sent. \
+             Retry in {}.",
+            time(whole_seconds(*rest))
+        ),
         UpstreamError::Credential { source, .. } => {
             let rest = source.backoff().map(|rest| format!("in {}", time(whole_seconds(rest))));
             format!(
@@ -423,6 +428,7 @@ mod tests {
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
             UpstreamError::ClientBusy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
+            UpstreamError::Restarting { upstream: upstream(), rest: Duration::from_millis(1500) },
         ];
         let sentences: Vec<String> =
             errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();

@@ -182,6 +182,17 @@ pub enum UpstreamError {
         /// Time until it is half open.
         rest: Duration,
     },
+    /// The program of an MCP server has exited or did not start, and is not yet restarted.
+    #[error(
+        "the MCP server of upstream `{upstream}` is not running; it is restarted in {} s",
+        rest.as_secs_f64().ceil()
+    )]
+    Restarting {
+        /// The upstream.
+        upstream: UpstreamName,
+        /// Time until it is started again.
+        rest: Duration,
+    },
     /// Concurrency limit (`max_in_flight`).
     #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
     Busy {
@@ -433,6 +444,7 @@ impl UpstreamError {
                 rejected("circuit_open", "route circuit breaker", *rest)
             }
             Self::CircuitOpen { rest, .. } => rejected("circuit_open", "upstream circuit breaker", *rest),
+            Self::Restarting { rest, .. } => rejected("restarting", "restart backoff", *rest),
             Self::Busy { .. } => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
             Self::ClientBusy { .. } => {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
@@ -469,6 +481,7 @@ impl UpstreamError {
             | Self::Deadline { upstream, .. }
             | Self::AttemptDeadline { upstream, .. }
             | Self::CircuitOpen { upstream, .. }
+            | Self::Restarting { upstream, .. }
             | Self::Busy { upstream, .. }
             | Self::ClientBusy { upstream, .. }
             | Self::Credential { upstream, .. }

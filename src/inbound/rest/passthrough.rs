@@ -246,10 +246,11 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         | UpstreamError::TooLong { .. } => {
             (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed")
         }
-        // Passthrough buffers nothing, so `BufferFull` does not occur.
-        UpstreamError::Busy { .. } | UpstreamError::CircuitOpen { .. } | UpstreamError::BufferFull { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
-        }
+        // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
+        UpstreamError::Busy { .. }
+        | UpstreamError::CircuitOpen { .. }
+        | UpstreamError::BufferFull { .. }
+        | UpstreamError::Restarting { .. } => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy"),
         UpstreamError::SlowUpload { .. } => {
             (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly")
         }

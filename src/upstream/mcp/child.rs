@@ -128,11 +128,7 @@ impl ChildLink {
         if let Some(at) = state.not_before {
             let rest = at.saturating_duration_since(Instant::now());
             if rest > BACKOFF.0 * 2 {
-                return Err(UpstreamError::CircuitOpen {
-                    upstream: self.name.clone(),
-                    of_route: false,
-                    rest,
-                });
+                return Err(UpstreamError::Restarting { upstream: self.name.clone(), rest });
             }
             sleep_until(at).await;
         }

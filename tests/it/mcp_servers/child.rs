@@ -163,5 +163,25 @@ async fn a_missing_program_does_not_affect_other_upstreams() {
     .await;
     assert_eq!(served.names().await, ["one", "other"]);
     let text = served.call("other", json!({})).await.tool_text();
-    assert!(text.contains("can't be reached") || text.contains("temporarily unavailable"), "{text}");
+    assert!(text.contains("can't be reached") || text.contains("is being restarted"), "{text}");
+}
+
+#[tokio::test]
+async fn a_call_between_two_starts_says_when_the_server_is_restarted() {
+    let served = Served::start(
+        "upstreams: { none: { mcp: { command: [/no/such/program] } } }\n\
+         routes: { other: { request: CALL none/x } }",
+    )
+    .await;
+    let expected = "The MCP server behind this tool is not running, and is being restarted. No request was \
+                    sent. Retry in ";
+    let mut text = String::new();
+    // The first starts follow at once.
+    for _ in 0..6 {
+        text = served.call("other", json!({})).await.tool_text();
+        if text.contains(expected) {
+            break;
+        }
+    }
+    assert!(text.contains(expected), "{text}");
 }
