@@ -81,7 +81,8 @@ impl KeyHash {
 #[section(name = "a key of a client", id = "client_key", text = "hash", variables, check = Self::check)]
 pub struct ApiKey {
     /// The hash of the key: `sha256:…`.
-    #[key(file, example = "hash: sha256:…")]
+    // The key itself may be here by mistake.
+    #[key(file, example = "hash: sha256:…", masked)]
     pub hash: KeyHash,
     /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
     #[key(shown = "never")]

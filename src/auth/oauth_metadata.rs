@@ -34,7 +34,7 @@ pub struct Resource {
 
 /// The section `auth` of `server`: accepted tokens, and the authorization servers that issue them.
 #[derive(Debug, Clone, PartialEq, Section)]
-#[section(name = "`auth` of `server`", id = "server_auth", process, variables)]
+#[section(name = "`auth` of `server`", id = "server_auth", process, variables, masked)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
 pub struct ResourceServer {
     /// Public URL of this server, and the default audience of tokens: `https://tools.example.com/mcp`. MCP

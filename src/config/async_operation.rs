@@ -42,6 +42,7 @@ const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]
 #[section(id = "async_operation", default, check_keys = Self::check_keys)]
 struct AsyncOperationSettings {
     /// Extractor for the responses about the operation. Default: they are JSON.
+    #[key(public)]
     extract: Option<extract::CompiledExtract>,
     /// jq: the id of the operation in the first response. Without it, the `Location` of the first response is
     /// polled.

@@ -13,13 +13,23 @@ use super::{
     source::{Files, SourceSpan},
     yaml,
 };
-use crate::{route::UpstreamName, settings::section::Section as _, translate::WorkBudget};
+use crate::{
+    route::UpstreamName,
+    settings::{
+        keys::ValueKind,
+        section::{Section as _, Setting as _},
+    },
+    translate::WorkBudget,
+};
 
 /// File name of a draft in problems.
 const NAME: &str = "draft";
 
 /// Placeholder upstream of a draft without `request`; no request is sent.
 const NOBODY: &str = "nobody";
+
+/// A draft is a route, possibly below its name.
+const KIND: ValueKind = ValueKind::Either(&[RouteSettings::KIND, ValueKind::Map(&RouteSettings::KIND)]);
 
 /// Draft route and its problems.
 #[derive(Debug)]
@@ -41,7 +51,7 @@ impl Importer {
         let beginning = files.beginning(index);
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
         let tree = match has_content {
-            true => file::read(&report, index),
+            true => file::read_as(&report, index, KIND),
             // An empty draft has the default rules only.
             false => Some(Node::new(Kind::Map(Vec::new()), beginning)),
         };

@@ -1,121 +1,235 @@
 //! Parser for one file of the configuration, which marks the secrets in it so that no message contains them.
+//!
+//! The declaration of each key says whether its value is masked ([`Masking`]). A file can have values that no
+//! declaration knows: of misspelled or misplaced keys, and of names that the operator chooses, such as those
+//! of headers and environment variables. Their names decide.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
 
-use super::{renamed::RENAMES, upstreams::UpstreamSection};
-use crate::{
-    auth::{ResourceServer, TokenSettings},
-    settings::{
-        report::Report,
-        secret::{is_only_references, is_secret_name},
-        section::Section as _,
-        suggest,
-        tree::{self, Entry, Kind, Node},
-    },
-    tls::TlsSection,
-    upstream::http::{BasicCredentials, CredentialsSection, OAuthSettings},
+use super::{
+    keys::{FileSettings, Key as KeySpec, Keys, Takes},
+    renamed::{self, Now, RENAMES},
+};
+use crate::settings::{
+    keys::{Masking, ShortForm},
+    report::Report,
+    secret::{is_only_references, is_secret_name},
+    section::Setting as _,
+    suggest,
+    tree::{self, Entry, Kind, Node},
 };
 
 /// Parses one file. Returns `None` after reporting that it is invalid or empty.
 pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
+    read_as(report, file, FileSettings::KIND)
+}
+
+/// Like [`read`], for a file with another content than a configuration.
+pub(super) fn read_as(report: &Report<'_>, file: usize, kind: Takes) -> Option<Node> {
     let mut root = tree::read(report, file)?;
-    let mut secrets = Vec::new();
-    mark_secrets(&mut root, &mut secrets);
-    report.files().mask(file, secrets);
+    let mut secrets = Secrets::default();
+    secrets.mark(&mut root, &[kind], false);
+    report.files().mask(file, secrets.ranges);
     Some(root)
 }
 
-/// Marks the values of secret keys in the tree of a file, and adds their byte ranges to `ranges`.
-fn mark_secrets(root: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    /// Sections with user-defined keys: a name such as `auth` or `credentials` is not a setting there.
-    const NAMED: [&str; 4] = ["upstreams", "routes", "clients", "prompts"];
-    let Kind::Map(entries) = &mut root.kind else { return mark_below(root, ranges) };
-    for entry in entries {
-        match &mut entry.value.kind {
-            Kind::Map(named) if NAMED.contains(&entry.key.text.as_str()) => {
-                named.iter_mut().for_each(|named| mark_below(&mut named.value, ranges));
+/// Names of all declared keys.
+struct DeclaredNames {
+    all: BTreeSet<&'static str>,
+    /// Those whose values are masked, with their old names.
+    masked: Vec<&'static str>,
+}
+
+static DECLARED: LazyLock<DeclaredNames> = LazyLock::new(|| {
+    /// A shorter name is close to too many others to be found in a misspelled one.
+    const MIN_LENGTH: usize = 5;
+    let sections = renamed::sections();
+    let keys = || sections.iter().filter_map(|kind| table_of(*kind)).flat_map(Keys::keys);
+    let is_masked = |name: &str| keys().any(|key| key.name == name && key.masking == Masking::Always);
+    let old = RENAMES.settings.iter().filter(|row| matches!(row.now, Now::Key(now) if is_masked(now)));
+    let masked = keys().filter(|key| key.masking == Masking::Always).map(|key| key.name);
+    DeclaredNames {
+        all: keys().map(|key| key.name).chain(RENAMES.settings.iter().map(|row| row.key)).collect(),
+        masked: masked.chain(old.map(|row| row.key)).filter(|name| name.len() >= MIN_LENGTH).collect(),
+    }
+});
+
+/// Byte ranges of the secrets that have been found in a file.
+#[derive(Default)]
+struct Secrets {
+    ranges: Vec<Range<usize>>,
+}
+
+impl Secrets {
+    /// Marks the secrets in a value of one of these kinds; `masks_unknown_keys` is that of an outer section.
+    fn mark(&mut self, node: &mut Node, kinds: &[Takes], masks_unknown_keys: bool) {
+        let kinds = Kinds::new(kinds);
+        let masks_unknown_keys =
+            masks_unknown_keys || kinds.sections.iter().any(|section| section.masks_unknown_keys);
+        match &mut node.kind {
+            Kind::Map(entries) => {
+                entries.iter_mut().for_each(|entry| self.mark_entry(entry, &kinds, masks_unknown_keys));
             }
-            _ => mark_entry(entry, ranges),
+            Kind::List(items) if kinds.items.is_empty() => {
+                if masks_unknown_keys {
+                    items.iter_mut().for_each(|item| self.hide_all(item));
+                } else if !kinds.is_schema {
+                    items.iter_mut().for_each(|item| self.mark_by_names(item));
+                }
+            }
+            Kind::List(items) => {
+                items.iter_mut().for_each(|item| self.mark(item, &kinds.items, masks_unknown_keys));
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+                let is_masked = kinds.sections.iter().any(|section| match section.short_form {
+                    ShortForm::Text(key) => {
+                        section.get(key).is_some_and(|key| key.masking == Masking::Always)
+                    }
+                    ShortForm::None | ShortForm::Nothing => false,
+                });
+                if is_masked || masks_unknown_keys && kinds.is_section() {
+                    self.hide(node);
+                }
+            }
+        }
+    }
+
+    /// Marks the secrets of an entry of a map of these kinds.
+    fn mark_entry(&mut self, entry: &mut Entry, kinds: &Kinds, masks_unknown_keys: bool) {
+        let Entry { key, value } = entry;
+        let declared: Vec<_> =
+            kinds.sections.iter().copied().filter_map(|section| key_of(section, &key.text)).collect();
+        if !declared.is_empty() {
+            if declared.iter().any(|key| key.masking == Masking::Always) {
+                self.hide_all(value);
+            } else if declared.iter().any(|key| key.masking != Masking::Never) {
+                let kinds: Vec<_> = declared.iter().map(|key| key.kind).collect();
+                self.mark(value, &kinds, masks_unknown_keys);
+            }
+        } else if !kinds.values.is_empty() {
+            let values = Kinds::new(&kinds.values);
+            if values.accepts_text && is_secret_name(&key.text) {
+                self.hide(value);
+            }
+            self.mark(value, &kinds.values, masks_unknown_keys);
+        } else if masks_unknown_keys {
+            self.hide_all(value);
+        } else if !kinds.is_schema {
+            self.mark_entry_by_name(entry);
+        }
+    }
+
+    /// Marks the values of names that sound like a credential, where no declaration says it.
+    fn mark_by_names(&mut self, node: &mut Node) {
+        match &mut node.kind {
+            Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.mark_entry_by_name(entry)),
+            Kind::List(items) => items.iter_mut().for_each(|item| self.mark_by_names(item)),
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+        }
+    }
+
+    fn mark_entry_by_name(&mut self, Entry { key, value }: &mut Entry) {
+        let name = key.text.as_str();
+        if is_secret_name(name) || is_misspelled_secret(name) {
+            self.hide(value);
+        }
+        self.mark_by_names(value);
+    }
+
+    /// Marks all scalars in a value: a setting that should be a string is a map or list by mistake.
+    fn hide_all(&mut self, node: &mut Node) {
+        match &mut node.kind {
+            Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.hide_all(&mut entry.value)),
+            Kind::List(items) => items.iter_mut().for_each(|item| self.hide_all(item)),
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => self.hide(node),
+        }
+    }
+
+    fn hide(&mut self, node: &mut Node) {
+        match &mut node.kind {
+            Kind::Text(text) if is_only_references(&text.text) => {}
+            Kind::Text(_) | Kind::Number(_) => {
+                node.secret = true;
+                self.ranges.push(node.span.start..node.span.end);
+            }
+            Kind::List(items) => items.iter_mut().for_each(|item| self.hide(item)),
+            Kind::Nothing | Kind::Flag(_) | Kind::Map(_) => {}
         }
     }
 }
 
-fn mark_below(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    match &mut node.kind {
-        Kind::Map(entries) => entries.iter_mut().for_each(|entry| mark_entry(entry, ranges)),
-        Kind::List(items) => items.iter_mut().for_each(|item| mark_below(item, ranges)),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+/// Whether a name that no declaration has is probably a misspelled masked key.
+fn is_misspelled_secret(name: &str) -> bool {
+    !DECLARED.all.contains(name) && suggest::nearest(name, DECLARED.masked.iter().copied()).is_some()
+}
+
+/// Key of a section with this name or old name.
+fn key_of(section: &'static Keys, name: &str) -> Option<&'static KeySpec> {
+    section.get(name).or_else(|| match RENAMES.key(section.id, name) {
+        Some(Now::Key(path)) => Some(renamed::key_at(section, path)?.1),
+        Some(Now::Gone(_) | Now::Word(..)) | None => None,
+    })
+}
+
+fn table_of(kind: Takes) -> Option<&'static Keys> {
+    match kind {
+        Takes::Section(section) => Some(section()),
+        _ => None,
     }
 }
 
-/// Marks the value of an entry. Maps below a key of `PLAIN` have user-defined keys.
-fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
-    const PLAIN: [&str; 9] =
-        ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
-    /// Settings that are strings only.
-    const WORDS: [&str; 6] = ["secret", "secret_key", "token", "password", "client_secret", "bearer"];
-    /// Sections without user-defined keys.
-    const SETTINGS: [&str; 5] = ["server", "admin", "shared_state", "auth", "credentials"];
-    let Entry { key, value } = entry;
-    let key = key.text.as_str();
-    if PLAIN.contains(&key) {
-        return;
-    }
-    // The key itself may be here by mistake in place of its hash.
-    let is_key = matches!(key, "api_key_hashes" | "keys" | "hash");
-    // `breaker`, an old name, is close to `bearer`, and is not a misspelled `bearer`.
-    let upstream = UpstreamSection::keys();
-    let is_setting = upstream.get(key).is_some() || RENAMES.key(upstream.id, key).is_some();
-    let is_misspelt = !is_setting && suggest::nearest(key, WORDS).is_some();
-    if is_key || is_secret_name(key) || is_misspelt {
-        hide(value, ranges);
-    }
-    if let (Kind::Map(settings), true) = (&mut value.kind, SETTINGS.contains(&key)) {
-        let words = settings.iter_mut().filter(|setting| WORDS.contains(&setting.key.text.as_str()));
-        words.for_each(|setting| hide_all(&mut setting.value, ranges));
-    }
-    if matches!(key, "auth" | "credentials") {
-        hide_unknown(value, ranges);
-    }
-    mark_below(value, ranges);
+/// The alternative kinds of a value, sorted by its form.
+#[derive(Default)]
+struct Kinds {
+    sections: Vec<&'static Keys>,
+    /// Kinds of the items of a list.
+    items: Vec<Takes>,
+    /// Kinds of the values of a map with user-defined names.
+    values: Vec<Takes>,
+    /// Whether scalars of some form, such as numbers, are valid.
+    accepts_scalars: bool,
+    /// Whether any string is valid.
+    accepts_text: bool,
+    /// Whether it is a JSON Schema, whose names are those of arguments and fields.
+    is_schema: bool,
 }
 
-/// Marks the values of unknown keys in `auth` and `credentials`: one may be a misspelled secret.
-fn hide_unknown(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    let known = [
-        CredentialsSection::keys(),
-        BasicCredentials::keys(),
-        OAuthSettings::keys(),
-        TlsSection::keys(),
-        ResourceServer::keys(),
-        TokenSettings::keys(),
-    ];
-    let Kind::Map(entries) = &mut node.kind else { return };
-    for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
-        if known.iter().all(|keys| keys.get(&key.text).is_none()) {
-            hide(value, ranges);
+impl Kinds {
+    fn new(kinds: &[Takes]) -> Self {
+        let mut sorted = Self::default();
+        kinds.iter().for_each(|kind| sorted.add(*kind));
+        sorted
+    }
+
+    /// Whether the value must be a section.
+    fn is_section(&self) -> bool {
+        !self.sections.is_empty() && !self.accepts_text && !self.accepts_scalars
+    }
+
+    fn add(&mut self, kind: Takes) {
+        match kind {
+            Takes::Section(section) => {
+                let section = section();
+                self.accepts_scalars |= matches!(section.short_form, ShortForm::Text(_));
+                self.sections.push(section);
+            }
+            Takes::Either(kinds) => kinds.iter().for_each(|kind| self.add(*kind)),
+            Takes::List(item) => self.items.push(*item),
+            Takes::OneOrMore(item) => {
+                self.items.push(*item);
+                self.add(*item);
+            }
+            Takes::Map(value) => self.values.push(*value),
+            Takes::Text | Takes::Scalar | Takes::Anything => self.accepts_text = true,
+            Takes::JsonSchema => self.is_schema = true,
+            Takes::Word(_)
+            | Takes::Flag
+            | Takes::FieldType
+            | Takes::Duration(..)
+            | Takes::Size(..)
+            | Takes::Count(..)
+            | Takes::Fraction
+            | Takes::Nothing => self.accepts_scalars = true,
         }
-        hide_unknown(value, ranges);
-    }
-}
-
-/// Marks all scalars in a value: a setting that should be a string is a map or list by mistake.
-fn hide_all(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    match &mut node.kind {
-        Kind::Map(entries) => entries.iter_mut().for_each(|entry| hide_all(&mut entry.value, ranges)),
-        Kind::List(items) => items.iter_mut().for_each(|item| hide_all(item, ranges)),
-        _ => hide(node, ranges),
-    }
-}
-
-fn hide(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    match &mut node.kind {
-        Kind::Text(text) if is_only_references(&text.text) => {}
-        Kind::Text(_) | Kind::Number(_) => {
-            node.secret = true;
-            ranges.push(node.span.start..node.span.end);
-        }
-        Kind::List(items) => items.iter_mut().for_each(|item| hide(item, ranges)),
-        Kind::Nothing | Kind::Flag(_) | Kind::Map(_) => {}
     }
 }

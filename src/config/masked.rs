@@ -1,4 +1,7 @@
 //! The configuration as JSON with masked secrets, for operators.
+//!
+//! The declarations of the keys say which values are masked, and the parser of the file has marked them. The
+//! rules here are about values that contain a secret: defaults of variables, URLs, words of a command.
 
 use serde_json::{Map, Value};
 
@@ -120,6 +123,51 @@ mod tests {
             "GET old/x?page=1&access_token=(hidden)&api_key=${KEY}",
         );
         check("unclosed ${A:-word", "unclosed ${A:-word");
+    }
+
+    #[test]
+    fn the_declaration_of_a_key_and_user_defined_names_say_what_is_masked() {
+        let text = "\
+shared_state: { url: redis://a.test, sentinel_password: { by: mistake } }
+server: { tls: { key: word, certificate: shown }, auth: { jwt: { pswrd: word, clock_skew: 30s } } }
+clients: { a: { api_key_hashes: word } }
+upstreams:
+  token: { url: http://a.test, headers: { X-Api-Key: word, X-Client: shown }, pasword: word }
+  list: { mcp: http://a.test, tools: { rename: { get_token: token }, describe: { password: x } } }
+routes:
+  a:
+    request: { json: { token: word } }
+    input: { token: string }
+    response: { extract: { json: { fields: { token: any } } } }
+";
+        let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));
+        assert_eq!(
+            shown(&root.unwrap()),
+            serde_json::json!({
+                "shared_state": { "url": "redis://a.test", "sentinel_password": { "by": HIDDEN } },
+                "server": {
+                    "tls": { "key": HIDDEN, "certificate": "shown" },
+                    "auth": { "jwt": { "pswrd": HIDDEN, "clock_skew": "30s" } },
+                },
+                "clients": { "a": { "api_key_hashes": HIDDEN } },
+                "upstreams": {
+                    "token": {
+                        "url": "http://a.test",
+                        "headers": { "X-Api-Key": HIDDEN, "X-Client": "shown" },
+                        "pasword": HIDDEN,
+                    },
+                    "list": {
+                        "mcp": "http://a.test",
+                        "tools": { "rename": { "get_token": "token" }, "describe": { "password": "x" } },
+                    },
+                },
+                "routes": { "a": {
+                    "request": { "json": { "token": HIDDEN } },
+                    "input": { "token": "string" },
+                    "response": { "extract": { "json": { "fields": { "token": "any" } } } },
+                } },
+            })
+        );
     }
 
     #[test]

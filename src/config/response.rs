@@ -87,6 +87,7 @@ pub(super) struct RuleSettings {
         help = "write conditions under `when`; `status` beside `error` is for REST clients")]
     status: Option<u16>,
     /// Extractor that parses the response; chosen by the media type when absent.
+    #[key(public)]
     extract: Option<extract::CompiledExtract>,
     /// jq filter from that value to the structured content.
     structured: Option<Jq>,

@@ -9,6 +9,7 @@ use super::{
     report::Report,
     source::Files,
 };
+use crate::settings::keys::ValueKind;
 
 /// Maximum width of a flow list or map, in characters.
 const WIDTH: usize = 100;
@@ -22,7 +23,7 @@ pub fn read(name: &str, text: String) -> Result<Value, Problems> {
     let mut files = Files::default();
     let index = files.add(name, text);
     let report = Report::new(&files);
-    match file::read(&report, index) {
+    match file::read_as(&report, index, ValueKind::Anything) {
         Some(root) if report.errors() == 0 => Ok(root.to_json()),
         _ => Err(Problems::from_list(report.into_problems())),
     }

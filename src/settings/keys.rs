@@ -15,6 +15,8 @@ pub(crate) struct KeyTable {
     pub(crate) short_form: ShortForm,
     /// Whether `${VARIABLE}` is expanded in its values.
     pub(crate) expands_variables: bool,
+    /// Whether values of unknown keys are masked: one may be a misspelled secret.
+    pub(crate) masks_unknown_keys: bool,
     pub(crate) rows: &'static [Row],
 }
 
@@ -50,6 +52,7 @@ pub(crate) struct KeySpec {
     pub(crate) takes_effect: Option<TakesEffect>,
     /// Whether the value is a credential.
     pub(crate) secret: bool,
+    pub(crate) masking: Masking,
     /// Whether `file:/path` is accepted; the contents of that file are then the value.
     pub(crate) file: bool,
     /// Example for the error about the missing key.
@@ -58,6 +61,17 @@ pub(crate) struct KeySpec {
     pub(crate) conflicts: &'static [&'static str],
     /// Key that it requires, and the help of the error if that is missing.
     pub(crate) requires: Option<(&'static str, &'static str)>,
+}
+
+/// Which parts of a value are masked in messages and in the shown configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Masking {
+    /// All of it.
+    Always,
+    /// Values with user-defined names that sound like a credential, such as those of headers.
+    ByName,
+    /// Nothing. Its user-defined names are not those of credentials, for example names of fields.
+    Never,
 }
 
 /// When a change of a process setting takes effect.
@@ -253,6 +267,7 @@ mod tests {
             default: None,
             takes_effect: None,
             secret: false,
+            masking: Masking::ByName,
             file: false,
             example: "",
             conflicts: &[],

@@ -62,7 +62,7 @@ pub(crate) struct TlsSection {
     #[key(with = read_certificate, file)]
     certificate: Option<Pem>,
     /// Its private key, in PEM: `file:/path` or `${NAME}`.
-    #[key(with = read_key, file)]
+    #[key(with = read_key, file, masked)]
     key: Option<Pem>,
 }
 

@@ -28,7 +28,6 @@ use crate::settings::{
     value::text_of,
 };
 
-pub(crate) use client::TlsSection;
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
 pub use client_certificate::{ClientCertificate, VerificationChain};
 pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};

@@ -45,7 +45,7 @@ pub struct ServerTlsOptions {
     #[key(with = read_certificate, file, example = "certificate: file:/etc/glossator/tls.crt", live)]
     pub certificate: Pem,
     /// Its private key, in PEM: `file:/path` or `${NAME}`.
-    #[key(with = read_key, file, example = "key: file:/etc/glossator/tls.key", live)]
+    #[key(with = read_key, file, example = "key: file:/etc/glossator/tls.key", masked, live)]
     pub key: Pem,
     /// Trusted CAs of client certificates, in PEM; clients without such a certificate are rejected.
     #[key(with = read_trusted_cas, file, shown = "no client certificates", live)]

@@ -34,6 +34,7 @@ struct FieldSettings {
     /// Description.
     description: Option<String>,
     /// Allowed values, or values with titles.
+    #[key(public)]
     choices: Option<Choices>,
     /// Whether several choices can be selected.
     #[key(default = false)]

@@ -127,7 +127,7 @@ pub(super) struct RouteSettings {
     input: ReadElsewhere,
     /// Completions of arguments, by name, in addition to the values in `input`: a list, or a route that
     /// returns them.
-    #[key(kind = ValueKind::Map(&completions::KIND))]
+    #[key(kind = ValueKind::Map(&completions::KIND), public)]
     completions: Named<ReadElsewhere>,
     /// JSON Schema of the structured content; enforced on every success.
     #[key(kind = ValueKind::JsonSchema)]
@@ -170,7 +170,7 @@ pub(super) struct RouteSettings {
     #[key(part)]
     responses: ResponseSettings,
     /// Examples, run by `glossator test`.
-    #[key(kind = ValueKind::List(&route_tests::ExampleSettings::KIND))]
+    #[key(kind = ValueKind::List(&route_tests::ExampleSettings::KIND), public)]
     tests: ReadElsewhere,
 }
 

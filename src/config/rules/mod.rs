@@ -62,7 +62,7 @@ pub(super) struct UseSettings {
     #[key(name = "use", example = "use: NAME")]
     name: String,
     /// Values of their parameters.
-    #[key(name = "with")]
+    #[key(name = "with", public)]
     arguments: Named<ReadElsewhere>,
 }
 
@@ -74,6 +74,7 @@ pub(super) struct RuleSetSettings {
     description: Option<String>,
     /// Parameters, used as `$(name)` in the rules, each with its default; a parameter without a default is
     /// required.
+    #[key(public)]
     parameters: Named<ReadElsewhere>,
     /// Rules.
     #[key(kind = RESPONSE)]

@@ -45,8 +45,10 @@ pub struct ToolRules {
     #[key(part)]
     names: NameRules,
     /// New names, by the server's names; they replace the whole name, without `prefix`.
+    #[key(public)]
     rename: Named<String>,
     /// New descriptions, by the server's names.
+    #[key(public)]
     describe: Named<String>,
     /// Rules for the tools' results. A result that no rule matches is returned unmodified.
     #[key(kind = RESPONSE)]

@@ -17,6 +17,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `text = "KEY"`: a string in place of the map is the value of this key; `bare`: the key may have no
 ///   value.
 /// - `variables`: `${NAME}` is expanded in values; `default`: implements `Default`.
+/// - `masked`: values of unknown keys are masked as well, because one may be a misspelled secret.
 /// - `process`: process settings. Each declares `live` or `restart`.
 /// - `check = FN`: checks and may complete all fields, `fn(Self, &OpenSection) -> Checked<Self>`.
 /// - `check_keys = FN`: checks the combination of keys, `fn(&OpenSection) -> Checked<()>`.
@@ -29,8 +30,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `default = EXPRESSION`; `shown = "…"`: the default in words; `inherits = EXPRESSION`: the documented
 ///   default of an optional key that overrides another.
 /// - `live` or `restart`: a change takes effect on reload, or after a restart.
-/// - `secret`: a credential; `file`: accepts `file:/path`, whose contents are the value, as every `secret`
-///   does.
+/// - `secret`: a credential, which is masked in messages and in the shown configuration; `masked`: masked,
+///   but not reported if it is in plain text; `public`: nothing in it is masked because of its name.
+/// - `file`: accepts `file:/path`, whose contents are the value, as every `secret` does.
 /// - `example = "…"`: help of the error about the missing key; with its own backticks if words follow them.
 /// - `conflicts = "KEY, KEY"`, and `requires = "KEY"` with `help = "…"`.
 /// - `part`: a struct with keys of the same section; `skip` or `skip = EXPRESSION`: no key, always that

@@ -6,9 +6,9 @@ use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Result};
 
 use crate::attributes::{Options, description};
 
-const SECTION_OPTIONS: [&str; 9] =
-    ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process"];
-const KEY_OPTIONS: [&str; 19] = [
+const SECTION_OPTIONS: [&str; 10] =
+    ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process", "masked"];
+const KEY_OPTIONS: [&str; 21] = [
     "name",
     "default",
     "range",
@@ -17,6 +17,8 @@ const KEY_OPTIONS: [&str; 19] = [
     "live",
     "restart",
     "secret",
+    "masked",
+    "public",
     "file",
     "example",
     "conflicts",
@@ -60,7 +62,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         None if section.has("bare") => quote!(ShortForm::Nothing),
         None => quote!(ShortForm::None),
     };
-    let variables = section.has("variables");
+    let (variables, masked) = (section.has("variables"), section.has("masked"));
     let rows = declared.iter().filter(|field| !field.options.has("skip")).map(Declared::row);
     let idents: Vec<_> = declared.iter().map(Declared::ident).collect();
     let nothing = idents.iter().map(|_| quote!(None));
@@ -85,11 +87,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         const _: () = {
             use crate::settings::{
-                keys::{KeySpec, KeyTable, Row, ShortForm, TakesEffect, ValueKind},
+                keys::{KeySpec, KeyTable, Masking, Row, ShortForm, TakesEffect, ValueKind},
                 section::{Checked, Cursor, OpenSection, Section, Setting},
             };
             static KEYS: KeyTable = KeyTable {
-                section: #title, id: #id, short_form: #short_form, expands_variables: #variables, rows: &[#(#rows),*],
+                section: #title, id: #id, short_form: #short_form, expands_variables: #variables,
+                masks_unknown_keys: #masked, rows: &[#(#rows),*],
             };
             impl Section for #name {
                 fn keys() -> &'static KeyTable { &KEYS }
@@ -171,6 +174,11 @@ impl Declared<'_> {
         let description = self.options.text("description").unwrap_or_else(|| description(&self.field.attrs));
         let secret = self.options.has("secret");
         let file = secret || self.options.has("file");
+        let masking = match (secret || self.options.has("masked"), self.options.has("public")) {
+            (true, _) => quote!(Masking::Always),
+            (_, true) => quote!(Masking::Never),
+            _ => quote!(Masking::ByName),
+        };
         let example = self.options.text("example").unwrap_or_default();
         let conflicts = self.options.texts("conflicts");
         let requires = match self.options.text("requires") {
@@ -182,7 +190,8 @@ impl Declared<'_> {
         };
         quote!(Row::Key(KeySpec {
             name: #key, kind: #kind, description: #description, default: #default, takes_effect: #takes_effect,
-            secret: #secret, file: #file, example: #example, conflicts: &[#(#conflicts),*], requires: #requires,
+            secret: #secret, masking: #masking, file: #file, example: #example,
+            conflicts: &[#(#conflicts),*], requires: #requires,
         }))
     }
 
@@ -258,6 +267,8 @@ mod tests {
                 limit: usize,
                 #[key(part)]
                 filter: Filter,
+                #[key(secret, restart)]
+                token: Token,
                 #[key(skip)]
                 port: Port,
             }
@@ -270,6 +281,8 @@ mod tests {
             "takes_effect : Some (TakesEffect :: OnRestart)",
             "Row :: Part (< Filter as Section > :: keys)",
             "section . field (& KEYS . rows [0usize] , limit , Some (|| { let value : usize = 4 ; value })",
+            "secret : true , masking : Masking :: Always",
+            "secret : false , masking : Masking :: ByName",
             "if self . limit != other . limit { found . push (\"connections\") ; }",
             "port : Default :: default ()",
         ] {

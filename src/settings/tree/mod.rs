@@ -20,7 +20,7 @@ use super::source::SourceSpan;
 pub(crate) struct Node {
     pub(crate) span: SourceSpan,
     pub(crate) kind: Kind,
-    /// Whether the name of its key marks it as a secret.
+    /// Whether it is masked: its key is declared as a secret, or probably is one.
     pub(crate) secret: bool,
 }
 

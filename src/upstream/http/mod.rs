@@ -34,7 +34,6 @@ pub use crate::tls::{CertificateAndKey, ClientTls, ClientTlsOptions, TlsError, T
 pub use address::{Address, AddressError};
 pub use client::HttpUpstream;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
-pub(crate) use credentials::CredentialsSection;
 pub use credentials::{
     AuthSettings, BasicCredentials, BearerToken, CredentialError, HiddenText, OAuthSettings, TokenUrl,
 };

@@ -51,13 +51,13 @@ pub enum AuthSettings {
 
 /// The section `credentials`: one of these keys.
 #[derive(Section)]
-#[section(id = "credentials", check_keys = Self::check_keys)]
+#[section(id = "credentials", check_keys = Self::check_keys, masked)]
 pub(crate) struct CredentialsSection {
     /// User name and password (Basic authentication).
     basic: Option<BasicCredentials>,
     /// Bearer token: `${NAME}`, or `file:/path`, which is re-read while in use, so that the token can be
     /// rotated.
-    #[key(kind = ValueKind::Text, with = read_bearer)]
+    #[key(kind = ValueKind::Text, with = read_bearer, masked)]
     bearer: Option<AuthSettings>,
     /// Token of an OAuth server (client credentials grant).
     oauth: Option<Box<OAuthSettings>>,
