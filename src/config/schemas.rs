@@ -31,10 +31,38 @@ pub(super) fn input(
         return Some(InputSchema::new(&inferred(asked, used)).expect("it is made of names and types"));
     };
     let document = written_input(report, entry, used)?;
+    warn_of_needed(report, &document, asked);
     let input =
         InputSchema::new(&document).map_err(|error| report_schema(report, &entry.value, &error)).ok()?;
     warn_of_cost(report, "input", &entry.value, input.values_too_costly());
     Some(input)
+}
+
+/// Warns of arguments that a client may omit, although a text of the request fails without them.
+fn warn_of_needed(report: &Report<'_>, document: &Map<String, Value>, asked: &UsedArguments) {
+    // These keywords may require further arguments.
+    let conditions = ["$ref", "allOf", "anyOf", "oneOf", "if", "dependentRequired", "dependentSchemas"];
+    if conditions.iter().any(|key| document.contains_key(*key)) {
+        return;
+    }
+    let is_required = |name: &str| {
+        let required = document.get("required").and_then(Value::as_array);
+        required.is_some_and(|required| required.iter().any(|required| required == name))
+    };
+    let property = |name: &str| document.get("properties").and_then(|properties| properties.get(name));
+    for argument in &asked.arguments {
+        let name = &argument.name;
+        let is_optional = |property: &Value| !is_required(name) && property.get("default").is_none();
+        if let Some(at) = argument.needed_at
+            && property(name).is_some_and(is_optional)
+        {
+            report.warning(
+                Code::OptionalArgument.at_span(at),
+                format!("the request fails without the optional argument `{name}`"),
+                format!("make it required in `input`, or write `{{{{ args.{name} | default('') }}}}`"),
+            );
+        }
+    }
 }
 
 /// Warns of a schema whose validation may exceed the step limit of a call.

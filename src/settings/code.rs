@@ -982,6 +982,16 @@ codes! {
     /// passthrough: { upstream: legacy, scopes: [legacy] }   # or `scopes: []` for every known client
     /// ```
     PassthroughWithoutScopes = 424,
+    /// A request fails without an argument that clients may omit.
+    ///
+    /// Only a value of `query`, `headers`, `form` or `json` that is exactly one argument is omitted with it.
+    /// Any other text of the request, such as an `xml` body, is then a tool error.
+    ///
+    /// ```yaml
+    /// body: { xml: "<city>{{ args.city | default('') }}</city>" }
+    /// input: { properties: { city: { type: string } } }   # or `required: [city]`
+    /// ```
+    OptionalArgument = 425,
 
     // G05xx: rules, extractors, fields and output.
 

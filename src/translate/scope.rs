@@ -115,6 +115,8 @@ pub(crate) struct ArgumentUse {
     pub(crate) optional: bool,
     pub(crate) kind: ArgumentKind,
     pub(crate) span: SourceSpan,
+    /// Position in a text of the request that fails without the argument.
+    pub(crate) needed_at: Option<SourceSpan>,
     /// Target of the problem report, if the request is configured elsewhere.
     pub(crate) context: Option<ProblemContext>,
 }
@@ -138,8 +140,16 @@ impl UsedArguments {
                 optional,
                 kind: ArgumentKind::Text,
                 span,
+                needed_at: None,
                 context: None,
             }),
+        }
+    }
+
+    /// Records that a text of the request fails without this argument, which has been added.
+    pub(crate) fn set_needed(&mut self, name: &str, at: SourceSpan) {
+        if let Some(known) = self.arguments.iter_mut().find(|known| known.name == name) {
+            known.needed_at.get_or_insert(at);
         }
     }
 
@@ -187,7 +197,7 @@ impl UsedArguments {
     /// Makes an argument optional: an input request asks the user for it.
     pub(crate) fn make_optional(&mut self, name: &str) {
         let known = self.arguments.iter_mut().filter(|known| known.name == name);
-        known.for_each(|known| known.optional = true);
+        known.for_each(|known| (known.optional, known.needed_at) = (true, None));
     }
 
     /// Records an argument that counts rows or pages; it is optional.

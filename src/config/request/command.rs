@@ -130,7 +130,7 @@ impl Reader<'_, '_> {
         let stdin = section.entry("stdin").map(|entry| match &entry.value.kind {
             Kind::Map(_) => self.body(entry),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-                self.template(&entry.value, "`stdin`").map(RequestBodyTemplate::Text)
+                self.text(&entry.value, "`stdin`").map(RequestBodyTemplate::Text)
             }
         });
         let leading_dash_arguments = section.get("leading_dash_arguments").and_then(Node::as_list);

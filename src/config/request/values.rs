@@ -93,7 +93,10 @@ impl Reader<'_, '_> {
     /// Parses a template, or an argument whose parameter or header is omitted if it is null or absent.
     fn text_or_omitted(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
         let Some(name) = node.as_text().and_then(omitted_argument) else {
-            return self.template(node, what).map(ValueTemplate::Text);
+            // The header of an absent argument is omitted, too.
+            let is_single = node.as_text().and_then(single_argument).is_some();
+            let template = if is_single { self.template(node, what) } else { self.text(node, what) };
+            return template.map(ValueTemplate::Text);
         };
         self.asked.add(name, true, language::span_of_name(self.report, node.span, name));
         Some(ValueTemplate::Argument(name.to_owned()))
@@ -134,13 +137,13 @@ impl Reader<'_, '_> {
             }
             (None, Some(form), None, None) => self.values(Some(form)).map(RequestBodyTemplate::Form),
             (None, None, Some(xml), None) => {
-                let template = self.template(xml, "`xml`")?;
+                let template = self.text(xml, "`xml`")?;
                 // The template has just been compiled; the output context has no effect on its validity.
                 Template::compile_for(OutputContext::Xml, template.source())
                     .ok()
                     .map(RequestBodyTemplate::Xml)
             }
-            (None, None, None, Some(text)) => self.template(text, "`text`").map(RequestBodyTemplate::Text),
+            (None, None, None, Some(text)) => self.text(text, "`text`").map(RequestBodyTemplate::Text),
             _ => {
                 let message = "`body` must have exactly one of `json`, `form`, `xml` and `text`";
                 self.report.error(
@@ -202,7 +205,7 @@ impl Reader<'_, '_> {
                 None if !text.text.contains("{{") && !text.text.contains("{%") => {
                     JsonTemplate::Fixed(node.to_json())
                 }
-                None => JsonTemplate::Text(self.template(node, what)?),
+                None => JsonTemplate::Text(self.text(node, what)?),
             },
             Kind::List(items) => {
                 JsonTemplate::Array(items.iter().map(|item| self.json(item, what)).collect::<Option<_>>()?)
@@ -214,6 +217,18 @@ impl Reader<'_, '_> {
                     .collect::<Option<_>>()?,
             ),
         })
+    }
+
+    /// Parses a template of a text that is not omitted: without an argument that it inserts, it fails.
+    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<Template> {
+        let template = self.template(node, what)?;
+        for (name, _) in
+            language::arguments_of(&template).unwrap_or_default().iter().filter(|(_, optional)| !optional)
+        {
+            self.asked
+                .set_needed(name, language::span_of_name(self.report, node.span, &format!("args.{name}")));
+        }
+        Some(template)
     }
 
     pub(super) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
