@@ -119,7 +119,7 @@ impl Setting for KeyHash {
         match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
             None => Ok(hash),
             Some(other) => {
-                let message = format!("duplicate hash; the other is at {}", report.file_and_line(other));
+                let message = format!("duplicate key hash; also at {}", report.file_and_line(other));
                 value.reject(
                     Invalid::without_value(message, "use different keys for each client")
                         .with_code(Code::DuplicateValue),

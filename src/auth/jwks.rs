@@ -85,8 +85,7 @@ impl Setting for KeySource {
                 .reject(Invalid::without_value(message, "write `https://HOST/PATH`, or `file:/path`"));
         };
         if !address.is_tls() && !address.is_local() {
-            let message =
-                "`jwks` has no TLS: an attacker on the network could replace the keys and sign tokens";
+            let message = "`jwks` is fetched over plain HTTP: an attacker on the network could forge tokens";
             let help = "write an `https://` address, or `file:/path`";
             return value
                 .reject(Invalid::without_value(message, help).with_code(Code::CredentialsWithoutTls));

@@ -37,10 +37,10 @@ pub enum PathTemplateError {
     #[error("a path begins with `/`, found `{0}`")]
     Start(String),
     /// Unmatched brace.
-    #[error("`{0}` has a brace without its other half; an argument is written `{{name}}`")]
+    #[error("unmatched brace in `{0}`; write an argument as `{{name}}`")]
     Brace(String),
     /// Placeholder without a valid name.
-    #[error("`{{{0}}}` names no argument; a name has ASCII letters, digits and `_`")]
+    #[error("`{{{0}}}` is not an argument name; use ASCII letters, digits and `_`")]
     Name(String),
     /// Character that is invalid in a path.
     #[error("a path can't have {0:?}; write it percent-encoded")]

@@ -117,16 +117,16 @@ pub enum UriError {
     #[error("`{0}` has a `%` without two hexadecimal digits")]
     Percent(String),
     /// Unmatched brace.
-    #[error("`{0}` has a brace without its other half; an argument is written `{{name}}`")]
+    #[error("unmatched brace in `{0}`; write an argument as `{{name}}`")]
     Brace(String),
     /// Expression above level 1 of RFC 6570.
-    #[error("`{{{0}}}` is more than a name; only arguments as `{{name}}` are understood (RFC 6570, level 1)")]
+    #[error("`{{{0}}}` is not supported: write an argument as `{{name}}` (RFC 6570, level 1)")]
     Expression(String),
     /// Placeholder without a valid name.
-    #[error("`{{{0}}}` names no argument; a name has ASCII letters, digits and `_`")]
+    #[error("`{{{0}}}` is not an argument name; use ASCII letters, digits and `_`")]
     Name(String),
     /// Two arguments with nothing between them.
-    #[error("nothing tells where `{{{0}}}` ends and `{{{1}}}` begins")]
+    #[error("`{{{0}}}` and `{{{1}}}` need text between them")]
     Adjacent(String, String),
     /// One argument in two places.
     #[error("the argument `{0}` is in the URI twice")]
@@ -343,15 +343,15 @@ mod tests {
             ("r://a b", "percent-encoded"),
             ("r://é", "percent-encoded"),
             ("r://%2", "hexadecimal"),
-            ("r://{a", "other half"),
-            ("r://a}", "other half"),
+            ("r://{a", "unmatched brace"),
+            ("r://a}", "unmatched brace"),
             ("r://{+path}", "level 1"),
             ("r://x{?a,b}", "level 1"),
             ("r://{a*}", "level 1"),
             ("r://{a:3}", "level 1"),
-            ("r://{}", "names no argument"),
-            ("r://{a b}", "names no argument"),
-            ("r://{a}{b}", "where `{a}` ends"),
+            ("r://{}", "is not an argument name"),
+            ("r://{a b}", "is not an argument name"),
+            ("r://{a}{b}", "need text between"),
             ("r://{a}/{a}", "twice"),
         ] {
             let error = UriTemplate::parse(text).unwrap_err().to_string();

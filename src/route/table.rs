@@ -23,7 +23,7 @@ pub struct RouteTable<R = Route> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     /// Two tools with one name.
-    #[error("two routes are called `{tool}`")]
+    #[error("two routes are named `{tool}`")]
     Tool {
         /// Name.
         tool: ToolName,
@@ -41,7 +41,7 @@ pub enum Conflict {
         with: String,
     },
     /// Two resources that match the same URI.
-    #[error("`{uri}` of route `{tool}` fits the same URIs as the resource of route `{with}`")]
+    #[error("`{uri}` of route `{tool}` matches the same URIs as the resource of route `{with}`")]
     Resource {
         /// Later route.
         tool: ToolName,

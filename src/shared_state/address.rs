@@ -67,7 +67,7 @@ pub enum StoreAddressError {
     #[error("the part after the hosts is not the name of a primary")]
     Primary,
     /// A database in the address of a Cluster.
-    #[error("a Cluster has no databases")]
+    #[error("Redis Cluster supports only database 0")]
     ClusterDatabase,
 }
 
@@ -255,7 +255,7 @@ impl FromText for StoreAddress {
                 }
                 Error::Primary => "write `redis+sentinel://a:26379,b:26379/mymaster`",
                 Error::ClusterDatabase => {
-                    "write `redis+cluster://a:6379,b:6379`; use `prefix` to separate services"
+                    "write `redis+cluster://a:6379,b:6379`; use `prefix` to separate keys"
                 }
             };
             Invalid::without_value(format!("invalid address of a store: {error}"), help)
@@ -295,10 +295,10 @@ impl StoreSettings {
                     "remove one of the two",
                 ));
             } else if address.is_cluster() && self.database != Some(0) {
-                let help = "remove it; use `prefix` to separate services";
+                let help = "remove `database`; use `prefix` to separate keys";
                 checked = Err(section.reject_at(
                     Code::ConflictingKeys.at_span(span),
-                    "a Cluster has no databases",
+                    "Redis Cluster supports only database 0",
                     help,
                 ));
             }
