@@ -210,8 +210,8 @@ impl Shared {
         let in_flight = SharedTask::spawn(async move {
             match timeout(REFRESH_TIMEOUT, fetching).await {
                 Ok(Ok(keys)) => shared.store(keys, &context),
-                Ok(Err(why)) => {
-                    warn!(request_id = context.request_id(), %why, "JWKS refresh failed")
+                Ok(Err(error)) => {
+                    warn!(request_id = context.request_id(), %error, "JWKS refresh failed")
                 }
                 Err(_) => {
                     warn!(request_id = context.request_id(), after = ?REFRESH_TIMEOUT, "JWKS refresh timed out")

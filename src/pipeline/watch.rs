@@ -334,11 +334,11 @@ impl Snapshot {
         let seen = looked.unwrap_or_else(|why| {
             // Logged once for a series of failures, which would all say the same.
             if !std::mem::replace(failing, true) {
-                let (route_of, route) = (route, &route.definition.name);
-                warn!(%route, why = why.plain, "polling a resource failed");
-                let words = route_of.translator.redaction.redact_long(&why.words);
-                let (uri, words) = (Untrusted(uri), Untrusted(&words));
-                debug!(%route, %uri, %words, "polling a resource failed");
+                let (redaction, route) = (&route.translator.redaction, &route.definition.name);
+                warn!(%route, error = why.plain, "polling a resource failed");
+                let words = redaction.redact_long(&why.words);
+                let (uri, error) = (Untrusted(uri), Untrusted(&words));
+                debug!(%route, %uri, %error, "resource poll error text");
             }
             Seen::Nothing
         });

@@ -255,7 +255,11 @@ impl Collector {
     fn record_success(&mut self) {
         self.counts.add("taken");
         if let Some(outage) = self.outage.take() {
-            info!(signal = self.signal, failed = outage.requests, "collector accepts telemetry again");
+            info!(
+                signal = self.signal,
+                failed_requests = outage.requests,
+                "collector accepts telemetry again"
+            );
         }
     }
 
@@ -267,8 +271,8 @@ impl Collector {
         outage.requests += 1;
         if outage.requests == 1 || now - outage.logged >= LOG_INTERVAL {
             outage.logged = now;
-            let (signal, failed, error) = (self.signal, outage.requests, ErrorChain(error));
-            warn!(signal, failed, %error, "telemetry export failed");
+            let (signal, failed_requests, error) = (self.signal, outage.requests, ErrorChain(error));
+            warn!(signal, failed_requests, %error, "telemetry export failed");
         }
     }
 }

@@ -282,8 +282,8 @@ impl McpUpstream {
                 None => return Ok(list),
             }
         }
-        let (limit, pages, (_, what)) = (Self::LIST_LIMIT, Self::PAGES_LIMIT, kind.names());
-        warn!(upstream = %self.name, what, limit, pages, "list of the MCP server too long, the rest is ignored");
+        let (limit, pages, (_, list_name)) = (Self::LIST_LIMIT, Self::PAGES_LIMIT, kind.names());
+        warn!(upstream = %self.name, list = list_name, limit, pages, "list of the MCP server truncated: it is over the limit");
         list.truncate(Self::LIST_LIMIT);
         Ok(list)
     }

@@ -211,7 +211,7 @@ impl Shared {
                     sent_until: requested_at + lifetime - CLOCK_SKEW.min(lifetime / 10),
                     accepted: false,
                 });
-                debug!(%upstream, request_id, life = ?lifetime, "access token received");
+                debug!(%upstream, request_id, ?lifetime, "access token received");
                 Ok(credential)
             }
             Err(error) => {
