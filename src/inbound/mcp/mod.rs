@@ -12,7 +12,7 @@
 //!
 //! Methods:
 //!
-//! - `server_info` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
+//! - `server_info` (initialize, discover), `lists`, `tools`, `prompts`, `resources`, `tasks`.
 //! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
 //!   task.
 //!
@@ -29,6 +29,7 @@
 mod client_channel;
 mod context;
 mod elicitation;
+mod lists;
 mod message;
 mod prompts;
 mod protocol;

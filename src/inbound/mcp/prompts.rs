@@ -1,5 +1,5 @@
-//! `prompts/list`, `prompts/get`, and `completion/complete`: values for an argument of a prompt or of a
-//! resource template. Prompts of MCP upstreams are forwarded.
+//! `prompts/get`, and `completion/complete`: values for an argument of a prompt or of a resource template.
+//! Prompts of MCP upstreams are forwarded.
 
 use std::borrow::Cow;
 
@@ -21,12 +21,6 @@ use crate::{
     prompt::Prompt,
     route::{McpMethod, Suggestions},
 };
-
-/// `prompts/list`.
-pub(super) fn list(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), rpc)
-}
 
 /// `prompts/get`.
 pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {

@@ -1,4 +1,4 @@
-//! `resources/…`: lists, reading and subscriptions. Resources of MCP upstreams are forwarded.
+//! `resources/read`, `resources/subscribe` and `resources/unsubscribe`. Those of MCP upstreams are forwarded.
 
 use std::time::SystemTime;
 
@@ -15,21 +15,6 @@ use crate::{
     pipeline::{CacheScope, Call, ForwardError, ProxiedEntry, ResourceReadError, Snapshot, WatchError},
     route::McpMethod,
 };
-
-/// `resources/list`.
-pub(super) fn list(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.resources, !snapshot.awaited.resources, rpc)
-}
-
-/// `resources/templates/list`.
-pub(super) fn list_templates(
-    protocol: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, rpc)
-}
 
 fn uri_of(request: &RpcRequest<'_>) -> Result<String, RpcError> {
     Ok(request.param("uri").required_text("params.uri")?.into_owned())

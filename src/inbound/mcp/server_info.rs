@@ -1,20 +1,19 @@
-//! `initialize`, `server/discover`, capabilities, and pages of all lists.
+//! `initialize`, `server/discover`, and capabilities.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use rmcp::model::{
     Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
     ToolsCapability,
 };
 use serde::Serialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 use super::{
     McpServerSettings,
     context::{CacheHints, RpcContext},
     response::RpcResponse,
     revision::{Lifecycle, Revision},
-    rpc_error::RpcError,
     tasks,
 };
 use crate::pipeline::{DefinitionList, Snapshot};
@@ -24,8 +23,8 @@ use crate::pipeline::{DefinitionList, Snapshot};
 pub(super) struct ServerInfo {
     server: Implementation,
     instructions: Option<String>,
-    page_size: usize,
-    list_ttl: Duration,
+    pub(super) page_size: usize,
+    pub(super) list_ttl: Duration,
     /// `_meta` of every result since 2026-07-28.
     meta: Map<String, Value>,
     no_meta: Map<String, Value>,
@@ -77,32 +76,6 @@ impl ServerInfo {
         }
         let hints = rpc.cache_hints(self.list_ttl, rpc.cache_scope());
         rpc.result(&WithHints { members: result, hints })
-    }
-
-    /// One page of a list. It is not cacheable while entries of an upstream are missing.
-    pub(super) fn list(
-        &self,
-        list: &DefinitionList,
-        is_whole: bool,
-        rpc: &RpcContext<'_>,
-    ) -> Result<RpcResponse, RpcError> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct ListResult<'a> {
-            #[serde(flatten)]
-            entries: BTreeMap<&'a str, Vec<&'a RawValue>>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            next_cursor: Option<String>,
-        }
-        let cursor = rpc.request.param("cursor").unless_null().optional_text("params.cursor")?;
-        let page = list.page(cursor.as_deref(), self.page_size, rpc.message_context.client());
-        let page = page.map_err(|_| RpcError::UnknownCursor)?;
-        let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
-        let entries = BTreeMap::from([(list.name(), entries)]);
-        let members = ListResult { entries, next_cursor: page.next_cursor };
-        let ttl = if is_whole { self.list_ttl } else { Duration::ZERO };
-        let hints = rpc.cache_hints(ttl, rpc.cache_scope());
-        Ok(rpc.result(&WithHints { members, hints }))
     }
 }
 

@@ -1,16 +1,10 @@
-//! `tools/list` and `tools/call`.
+//! `tools/call`.
 
 use super::{
     client_channel::CallSubscriber, context::RpcContext, elicitation::RequestElicitor,
     protocol::MessageDispatcher, response::RpcResponse, revision::Lifecycle, rpc_error::RpcError, tasks,
 };
 use crate::pipeline::{Call, CallOutcome};
-
-/// `tools/list`.
-pub(super) fn list(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let snapshot = protocol.gateway.snapshot();
-    protocol.server_info.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), rpc)
-}
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call(

@@ -1,12 +1,13 @@
 //! Endpoints of one upstream (the IP addresses of its configured addresses) and load balancing between them.
 //!
-//! - [`Endpoint`]: has its own connections, and is ejected when it fails.
+//! - [`Endpoint`]: has its own connections; `outlier_detection`: ejects it when it fails.
 //! - `resolve`: periodic DNS lookups.
 //! - [`Endpoints`]: selects an endpoint for each request.
 //! - `health`: health checks in the background.
 
 mod endpoint;
 mod health;
+mod outlier_detection;
 mod resolve;
 
 use std::{
@@ -26,8 +27,8 @@ use crate::{
 };
 
 pub(super) use endpoint::{Endpoint, InFlightRequest};
-pub use endpoint::{EndpointState, OutlierDetectionSettings};
 pub use health::HealthCheckSettings;
+pub use outlier_detection::{EndpointState, OutlierDetectionSettings};
 pub(super) use resolve::Lookup;
 
 /// Maximum number of endpoints of one upstream, after DNS lookups. More are not used.

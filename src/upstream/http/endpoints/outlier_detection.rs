@@ -1,0 +1,209 @@
+//! Outlier detection: an endpoint whose requests fail is ejected for a time that grows with each failure, and
+//! then probed by one request. Failed health checks make it unhealthy.
+
+use std::time::Duration;
+
+use settings_derive::Section;
+use tokio::time::Instant;
+
+use crate::settings::{
+    code::Code,
+    section::{Checked, OpenSection},
+};
+
+/// Settings of outlier detection: when a failing endpoint is ejected, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "outlier_detection", default, check = Self::complete)]
+pub struct OutlierDetectionSettings {
+    /// Number of consecutive failures after which an address is ejected.
+    // `None` where outlier detection is off.
+    #[key(range = 1..=1_000_000, default = Some(3))]
+    pub consecutive_failures: Option<u32>,
+    /// Duration of the first ejection; it doubles with each further failure.
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(5))]
+    pub base_ejection_time: Duration,
+    /// Maximum duration of an ejection.
+    #[key(range = 1..=24 * 3_600_000, default = Duration::from_secs(60))]
+    pub max_ejection_time: Duration,
+}
+
+impl OutlierDetectionSettings {
+    /// Checks that the maximum ejection time is no shorter than the base, and raises a default to it.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        if self.max_ejection_time < self.base_ejection_time {
+            if let Some(entry) = section.entry("max_ejection_time") {
+                let (message, help) = (
+                    "`max_ejection_time` is shorter than `base_ejection_time`",
+                    "write at least as much as `base_ejection_time`",
+                );
+                return Err(section.reject_at(Code::OutOfRange.at_span(entry.value.span), message, help));
+            }
+            self.max_ejection_time = self.base_ejection_time;
+        }
+        Ok(self)
+    }
+}
+
+/// State of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointState {
+    /// Requests are sent to it.
+    Up,
+    /// Ejected after failures.
+    Ejected {
+        /// Remaining time.
+        rest: Duration,
+    },
+    /// The ejection is over, and the next request probes the endpoint.
+    Probing,
+    /// Its health checks fail.
+    Unhealthy,
+}
+
+impl EndpointState {
+    /// Labels of all states in metrics and the admin API.
+    pub const WORDS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
+
+    /// Label of this state.
+    pub fn as_str(self) -> &'static str {
+        let [healthy, ejected, probing, unhealthy] = Self::WORDS;
+        match self {
+            Self::Up => healthy,
+            Self::Ejected { .. } => ejected,
+            Self::Probing => probing,
+            Self::Unhealthy => unhealthy,
+        }
+    }
+}
+
+/// Failures, ejection and health of an endpoint, from its requests and its health checks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct EndpointCondition {
+    /// Failures since the last success.
+    failures: u32,
+    out_until: Option<Instant>,
+    /// A probe is in flight; its outcome decides.
+    is_probing: bool,
+    /// Failed health checks since the last success.
+    failed_checks: u32,
+    unhealthy: bool,
+}
+
+/// Change of state that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StateChange {
+    Ejected(Duration),
+    Back,
+    Unhealthy,
+    Healthy,
+}
+
+impl EndpointCondition {
+    pub(super) fn state(&self, now: Instant) -> EndpointState {
+        match self.out_until {
+            _ if self.unhealthy => EndpointState::Unhealthy,
+            None => EndpointState::Up,
+            Some(until) if now < until => EndpointState::Ejected { rest: until - now },
+            Some(_) => EndpointState::Probing,
+        }
+    }
+
+    /// Records that a request is sent to the endpoint. Once the ejection is over, this request is the probe.
+    /// If it never ends, another probe follows after `base_ejection_time`.
+    pub(super) fn request_started(
+        &mut self,
+        settings: &OutlierDetectionSettings,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let Some(until) = self.out_until else { return };
+        let now = now();
+        if until <= now {
+            (self.out_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
+        }
+    }
+
+    /// Records a success, even of a request from before the ejection.
+    pub(super) fn succeeded(&mut self) -> Option<StateChange> {
+        (self.failures, self.is_probing) = (0, false);
+        self.out_until.take().map(|_| StateChange::Back)
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        settings: &OutlierDetectionSettings,
+        now: Instant,
+    ) -> Option<StateChange> {
+        let limit = settings.consecutive_failures?;
+        // Requests that were in flight together fail together. They count as one failure.
+        if self.out_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
+            return None;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let beyond = self.failures.checked_sub(limit)?;
+        let rest =
+            settings.base_ejection_time.saturating_mul(1 << beyond.min(16)).min(settings.max_ejection_time);
+        self.out_until = Some(now + rest);
+        Some(StateChange::Ejected(rest))
+    }
+
+    /// Records a health check. After `failures` consecutive failures the endpoint is unhealthy.
+    pub(super) fn checked(&mut self, well: bool, failures: u32) -> Option<StateChange> {
+        if well {
+            self.failed_checks = 0;
+            return std::mem::take(&mut self.unhealthy).then_some(StateChange::Healthy);
+        }
+        self.failed_checks = self.failed_checks.saturating_add(1);
+        let now_unhealthy = !self.unhealthy && self.failed_checks >= failures;
+        self.unhealthy |= now_unhealthy;
+        now_unhealthy.then_some(StateChange::Unhealthy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_ejection_time_grows_with_each_failure_until_a_success() {
+        let settings = OutlierDetectionSettings {
+            consecutive_failures: Some(2),
+            base_ejection_time: SECOND,
+            max_ejection_time: 3 * SECOND,
+        };
+        let (mut condition, mut now) = (EndpointCondition::default(), Instant::now());
+        assert_eq!(condition.failed(&settings, now), None);
+        for rest in [1, 2, 3, 3] {
+            assert_eq!(condition.failed(&settings, now), Some(StateChange::Ejected(rest * SECOND)));
+            assert_eq!(condition.state(now), EndpointState::Ejected { rest: rest * SECOND });
+            assert_eq!(condition.failed(&settings, now), None, "it is out already");
+            now += rest * SECOND;
+            assert_eq!(condition.state(now), EndpointState::Probing);
+            condition.request_started(&settings, || now);
+            assert_eq!(condition.state(now), EndpointState::Ejected { rest: SECOND }, "one is enough");
+        }
+        assert_eq!(condition.state(now + 3 * SECOND), EndpointState::Probing, "that one never came back");
+        assert_eq!(condition.succeeded(), Some(StateChange::Back));
+        assert_eq!((condition.state(now), condition.failed(&settings, now)), (EndpointState::Up, None));
+    }
+
+    #[test]
+    fn no_endpoint_is_ejected_if_outlier_detection_is_off() {
+        let settings =
+            OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() };
+        let mut condition = EndpointCondition::default();
+        assert!((0..100).all(|_| condition.failed(&settings, Instant::now()).is_none()));
+    }
+
+    #[test]
+    fn some_failed_checks_make_it_unhealthy_and_one_good_one_well() {
+        let mut condition = EndpointCondition::default();
+        assert_eq!(condition.checked(false, 2), None);
+        assert_eq!(condition.checked(false, 2), Some(StateChange::Unhealthy));
+        assert_eq!(condition.checked(false, 2), None);
+        assert_eq!(condition.state(Instant::now()), EndpointState::Unhealthy);
+        assert_eq!(condition.checked(true, 2), Some(StateChange::Healthy));
+        assert_eq!(condition.state(Instant::now()), EndpointState::Up);
+    }
+}
