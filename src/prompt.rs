@@ -37,7 +37,7 @@ pub struct Prompt {
     /// The arguments that a person enters.
     pub arguments: Vec<PromptArgument>,
     /// The input requests before its messages are rendered.
-    pub asking: InputRequests,
+    pub input_requests: InputRequests,
     /// The templates of its messages, in order.
     pub parts: Vec<PartTemplate>,
 }
@@ -223,7 +223,7 @@ impl PartTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] when a template can't be filled in.
-    pub fn written(
+    pub fn fixed_messages(
         &self,
         names: &minijinja::Value,
         stop: &WorkBudget,
@@ -257,7 +257,7 @@ impl PartTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] when a template can't be filled in.
-    pub fn shown(
+    pub fn result_messages(
         &self,
         result: ToolResult,
         names: &minijinja::Value,
@@ -339,7 +339,7 @@ mod tests {
             title: None,
             description: None,
             arguments: vec![argument("city", true), argument("tone", false)],
-            asking: InputRequests::default(),
+            input_requests: InputRequests::default(),
             parts: Vec::new(),
         };
         let found = prompt.check(given.as_object().unwrap().clone()).map(|_| ());
@@ -363,7 +363,7 @@ mod tests {
             title: None,
             description: None,
             arguments: Vec::new(),
-            asking: InputRequests::default(),
+            input_requests: InputRequests::default(),
             parts: Vec::new(),
         };
         assert_eq!(prompt.check(many).unwrap_err().matches("takes none").count(), 5);

@@ -28,8 +28,8 @@ fn describe_route(route: &Route) -> Value {
         "endpoints": endpoints.collect::<Vec<_>>(),
         "rules": route.translator.rules.len(),
         "timeout_ms": milliseconds(route.timeout),
-        "async_operation": route.job.is_some(),
-        "input_requests": !route.asking.is_empty(),
+        "async_operation": route.async_operation.is_some(),
+        "input_requests": !route.input_requests.is_empty(),
     });
     if let Some(resource) = &route.resource {
         value["resource"] = resource.uri.as_str().into();

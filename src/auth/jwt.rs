@@ -151,14 +151,14 @@ impl Issuer {
         }
         // The claims are checked first: a token that is not for us causes no request for keys.
         let (client, until) = self.client_of(&token.claims, now)?;
-        let held = self.keys.for_token(token, request_id_of).await?;
-        if !held.keys.has_key_for(token) {
+        let jwks = self.keys.for_token(token, request_id_of).await?;
+        if !jwks.keys.has_key_for(token) {
             return Err(AuthError::Invalid("the token is signed with an unknown key"));
         }
-        if !held.keys.verify(token) {
+        if !jwks.keys.verify(token) {
             return Err(AuthError::Invalid("the signature of the token is invalid"));
         }
-        let good = VerifiedToken { client: Arc::clone(&client), until, number: held.number };
+        let good = VerifiedToken { client: Arc::clone(&client), until, number: jwks.number };
         self.verified.insert(sha256(secret.0.as_bytes()), good);
         Ok(IdentifiedClient { client, until: Some(until) })
     }
@@ -206,7 +206,7 @@ impl Issuer {
             _ => Scopes::default(),
         };
         let client = match self.subjects.get(subject) {
-            Some(known) => Client::new(known.id(), known.name(), known.scopes().and(&scopes)),
+            Some(known) => Client::new(known.id(), known.name(), known.scopes().union(&scopes)),
             None => Client::new(&format!("token {} {subject}", settings.issuer), subject, scopes),
         };
         Ok((Arc::new(client), until))

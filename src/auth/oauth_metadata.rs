@@ -231,8 +231,8 @@ impl Access {
     ) -> HeaderValue {
         let scopes = match (client, &self.settings.resource) {
             (Some(client), Some(_)) => {
-                let all = known().and(&self.settings.scopes);
-                needed.and(&self.token_scopes(client).intersection(&all))
+                let all = known().union(&self.settings.scopes);
+                needed.union(&self.token_scopes(client).intersection(&all))
             }
             (_, _) => needed.clone(),
         };
@@ -243,7 +243,7 @@ impl Access {
     /// do not know.
     fn token_scopes(&self, client: &Client) -> Scopes {
         let known = self.settings.clients.iter().find(|known| *known.client() == *client);
-        known.map_or_else(|| client.scopes().clone(), |known| client.scopes().without(&known.scopes))
+        known.map_or_else(|| client.scopes().clone(), |known| client.scopes().difference(&known.scopes))
     }
 
     fn challenge_with(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
@@ -272,7 +272,7 @@ impl Access {
         if !below.is_empty() && below != resource.url.path && below != "/mcp" {
             return None;
         }
-        let all = needed.and(&self.settings.scopes);
+        let all = needed.union(&self.settings.scopes);
         let mut metadata = json!({
             "resource": resource.url.as_str(),
             "authorization_servers": resource.servers,

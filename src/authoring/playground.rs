@@ -38,11 +38,11 @@ pub fn explain_translation(
     let route = &file.route;
     let mut trace = Trace::on();
     let args = arguments.into_value();
-    let answers = Value::Object(route.asking.complete(answers));
-    let facts =
+    let answers = Value::Object(route.input_requests.complete(answers));
+    let input =
         CallInput { input_responses: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
     let Translation { result, rule, notes, sampling: _ } =
-        translate(&route.translator, facts, response, &mut trace);
+        translate(&route.translator, input, response, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));

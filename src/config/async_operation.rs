@@ -199,12 +199,12 @@ pub(super) fn read(
         task,
         ..
     } = settings?;
-    let place = match (id, whole(status)?) {
+    let location = match (id, whole(status)?) {
         (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
         _ => OperationLocationRule::Location,
     };
     Some(AsyncOperationRule {
-        place,
+        location,
         extract: extract.map(|compiled| compiled.extract),
         done,
         failed,
@@ -212,7 +212,7 @@ pub(super) fn read(
         task,
         result: whole(result)?,
         cancel: whole(cancel)?,
-        poll: poll_interval,
+        poll_interval,
         progress,
         total,
         message,

@@ -226,9 +226,9 @@ pub(super) fn read(
         scopes: parts
             .iter()
             .filter_map(|part| part.call.as_ref()?.route(routes))
-            .fold(scopes, |all, file| all.and(&file.route.scopes)),
+            .fold(scopes, |all, file| all.union(&file.route.scopes)),
         arguments,
-        asking,
+        input_requests: asking,
         parts: parts.into_iter().map(|part| part.template).collect(),
     };
     let position = Position::new(report, entry.key.span);

@@ -39,12 +39,12 @@ impl Violation {
             MessageParts { expected, found: Some(found) } => format!("{expected}; found {found}"),
             MessageParts { expected, found: None } => expected,
         };
-        Self { path: path_of(error), what, plain: plain(error) }
+        Self { path: path_of(error), what, plain: message_without_quotes(error) }
     }
 }
 
 /// The message without quotes of the value: the schema's expectation, and the type and length of the value.
-fn plain(error: &ValidationError<'_>) -> String {
+fn message_without_quotes(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
 
     let expected = match error.kind() {
@@ -143,17 +143,17 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
 }
 
 fn at_least(limit: u64, what: &str) -> String {
-    format!("must have at least {}", counted(limit, what))
+    format!("must have at least {}", with_plural(limit, what))
 }
 
 fn at_most(limit: u64, what: &str) -> String {
     match limit {
         0 => format!("must have no {}", plural(what)),
-        limit => format!("must have at most {}", counted(limit, what)),
+        limit => format!("must have at most {}", with_plural(limit, what)),
     }
 }
 
-fn counted(count: u64, what: &str) -> String {
+fn with_plural(count: u64, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         count => format!("{count} {}", plural(what)),
@@ -231,7 +231,7 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     let more = expected.len().saturating_sub(MAX_FORMS);
     expected.truncate(MAX_FORMS);
     if more > 0 {
-        expected.push(format!("match one of {} more", counted(more as u64, "alternative")));
+        expected.push(format!("match one of {} more", with_plural(more as u64, "alternative")));
     }
     match expected.is_empty() {
         true => "must match one of the schema's alternatives".to_owned(),

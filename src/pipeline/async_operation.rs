@@ -108,7 +108,7 @@ impl Snapshot {
         input_responses: Map<String, Value>,
         location: &OperationLocation,
     ) -> OperationState {
-        let Some(rule) = &route.job else {
+        let Some(rule) = &route.async_operation else {
             return OperationState::Lost { why: error_text::OPERATION_LOST.to_owned() };
         };
         if let Err(forbidden) = check_scopes(route, &call.client) {
@@ -133,7 +133,7 @@ impl Snapshot {
                 return match error.is_transient {
                     true => OperationState::Running {
                         message: Some("the service can't be polled at the moment".to_owned()),
-                        wait: rule.poll,
+                        wait: rule.poll_interval,
                     },
                     false => OperationState::Lost { why: error.result.message() },
                 };
@@ -152,7 +152,7 @@ impl Snapshot {
         location: &OperationLocation,
     ) {
         let is_allowed = check_scopes(route, &call.client).is_ok();
-        let Some(rule) = route.job.as_ref().filter(|_| is_allowed) else { return };
+        let Some(rule) = route.async_operation.as_ref().filter(|_| is_allowed) else { return };
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
         let mut call = UpstreamExchange::new(route, context, call);
         call.arguments = call.arguments.with_input_responses(input_responses);
@@ -174,8 +174,8 @@ impl CallRun<'_> {
         hand_over_at: Option<Instant>,
     ) -> Result<PollOutcome, Box<ToolResult>> {
         let interpret =
-            move |rule: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
-                rule.interpret_initial(&request, facts, response)
+            move |rule: &AsyncOperationRule, context: OperationContext<'_>, response: &UpstreamResponse| {
+                rule.interpret_initial(&request, context, response)
             };
         let (meaning, response) = self.evaluate(response, interpret).await.map_err(|error| error.result)?;
         let (mut location, mut wait) = match meaning {
@@ -237,8 +237,8 @@ impl CallRun<'_> {
         let response = self.poll_response(rule, request.clone()).await?;
         let at = location.clone();
         let interpret =
-            move |rule: &AsyncOperationRule, facts: OperationContext<'_>, response: &UpstreamResponse| {
-                rule.interpret_status(&at, &request, facts, response)
+            move |rule: &AsyncOperationRule, context: OperationContext<'_>, response: &UpstreamResponse| {
+                rule.interpret_status(&at, &request, context, response)
             };
         let (meaning, response) = self.evaluate(response, interpret).await?;
         Ok(match meaning {
@@ -268,7 +268,7 @@ impl CallRun<'_> {
                     return Ok(PollOutcome::Running {
                         status: OperationStatus::default(),
                         location,
-                        wait: rule.poll,
+                        wait: rule.poll_interval,
                     });
                 }
                 self.progress.operation_done();
@@ -327,7 +327,10 @@ impl CallRun<'_> {
     ) -> Result<T, PollError> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.call;
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            let rule = route.job.as_ref().expect("only a route with a job is polled");
+            let rule = route
+                .async_operation
+                .as_ref()
+                .expect("only a route with an asynchronous operation is polled");
             request(rule, arguments, headers, Some(stop))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
@@ -353,14 +356,17 @@ impl CallRun<'_> {
         let route = Arc::clone(self.call.route);
         let (args, input_responses) = self.call.arguments.clone().into_values();
         let evaluate = move |response: &UpstreamResponse, stop: &WorkBudget| {
-            let facts = CallInput {
+            let input = CallInput {
                 stop: Some(stop),
                 input_responses: &input_responses,
                 ..CallInput::new(&route.definition.name, &args)
             };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
-            let rule = route.job.as_ref().expect("only a route with a job is polled");
-            interpret(rule, OperationContext { facts, limits, redaction }, response)
+            let rule = route
+                .async_operation
+                .as_ref()
+                .expect("only a route with an asynchronous operation is polled");
+            interpret(rule, OperationContext { input, limits, redaction }, response)
         };
         let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
         let evaluated = workers.evaluate(name, response, self.deadline.at, evaluate).await;

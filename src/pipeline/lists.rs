@@ -112,7 +112,7 @@ impl DefinitionLists {
                 "resourceTemplates",
                 resources(true).chain(proxied.templates().map(|entry| offered(&entry.upstream_key, entry))),
             ),
-            needed: scopes.fold(Scopes::default(), |all, more| all.and(more)),
+            needed: scopes.fold(Scopes::default(), |all, more| all.union(more)),
             for_all: OnceLock::new(),
             for_anonymous: OnceLock::new(),
         }

@@ -64,8 +64,8 @@ impl Snapshot {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
             let more = match fetched? {
-                None => part.written(&names, &stop),
-                Some(result) => part.shown(result, &names, &stop),
+                None => part.fixed_messages(&names, &stop),
+                Some(result) => part.result_messages(result, &names, &stop),
             };
             for message in more.map_err(failed)? {
                 bytes += message.bytes();
@@ -248,7 +248,7 @@ impl Snapshot {
             structured.json().check_value_count(most_values).map_err(|error| error.to_string())?;
         }
         match &completion.values {
-            None => values_of(found(&result)),
+            None => values_of(structured_or_lines(&result)),
             Some(filter) => {
                 let filter = Arc::clone(filter);
                 let deadline = Instant::now() + FILTER_TIMEOUT;
@@ -264,7 +264,7 @@ impl Snapshot {
 }
 
 /// Structured content of a result, or the lines of its text.
-fn found(result: &ToolResult) -> Value {
+fn structured_or_lines(result: &ToolResult) -> Value {
     match result.structured.as_ref().map(|structured| structured.json().parse()) {
         Some(Value::String(_)) | None => lines_of(result).into(),
         Some(value) => value,
@@ -290,7 +290,7 @@ fn filtered(
         most_values,
         stop: Some(stop),
     };
-    filter.apply(&found(result), names).map_err(|error| format!("`values` {error}"))
+    filter.apply(&structured_or_lines(result), names).map_err(|error| format!("`values` {error}"))
 }
 
 /// Strings of a list. Nulls, arrays and objects in it are skipped.

@@ -60,7 +60,7 @@ impl Snapshot {
         elicitor: &mut dyn Elicitor,
     ) -> CallOutcome {
         let mut run = CallRun::new(self, route, call, elicitor);
-        let hand_over_after = route.job.as_ref().map(|job| job.task.after);
+        let hand_over_after = route.async_operation.as_ref().map(|rule| rule.task.after);
         let result = match run.outcome(hand_over_after).await {
             Ok(CallOutcome::Operation(operation)) => {
                 run.log.end_open();
@@ -144,9 +144,10 @@ impl<'a> CallRun<'a> {
         let route = self.call.route;
         check_scopes(route, &self.call.client)?;
         self.check_arguments().await?;
-        if !route.asking.is_empty() {
+        if !route.input_requests.is_empty() {
             let arguments = std::mem::take(&mut self.call.arguments);
-            self.call.arguments = Box::pin(elicit_first(&route.asking, arguments, self.elicitor)).await?;
+            self.call.arguments =
+                Box::pin(elicit_first(&route.input_requests, arguments, self.elicitor)).await?;
             // Values that a person entered must match the schema, too.
             self.check_arguments().await?;
         }
@@ -155,7 +156,7 @@ impl<'a> CallRun<'a> {
             .filter(|_| OpenOperation::fits(self.call.arguments.input_responses()))
             .map(|after| Deadline::after(after).at);
         let request = self.build_request().await?;
-        let operation = match (&route.job, &request) {
+        let operation = match (&route.async_operation, &request) {
             (Some(rule), UpstreamRequest::Http(request)) => Some((rule, request.clone())),
             _ => None,
         };
@@ -169,14 +170,14 @@ impl<'a> CallRun<'a> {
         };
         let result = match step {
             PollOutcome::Running { status, location, wait } => {
-                let (rule, arguments) = (&route.job, &self.call.arguments);
+                let (rule, arguments) = (&route.async_operation, &self.call.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
                     arguments: arguments.as_map().clone(),
                     input_responses: arguments.input_responses().clone(),
                     location,
                     message: status.describe(),
                     wait,
-                    ttl: rule.as_ref().map_or(Duration::ZERO, |rule| rule.task.life),
+                    ttl: rule.as_ref().map_or(Duration::ZERO, |rule| rule.task.ttl),
                 })));
             }
             PollOutcome::Done(response) => self.translate_last(response, None).await,
@@ -238,7 +239,7 @@ impl<'a> CallRun<'a> {
         let started = Instant::now();
         let response = self
             .progress
-            .report_until(route.policies.call(&upstream_call), events, route.job.is_none())
+            .report_until(route.policies.call(&upstream_call), events, route.async_operation.is_none())
             .await;
         self.log.responded(response.as_ref().map(|response| &response.response), started.elapsed());
         let response = response?;
@@ -264,7 +265,7 @@ impl<'a> CallRun<'a> {
         };
         let started = Instant::now();
         let response = route.policies.upstream().poll_stack(&upstream_call);
-        let response = self.progress.report_until(response, events, route.job.is_none()).await;
+        let response = self.progress.report_until(response, events, route.async_operation.is_none()).await;
         self.log.responded(response.as_ref(), started.elapsed());
         response
     }
@@ -281,7 +282,7 @@ impl<'a> CallRun<'a> {
             self.response = Some(ResponseHeaders::from_response(&response));
         }
         self.send_log_lines(Some(response.status));
-        let translation = if failure.is_none() && route.asking.sampled.is_some() {
+        let translation = if failure.is_none() && route.input_requests.sampled.is_some() {
             Box::pin(self.translate_with_sampling(response)).await?
         } else {
             let arguments = std::mem::take(&mut self.call.arguments);

@@ -63,7 +63,7 @@ impl Scopes {
 
     /// Union of two sets.
     #[must_use]
-    pub fn and(&self, more: &Self) -> Self {
+    pub fn union(&self, more: &Self) -> Self {
         if self.contains_all(more) {
             return self.clone();
         }
@@ -78,7 +78,7 @@ impl Scopes {
 
     /// Difference of two sets.
     #[must_use]
-    pub fn without(&self, those: &Self) -> Self {
+    pub fn difference(&self, those: &Self) -> Self {
         Self::from_names(self.0.iter().filter(|name| those.0.binary_search(name).is_err()).cloned().collect())
     }
 
@@ -241,9 +241,9 @@ mod tests {
     fn scopes_are_sorted_and_deduplicated() {
         assert_eq!(scopes("b a b"), scopes("a b"));
         assert_eq!(scopes("b a").to_string(), "a b");
-        assert_eq!(scopes("a c").and(&scopes("b c")), scopes("a b c"));
+        assert_eq!(scopes("a c").union(&scopes("b c")), scopes("a b c"));
         assert_eq!(scopes("a b c").intersection(&scopes("d c b")), scopes("b c"));
-        assert_eq!(scopes("a b c").without(&scopes("d c b")), scopes("a"));
+        assert_eq!(scopes("a b c").difference(&scopes("d c b")), scopes("a"));
     }
 
     #[test]

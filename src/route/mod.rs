@@ -73,7 +73,7 @@ pub struct Route {
     /// Completions of its arguments, in addition to the values that the schema lists.
     pub completions: Vec<(String, Completion)>,
     /// Input requests that precede the upstream request.
-    pub asking: InputRequests,
+    pub input_requests: InputRequests,
     /// REST endpoint besides a tool's `POST /tools/NAME`. `None` if that is the only one.
     pub rest: Option<RestEndpoint>,
     /// Upstream of the request.
@@ -82,7 +82,7 @@ pub struct Route {
     pub request: RequestTemplate,
     /// Polling of an asynchronous operation. Without it, the first response is the result. Boxed, because it
     /// is large and rare.
-    pub job: Option<Box<AsyncOperationRule>>,
+    pub async_operation: Option<Box<AsyncOperationRule>>,
     /// Rules for the response.
     pub translator: Translator,
     /// Format of argument errors, if it is not plain text. Boxed, because it is large and rare.

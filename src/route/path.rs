@@ -63,7 +63,7 @@ impl PathTemplate {
         if !text.starts_with('/') {
             return Err(PathTemplateError::Start(text.to_owned()));
         }
-        let parts = parts(text)?;
+        let parts = parse_parts(text)?;
         for part in &parts {
             if let PathPart::Fixed(text) = part {
                 check_characters(text)?;
@@ -118,7 +118,7 @@ impl PathTemplate {
 }
 
 /// Splits a template into fixed text and arguments.
-pub(super) fn parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
+pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
     let mut parts = Vec::new();
     let fixed = |parts: &mut Vec<PathPart>, text: &str| {
         if !text.is_empty() {

@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::Value;
 
-use super::path::{ESCAPED, PathPart, PathTemplateError, parts, scalar};
+use super::path::{ESCAPED, PathPart, PathTemplateError, parse_parts, scalar};
 use crate::model::Arguments;
 
 /// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,
@@ -68,13 +68,13 @@ impl QueryTemplate {
             let value_starts = parameter.find('=').map_or(0, |equals| equals + 1);
             let value_starts = if parameter[..value_starts].contains('{') { 0 } else { value_starts };
             let (name, value) = parameter.split_at(value_starts);
-            let mut value = parts(value)?;
+            let mut value = parse_parts(value)?;
             for part in &mut value {
                 if let PathPart::Fixed(text) = part {
-                    *text = written(text);
+                    *text = encode_literal(text);
                 }
             }
-            parameters.push(Parameter { separator: before, name: written(name), value });
+            parameters.push(Parameter { separator: before, name: encode_literal(name), value });
         }
         Ok(Self { parameters })
     }
@@ -99,15 +99,16 @@ impl QueryTemplate {
             let values = match value.as_slice() {
                 [PathPart::Argument(argument)] => match arguments.get(argument) {
                     None | Some(Value::Null) => Vec::new(),
-                    Some(Value::Array(items)) => {
-                        items.iter().map(|item| encoded(argument, Some(item))).collect::<Result<_, _>>()?
-                    }
-                    one => vec![encoded(argument, one)?],
+                    Some(Value::Array(items)) => items
+                        .iter()
+                        .map(|item| encode_argument(argument, Some(item)))
+                        .collect::<Result<_, _>>()?,
+                    one => vec![encode_argument(argument, one)?],
                 },
                 parts => {
                     let part = |part: &PathPart| match part {
                         PathPart::Fixed(text) => Ok(text.clone()),
-                        PathPart::Argument(name) => encoded(name, arguments.get(name)),
+                        PathPart::Argument(name) => encode_argument(name, arguments.get(name)),
                     };
                     vec![parts.iter().map(part).collect::<Result<String, _>>()?]
                 }
@@ -124,12 +125,12 @@ impl QueryTemplate {
     }
 }
 
-fn encoded(name: &str, value: Option<&Value>) -> Result<String, String> {
+fn encode_argument(name: &str, value: Option<&Value>) -> Result<String, String> {
     Ok(utf8_percent_encode(&scalar(name, value)?, ESCAPED).to_string())
 }
 
 /// Encodes only the characters that a query can't have.
-fn written(text: &str) -> String {
+fn encode_literal(text: &str) -> String {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
     let is_encoded = text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
     utf8_percent_encode(text, if is_encoded { UNWRITTEN } else { UNWRITTEN_OR_PERCENT }).to_string()

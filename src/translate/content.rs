@@ -190,17 +190,19 @@ impl BlockTemplate {
         Self { payload, annotations: None, last_modified: None, when: None, each: None }
     }
 
-    fn is_included(&self, structure: &Value, known: &TemplateContext<'_>) -> bool {
-        self.when.as_ref().is_none_or(|when| when.is_true(structure, jq_names(known.view, known.captures)))
+    fn is_included(&self, structure: &Value, context: &TemplateContext<'_>) -> bool {
+        self.when
+            .as_ref()
+            .is_none_or(|when| when.is_true(structure, jq_names(context.view, context.captures)))
     }
 
     fn rows(
         &self,
         each: &Jq,
         structure: &Value,
-        known: &TemplateContext<'_>,
+        context: &TemplateContext<'_>,
     ) -> Result<Vec<Value>, ReadError> {
-        match each.apply(structure, jq_names(known.view, known.captures)) {
+        match each.apply(structure, jq_names(context.view, context.captures)) {
             Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
@@ -212,11 +214,11 @@ impl BlockTemplate {
 
     fn render(
         &self,
-        known: &TemplateContext<'_>,
+        context: &TemplateContext<'_>,
         names: &Name,
         budget: &TemplateBudget,
     ) -> Result<RenderedBlock, ReadError> {
-        let block = self.payload.render(known.view, known.structured, names, budget)?;
+        let block = self.payload.render(context.view, context.structured, names, budget)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
             let timestamp = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
@@ -241,17 +243,17 @@ impl BlockTemplate {
 /// A sentence that names the part that failed.
 pub(in crate::translate) fn render(
     blocks: &[BlockTemplate],
-    known: &TemplateContext<'_>,
+    context: &TemplateContext<'_>,
     required: &[&str],
 ) -> Result<Vec<RenderedBlock>, ReadError> {
     let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
-    let structure = match known.structured {
+    let structure = match context.structured {
         Some(structured) if looks_inside => structured.value(StructuredContentSupport::ObjectsOnly),
         Some(_) | None => Value::Null,
     };
-    let names = known.names(required);
+    let names = context.names(required);
     let plain = Name::from_pairs(names.clone());
-    let budget = TemplateBudget::of_result().until(known.view.facts.stop);
+    let budget = TemplateBudget::of_result().until(context.view.input.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: RenderedBlock| {
         let length = match &block.content.block {
@@ -277,15 +279,15 @@ pub(in crate::translate) fn render(
             _ => Ok(()),
         }
     };
-    for block in blocks.iter().filter(|block| block.is_included(&structure, known)) {
+    for block in blocks.iter().filter(|block| block.is_included(&structure, context)) {
         let Some(each) = &block.each else {
-            add(block.render(known, &plain, &budget)?)?;
+            add(block.render(context, &plain, &budget)?)?;
             continue;
         };
-        for row in block.rows(each, &structure, known)? {
+        for row in block.rows(each, &structure, context)? {
             let item = [("item".to_owned(), from_json(&row))];
             let names = Name::from_pairs(names.iter().cloned().chain(item));
-            add(block.render(known, &names, &budget)?)?;
+            add(block.render(context, &names, &budget)?)?;
         }
     }
     Ok(shown)
@@ -294,15 +296,15 @@ pub(in crate::translate) fn render(
 /// Description of the blocks omitted by their conditions; `None` if there are none.
 pub(in crate::translate) fn omitted_blocks(
     blocks: &[BlockTemplate],
-    known: &TemplateContext<'_>,
+    context: &TemplateContext<'_>,
 ) -> Option<String> {
-    let structure = known
+    let structure = context
         .structured
         .map_or(Value::Null, |structured| structured.value(StructuredContentSupport::ObjectsOnly));
     let words: Vec<_> = blocks
         .iter()
         .enumerate()
-        .filter(|(_, block)| !block.is_included(&structure, known))
+        .filter(|(_, block)| !block.is_included(&structure, context))
         .filter_map(|(index, block)| {
             Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
         })

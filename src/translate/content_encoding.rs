@@ -297,7 +297,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, encoding.parse().unwrap());
         let response = UpstreamResponse::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
-        decompress(&response, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
+        decompress(&response, limit).map(|bytes| bytes.to_vec()).map_err(|error| error.to_string())
     }
 
     #[track_caller]

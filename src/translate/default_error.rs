@@ -135,7 +135,7 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // Apply the route's redaction before the leak filter: an address may be part of a secret.
     let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
-    let sent = ClientStrings::from_arguments(view.facts.args);
+    let sent = ClientStrings::from_arguments(view.input.args);
     if let Some(json) = view.json() {
         return match json {
             Value::Object(members) => {
@@ -243,7 +243,7 @@ pub(super) fn content_or_error(
     let shown = |text: &str| {
         redact_error_text_for(
             &translator.redaction.redact(text),
-            &ClientStrings::from_arguments(view.facts.args),
+            &ClientStrings::from_arguments(view.input.args),
         )
     };
     let (content, code) = match verdict {

@@ -173,7 +173,7 @@ impl Matcher {
             false => Err(format!("`{what}`: `{}` is false", jq.source())),
         };
         if let Some(jq) = &self.args {
-            holds(jq, "args", view.facts.args)?;
+            holds(jq, "args", view.input.args)?;
         }
         if let Some(jq) = &self.json {
             let Some(json) = view.json() else { return Err("the response is not JSON".to_owned()) };

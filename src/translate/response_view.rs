@@ -30,7 +30,7 @@ pub(super) type DecompressedBody = OnceCell<Result<Bytes, ReadError>>;
 pub(crate) struct ResponseView<'a> {
     pub(super) response: &'a UpstreamResponse,
     body: &'a DecompressedBody,
-    pub(super) facts: CallInput<'a>,
+    pub(super) input: CallInput<'a>,
     charset: Option<Charset>,
     text: OnceCell<Result<DecodedText, ReadError>>,
     json: OnceCell<Option<Value>>,
@@ -45,23 +45,23 @@ impl<'a> ResponseView<'a> {
     pub(super) fn new(
         response: &'a UpstreamResponse,
         body: &'a DecompressedBody,
-        facts: CallInput<'a>,
+        input: CallInput<'a>,
         limits: TranslationLimits,
     ) -> Self {
         let (charset, text, json, headers, too_much) = Default::default();
-        Self { response, body, facts, charset, text, json, headers, limits, too_much }
+        Self { response, body, input, charset, text, json, headers, limits, too_much }
     }
 
     /// The same response, decoded with another charset.
     pub(super) fn with_charset(&self, charset: Option<Charset>) -> Self {
-        Self { charset, ..Self::new(self.response, self.body, self.facts, self.limits) }
+        Self { charset, ..Self::new(self.response, self.body, self.input, self.limits) }
     }
 
     /// The same response with a part of it as the text.
     pub(super) fn with_text(&self, text: ByteString) -> Self {
         let (charset, because) = ("UTF-8", "what was found");
         let text = OnceCell::from(Ok(DecodedText { text, charset, because }));
-        Self { text, ..Self::new(self.response, self.body, self.facts, self.limits) }
+        Self { text, ..Self::new(self.response, self.body, self.input, self.limits) }
     }
 
     /// The decompressed body.
@@ -146,7 +146,7 @@ impl<'a> ResponseView<'a> {
     ///
     /// A sentence, if there are too many values.
     pub(crate) fn check_tree_value_count(&self, tree: &Value, before: &mut usize) -> Result<(), ReadError> {
-        count(tree, self.limits.values, before);
+        count_values(tree, self.limits.values, before);
         if *before <= self.limits.values {
             return Ok(());
         }
@@ -179,11 +179,11 @@ impl<'a> ResponseView<'a> {
 }
 
 /// Counts the values of a tree, up to one more than `most`.
-fn count(tree: &Value, most: usize, values: &mut usize) {
+fn count_values(tree: &Value, most: usize, values: &mut usize) {
     *values += 1;
     let mut inside = |value| {
         if *values <= most {
-            count(value, most, values);
+            count_values(value, most, values);
         }
     };
     match tree {
@@ -212,13 +212,13 @@ impl<'a> LazyExtraction<'a> {
     }
 
     /// The extracted result, or a sentence with the reason why there is none.
-    pub(super) fn found(&self) -> Result<&Extracted, ReadError> {
+    pub(super) fn extracted(&self) -> Result<&Extracted, ReadError> {
         self.found.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
     }
 
     /// The extracted result as a tree.
     pub(super) fn value(&self) -> Result<&Value, ReadError> {
-        let found = self.found()?;
+        let found = self.extracted()?;
         if let Extracted::Value(value) = found {
             return Ok(value);
         }
@@ -230,8 +230,8 @@ impl<'a> LazyExtraction<'a> {
     }
 
     /// Consumes the extraction: its result, and the tree if it was built already.
-    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), ReadError> {
-        self.found()?;
+    pub(super) fn into_extracted(mut self) -> Result<(Extracted, Option<Value>), ReadError> {
+        self.extracted()?;
         let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
         Ok((found, self.value.take()))
     }
@@ -363,13 +363,13 @@ pub struct Inspection<'a> {
 /// JSON if it parses, and by media type otherwise.
 pub fn inspect<T>(
     extract: Option<&Extract>,
-    facts: CallInput<'_>,
+    input: CallInput<'_>,
     limits: &TranslationLimits,
     response: &UpstreamResponse,
     questions: impl FnOnce(&Inspection<'_>) -> T,
 ) -> T {
     let body = DecompressedBody::new();
-    let view = ResponseView::new(response, &body, facts, *limits);
+    let view = ResponseView::new(response, &body, input, *limits);
     let json;
     let extract = match extract {
         None if view.json().is_some() => {

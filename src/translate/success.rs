@@ -49,10 +49,10 @@ impl TranslationRun<'_> {
         captures: &Captures,
         finding: LazyExtraction<'_>,
     ) -> Result<ToolResult, TranslationFailure> {
-        let extracted = finding.found().map(|_| ());
+        let extracted = finding.extracted().map(|_| ());
         finding.trace(self.trace);
         extracted?;
-        let (extracted, tree) = finding.take()?;
+        let (extracted, tree) = finding.into_extracted()?;
         let (extracted, answered) = match extracted {
             Extracted::Mcp(McpResult { content, value, verdict }) => {
                 match content_or_error(view, content, verdict, self.translator) {
@@ -80,9 +80,9 @@ impl TranslationRun<'_> {
         let (structured, value) = self.structure(rule, view, captures, found, wants_value)?;
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
-                let output = self.translator.output.as_ref().map(|output| (output, view.facts.stop));
+                let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
                 let (structured, cut) = limit
-                    .structure(structured, output, view.facts.args, rule.content.is_pretty())
+                    .structure(structured, output, view.input.args, rule.content.is_pretty())
                     .map_err(TranslationFailure::TooLong)?;
                 (Some(structured), cut)
             }
@@ -96,13 +96,13 @@ impl TranslationRun<'_> {
             (whole_text, _) => whole_text,
         };
         if let Some(sample) = &rule.sample
-            && view.facts.input_responses.get(SAMPLE).is_none()
+            && view.input.input_responses.get(SAMPLE).is_none()
         {
-            let known =
+            let context =
                 TemplateContext { view, captures, value: value.as_ref(), structured: structured.as_ref() };
-            let names = known
+            let names = context
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
-            let sample = sample.render(&minijinja::Value::from_pairs(names), view.facts.stop);
+            let sample = sample.render(&minijinja::Value::from_pairs(names), view.input.stop);
             let sample = sample.map_err(|error| {
                 let what = "the sampling request could not be rendered";
                 ReadError::new(format!("{what}: {error}"), what)
@@ -112,18 +112,18 @@ impl TranslationRun<'_> {
         let mut shown = match &rule.content {
             ContentTemplate::Default => Vec::new(),
             ContentTemplate::Blocks(blocks) => {
-                let known = TemplateContext {
+                let context = TemplateContext {
                     view,
                     captures,
                     value: value.as_ref(),
                     structured: structured.as_ref(),
                 };
                 if let Some(left_out) =
-                    self.trace.is_on().then(|| content::omitted_blocks(blocks, &known)).flatten()
+                    self.trace.is_on().then(|| content::omitted_blocks(blocks, &context)).flatten()
                 {
                     self.trace.step(|| ("omitted".into(), left_out));
                 }
-                content::render(blocks, &known, &required_names)?
+                content::render(blocks, &context, &required_names)?
             }
         };
         // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
@@ -231,8 +231,8 @@ impl TranslationRun<'_> {
         let structured = match output {
             Some(output) => {
                 let structured = output
-                    .enforce(value, source.as_ref(), view.facts.stop)
-                    .map_err(|why| why.in_part("the result violates the output schema"))?;
+                    .enforce(value, source.as_ref(), view.input.stop)
+                    .map_err(|error| error.in_part("the result violates the output schema"))?;
                 self.trace.step(|| {
                     (
                         "schema".into(),

@@ -169,7 +169,7 @@ pub enum LogNote {
 
 impl LogNote {
     /// Replaces the secrets of the route.
-    fn without(self, redaction: &Redaction) -> Self {
+    fn redact(self, redaction: &Redaction) -> Self {
         match self {
             Self::Reason(text) => Self::Reason(redaction.redact(&text).into_owned()),
             Self::QuotingReason(text) => Self::QuotingReason(redaction.redact(&text).into_owned()),
@@ -200,24 +200,24 @@ impl fmt::Display for LogNote {
 /// produces the same result. If the route declares an output schema, every success satisfies it.
 pub fn translate(
     translator: &Translator,
-    facts: CallInput<'_>,
+    input: CallInput<'_>,
     response: &UpstreamResponse,
     trace: &mut Trace,
 ) -> Translation {
     let mut notes = Vec::new();
     let body = DecompressedBody::new();
-    let view = ResponseView::new(response, &body, facts, translator.limits);
+    let view = ResponseView::new(response, &body, input, translator.limits);
     if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
         trace.step(|| ("decompress".into(), expansion));
     }
     let mut run = TranslationRun { translator, trace, notes: &mut notes, sampling: None };
-    let (result, rule) = run.run(&view);
+    let (result, rule) = run.apply_rules(&view);
     let sampling = run.sampling.take();
     let result = translator.for_clients(result);
     if let Some(where_found) = translator.redaction.found_in(&result) {
         trace.step(|| ("redact".into(), where_found));
     }
-    let notes = notes.into_iter().map(|note| note.without(&translator.redaction)).collect();
+    let notes = notes.into_iter().map(|note| note.redact(&translator.redaction)).collect();
     Translation { result, rule, sampling, notes }
 }
 
@@ -248,7 +248,7 @@ pub(super) struct TranslationRun<'a> {
 }
 
 impl TranslationRun<'_> {
-    fn run(&mut self, view: &ResponseView<'_>) -> (ToolResult, Option<usize>) {
+    fn apply_rules(&mut self, view: &ResponseView<'_>) -> (ToolResult, Option<usize>) {
         let translator = self.translator;
         for (index, rule) in translator.rules.iter().enumerate() {
             let recoded;

@@ -55,8 +55,8 @@ impl TemplateContext<'_> {
         let mut names: Vec<(String, Name)> = Vec::new();
         for name in required {
             let made = match *name {
-                "args" => Some(from_json(view.facts.args)),
-                "input_responses" => Some(from_json(view.facts.input_responses)),
+                "args" => Some(from_json(view.input.args)),
+                "input_responses" => Some(from_json(view.input.input_responses)),
                 "status" => Some(Name::from(view.response.status.as_u16())),
                 "exit_status" => view.response.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
                 "stderr" => view.response.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
@@ -79,14 +79,14 @@ impl TemplateContext<'_> {
 /// Variables of the filters of a rule, besides the value.
 pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
-        args: view.facts.args,
-        answers: view.facts.input_responses,
+        args: view.input.args,
+        answers: view.input.input_responses,
         status: view.response.status.as_u16(),
         exit: view.response.exit.as_deref(),
         headers: view.headers(),
         captures,
         most_values: view.most_values(),
-        stop: view.facts.stop,
+        stop: view.input.stop,
     }
 }
 

@@ -98,8 +98,8 @@ fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &UpstreamRespon
     let tool: ToolName = "bench".parse().expect("the name is fixed");
     let args = Value::Object(Map::new());
     bencher.counter(BytesCount::new(reply.body.len())).bench_local(|| {
-        let facts = CallInput::new(&tool, &args);
-        let translation = translate(translator, facts, black_box(reply), &mut Trace::off());
+        let input = CallInput::new(&tool, &args);
+        let translation = translate(translator, input, black_box(reply), &mut Trace::off());
         assert!(!translation.result.is_error(), "a bench of errors would mean nothing");
         let mut out = Vec::new();
         write_result(&translation.result, StructuredContentSupport::Any, &mut out);

@@ -48,8 +48,8 @@ fn result_of(case: &Path) -> String {
         Err(_) => Map::new(),
     };
     let args = route.input.check(Arguments::from(given)).unwrap().into_value();
-    let facts = CallInput::new(&route.definition.name, &args);
-    let result = translate(&route.translator, facts, &response, &mut Trace::off()).result;
+    let input = CallInput::new(&route.definition.name, &args);
+    let result = translate(&route.translator, input, &response, &mut Trace::off()).result;
     let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();
     write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);

@@ -309,8 +309,8 @@ fn result_of(rule: &str, response: &str, page: &Path) -> Value {
     let route = &loaded.routes[0].route;
     let response = UpstreamResponse::from_recording(&Bytes::from(response.to_owned())).unwrap();
     let args = Value::Object(Map::new());
-    let facts = CallInput::new(&route.definition.name, &args);
-    let result = translate(&route.translator, facts, &response, &mut Trace::off()).result;
+    let input = CallInput::new(&route.definition.name, &args);
+    let result = translate(&route.translator, input, &response, &mut Trace::off()).result;
     let mut written = Vec::new();
     write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     serde_json::from_slice(&written).unwrap()

@@ -80,8 +80,8 @@ pub(super) fn load(text: &str) -> Option<Loaded> {
 /// Translates a response by a route.
 pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
     let args = Value::Object(Map::new());
-    let facts = CallInput::new(&route.definition.name, &args);
-    translate(&route.translator, facts, response, &mut Trace::off()).result
+    let input = CallInput::new(&route.definition.name, &args);
+    translate(&route.translator, input, response, &mut Trace::off()).result
 }
 
 /// The result that clients receive.

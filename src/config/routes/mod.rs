@@ -408,11 +408,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         tool: if is_tool { Visibility::Listed } else { Visibility::Internal },
         resource,
         scopes: settings.scopes,
-        asking,
+        input_requests: asking,
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
-        job: whole(job)?.map(Box::new),
+        async_operation: whole(job)?.map(Box::new),
         log: log?,
         traces: if settings.propagate_trace_context == Some(false) {
             TracePropagation::Withheld
@@ -477,7 +477,7 @@ fn input_requests_of_task(
     job: &AsyncOperationRule,
     asking: &InputRequests,
 ) -> Option<()> {
-    if asking.sampled.is_some() && job.task.offer != TaskSupport::Forbidden {
+    if asking.sampled.is_some() && job.task.support != TaskSupport::Forbidden {
         let message = "`sample` can't be combined with an `async_operation` that becomes a task: \
                        a client that polls the task can't be sent a sampling request";
         report.error(
@@ -487,7 +487,7 @@ fn input_requests_of_task(
         );
         return None;
     }
-    if asking.rounds.is_empty() && job.task.asks {
+    if asking.rounds.is_empty() && job.task.requests_input {
         let help = "add `input_requests` or `confirm`, or remove it";
         report.error(
             Code::RequiresKey.at_span(entry.key.span),

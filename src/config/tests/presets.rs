@@ -150,9 +150,9 @@ fn presets_have_messages_for_unusual_responses() {
             if name == "problem_json" {
                 headers.insert("content-type", http::HeaderValue::from_static("application/problem+json"));
             }
-            let facts = CallInput::new(&route.definition.name, &args);
+            let input = CallInput::new(&route.definition.name, &args);
             let reply = UpstreamResponse::new(status, headers, body.into());
-            let notes = translate(&route.translator, facts, &reply, &mut Trace::off()).notes;
+            let notes = translate(&route.translator, input, &reply, &mut Trace::off()).notes;
             let wordless: Vec<_> = notes
                 .iter()
                 .map(ToString::to_string)

@@ -40,9 +40,9 @@ pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> R
         };
     };
     rpc.may(&prompt.scopes)?;
-    let mut elicitor = RequestElicitor::new(rpc, &prompt.asking, prompt.name.as_str(), &arguments)?;
+    let mut elicitor = RequestElicitor::new(rpc, &prompt.input_requests, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| RpcError::Prompt(sentence.into()))?;
-    let arguments_checked = elicit_first(&prompt.asking, checked, &mut elicitor).await;
+    let arguments_checked = elicit_first(&prompt.input_requests, checked, &mut elicitor).await;
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
     }

@@ -250,7 +250,7 @@ async fn remaining(
         Ok(arguments) => arguments,
         Err(sentence) => return (RemainingInput::Invalid(sentence), round.input_responses),
     };
-    let done = elicit_first(&route.asking, arguments, &mut round).await;
+    let done = elicit_first(&route.input_requests, arguments, &mut round).await;
     let remaining_input = match (round.outcome, done) {
         (RoundOutcome::InputRequired(input_requests), _) => RemainingInput::InputRequests(input_requests),
         (RoundOutcome::Invalid(why), _) => RemainingInput::Invalid(why),

@@ -55,8 +55,8 @@ pub(super) fn may_become_task(
     rpc: &RpcContext<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<bool, RpcError> {
-    let Some(rule) = &route.job else { return Ok(false) };
-    match (rule.task.offer, supports_tasks(rpc)) {
+    let Some(rule) = &route.async_operation else { return Ok(false) };
+    match (rule.task.support, supports_tasks(rpc)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(false),
         (TaskSupport::Required, false) => Err(RpcError::NeedsTasks),
         (TaskSupport::Optional | TaskSupport::Required, true) => {
@@ -67,8 +67,8 @@ pub(super) fn may_become_task(
 
 /// Whether any tool may return a task.
 pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
-    let rules = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
-    rules.into_iter().any(|rule| rule.task.offer != TaskSupport::Forbidden)
+    let rules = snapshot.table.in_order().iter().filter_map(|route| route.async_operation.as_ref());
+    rules.into_iter().any(|rule| rule.task.support != TaskSupport::Forbidden)
 }
 
 /// The response to a call that has become a task.
@@ -94,17 +94,17 @@ pub(super) async fn create_with_input(
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
-    let rule = route.job.as_ref().filter(|rule| rule.task.asks)?;
+    let rule = route.async_operation.as_ref().filter(|rule| rule.task.requests_input)?;
     let capabilities = elicitation::capabilities(rpc.revision, &rpc.capabilities());
     let input_requests =
         task_elicitation::first_input_requests((snapshot, route), arguments, capabilities).await?;
-    let name = protocol.eliciting_tasks.begin(capabilities, rule.task.life)?;
+    let name = protocol.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
     let address = protocol.open_requests.replicas().and_then(Replicas::own).map(str::to_owned);
     let (tool, at) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
-    let (id, task) = Task::new((protocol, rpc), tool, arguments.clone(), at, rule.task.life);
+    let (id, task) = Task::new((protocol, rpc), tool, arguments.clone(), at, rule.task.ttl);
     let mut members = task.members_of(&id, "input_required", None);
     members.insert("inputRequests".into(), elicitation::requests(&input_requests, rpc.revision).into());
-    members.insert("pollIntervalMs".into(), milliseconds(rule.poll).into());
+    members.insert("pollIntervalMs".into(), milliseconds(rule.poll_interval).into());
     Some(RpcResponse::result(rpc.request.id, Some("task"), &members, rpc.meta))
 }
 
@@ -362,7 +362,8 @@ impl TaskRequest {
         }
         let snapshot = protocol.gateway.snapshot();
         let found = task.and_then(|task| {
-            let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
+            let route =
+                snapshot.table.by_tool(&task.tool).filter(|route| route.async_operation.is_some())?.clone();
             Some((task, route))
         });
         let (task, route) = found.ok_or_else(|| {
@@ -387,7 +388,11 @@ impl TaskRequest {
 
     /// The state of a task that this replica stores.
     async fn here(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
-        let poll = self.route.job.as_ref().map_or(AsyncOperationRule::POLL_DEFAULT, |job| job.poll);
+        let poll = self
+            .route
+            .async_operation
+            .as_ref()
+            .map_or(AsyncOperationRule::POLL_DEFAULT, |rule| rule.poll_interval);
         let state = task.state().await;
         let (location, arguments, input_responses) = match &*state {
             ElicitingState::InputRequired(input_responses) => {

@@ -43,7 +43,7 @@ pub(super) async fn call(
     {
         return Ok(response);
     }
-    let mut elicitor = RequestElicitor::new(rpc, &route.asking, &tool, &arguments)?;
+    let mut elicitor = RequestElicitor::new(rpc, &route.input_requests, &tool, &arguments)?;
     let listening = CallSubscriber::new(protocol, rpc)?;
     let call = Call { subscriber: Some(&listening), ..rpc.call(arguments) };
     // Dropped with the connection, which cancels the upstream request.

@@ -110,7 +110,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     fn visit_within(&mut self, index: usize, value: &'v Value) -> Result<CheckCost, CostError> {
         let plan = self.plan;
         let part = &plan.parts[index];
-        let own = self.own(part, value)?;
+        let own = self.own_keywords(part, value)?;
         self.spend(own)?;
         let mut cost = CheckCost {
             valid: own,
@@ -148,7 +148,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     }
 
     /// The cost of a part's own keywords.
-    fn own(&mut self, part: &Subschema, value: &'v Value) -> Result<u64, CostError> {
+    fn own_keywords(&mut self, part: &Subschema, value: &'v Value) -> Result<u64, CostError> {
         let mut own = part.keywords;
         match value {
             Value::Number(number) if part.looks => own += self.number(number)?,
@@ -164,7 +164,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
         const PLAIN_DIGITS: usize = 18;
         let text = number.as_str();
         check_number(text)
-            .map_err(|_| CostError::Number { path: written(&self.path), digits: text.len() })?;
+            .map_err(|_| CostError::Number { path: path_text(&self.path), digits: text.len() })?;
         let exponent =
             text.find(['e', 'E']).map(|position| text[position + 1..].trim_start_matches(['+', '-']));
         let length = text.len() as u64;
@@ -330,7 +330,7 @@ fn child(cost: CheckCost) -> CheckCost {
 }
 
 /// Formats a path as `items[2].price`.
-fn written(path: &[Step<'_>]) -> String {
+fn path_text(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
         match step {

@@ -227,14 +227,14 @@ impl<'s> Builder<'s> {
         while done < self.references.len() {
             let (from, keyword, reference) = self.references[done];
             done += 1;
-            let found = self.found(root, keyword, reference);
+            let found = self.targets_of(root, keyword, reference);
             let part = &mut self.parts[from];
             part.leads_elsewhere |= found.is_empty();
             part.targets.extend(found);
         }
     }
 
-    fn found(&mut self, root: &'s Map<String, Value>, keyword: &str, reference: &'s str) -> Vec<usize> {
+    fn targets_of(&mut self, root: &'s Map<String, Value>, keyword: &str, reference: &'s str) -> Vec<usize> {
         if keyword == "$recursiveRef" {
             return std::iter::once(0).chain(self.recursive_anchors.iter().copied()).collect();
         }

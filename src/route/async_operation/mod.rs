@@ -39,7 +39,7 @@ use crate::{
 #[derive(Debug)]
 pub struct AsyncOperationRule {
     /// Source of the status URL or id.
-    pub place: OperationLocationRule,
+    pub location: OperationLocationRule,
     /// Extractor of a value from the first response and from status responses.
     pub extract: Option<Extract>,
     /// Condition for success. Without it: the status is no longer 202.
@@ -53,7 +53,7 @@ pub struct AsyncOperationRule {
     /// Request that cancels an operation whose client has left.
     pub cancel: Option<CancelRule>,
     /// Poll interval, if the upstream sends no `Retry-After`.
-    pub poll: Duration,
+    pub poll_interval: Duration,
     /// Filter for the progress.
     pub progress: Option<Jq>,
     /// Filter for the total of the progress.
@@ -73,17 +73,17 @@ pub struct TaskRule {
     /// Whether MCP clients that support tasks get one for long operations, and whether other clients are
     /// rejected.
     #[key(name = "task", default = TaskSupport::Optional)]
-    pub offer: TaskSupport,
+    pub support: TaskSupport,
     /// How long such a call waits for its result before it becomes a task.
     #[key(name = "task_after", range = 0..=3_600_000, default = Duration::from_secs(2))]
     pub after: Duration,
     /// How long the task can be polled.
     #[key(name = "task_ttl", range = 1_000..=7 * 24 * 3_600_000, default = Duration::from_secs(60 * 60))]
-    pub life: Duration,
+    pub ttl: Duration,
     /// Whether a call with input requests becomes a task at once, which sends them; else the call sends
     /// them, and becomes a task afterwards.
     #[key(name = "task_requests_input", default = false)]
-    pub asks: bool,
+    pub requests_input: bool,
 }
 
 /// Which clients get tasks.
@@ -101,7 +101,7 @@ impl TaskRule {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let names = ["task_after", "task_ttl", "task_requests_input"];
         let entries = names.into_iter().filter_map(|name| section.entry(name));
-        for Entry { key, .. } in entries.filter(|_| self.offer == TaskSupport::Forbidden) {
+        for Entry { key, .. } in entries.filter(|_| self.support == TaskSupport::Forbidden) {
             let message = format!("`{}` has no effect beside `task: forbidden`", key.text);
             section.value.context.report.warning(
                 Code::ConflictingKeys.at_span(key.span),
@@ -140,7 +140,7 @@ pub enum CancelRule {
 #[derive(Debug, Clone, Copy)]
 pub struct OperationContext<'a> {
     /// Input of the call.
-    pub facts: CallInput<'a>,
+    pub input: CallInput<'a>,
     /// Limits of the extraction.
     pub limits: &'a TranslationLimits,
     /// Redaction for clients.
@@ -163,11 +163,11 @@ impl AsyncOperationRule {
     pub fn interpret_initial(
         &self,
         request: &HttpRequest,
-        facts: OperationContext<'_>,
+        context: OperationContext<'_>,
         response: &UpstreamResponse,
     ) -> InitialResponse {
-        let wait = retry_after(response).unwrap_or(self.poll);
-        match &self.place {
+        let wait = retry_after(response).unwrap_or(self.poll_interval);
+        match &self.location {
             OperationLocationRule::Location => {
                 // With a condition for success, 200 and 201 may start an operation as well.
                 let begins = response.status == StatusCode::ACCEPTED
@@ -186,7 +186,7 @@ impl AsyncOperationRule {
                     return InitialResponse::Result;
                 }
                 let name =
-                    inspect(self.extract.as_ref(), facts.facts, facts.limits, response, |inspection| {
+                    inspect(self.extract.as_ref(), context.input, context.limits, response, |inspection| {
                         inspection.value(id)
                     });
                 match name.and_then(|name| text_of(&name)) {
@@ -211,7 +211,7 @@ impl AsyncOperationRule {
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
-        match (location, &self.place) {
+        match (location, &self.location) {
             (OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
                 status.build(&location.add_to(arguments), client, stop)
             }
@@ -260,7 +260,7 @@ impl AsyncOperationRule {
         &self,
         location: &OperationLocation,
         request: &HttpRequest,
-        facts: OperationContext<'_>,
+        context: OperationContext<'_>,
         response: &UpstreamResponse,
     ) -> StatusResponse {
         let wait = retry_after(response);
@@ -268,12 +268,12 @@ impl AsyncOperationRule {
             let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
             return location.map_or(StatusResponse::Result, StatusResponse::Moved);
         }
-        inspect(self.extract.as_ref(), facts.facts, facts.limits, response, |inspection| {
+        inspect(self.extract.as_ref(), context.input, context.limits, response, |inspection| {
             if self.cancelled.as_ref().is_some_and(|cancelled| inspection.is_true(cancelled)) {
                 return StatusResponse::Cancelled;
             }
             if self.failed.as_ref().is_some_and(|failed| inspection.is_true(failed)) {
-                return StatusResponse::Failed(self.status(inspection, facts.redaction));
+                return StatusResponse::Failed(self.status(inspection, context.redaction));
             }
             let status = response.status;
             let later = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
@@ -289,14 +289,14 @@ impl AsyncOperationRule {
             if !is_running {
                 return StatusResponse::Result;
             }
-            let moved = match (&self.place, self.full_uri(request)) {
+            let moved = match (&self.location, self.full_uri(request)) {
                 (OperationLocationRule::Location, Some(from)) if running => self.resolve(&from, response),
                 _ => None,
             };
             let status =
-                if running { self.status(inspection, facts.redaction) } else { OperationStatus::default() };
+                if running { self.status(inspection, context.redaction) } else { OperationStatus::default() };
             let location = moved.unwrap_or_else(|| location.clone());
-            StatusResponse::Running { status, location, wait: wait.unwrap_or(self.poll) }
+            StatusResponse::Running { status, location, wait: wait.unwrap_or(self.poll_interval) }
         })
     }
 

@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn by_location() -> AsyncOperationRule {
     AsyncOperationRule {
-        place: OperationLocationRule::Location,
+        location: OperationLocationRule::Location,
         extract: None,
         done: None,
         failed: None,
@@ -17,7 +17,7 @@ fn by_location() -> AsyncOperationRule {
         task: TaskRule::default(),
         result: None,
         cancel: None,
-        poll: SECOND,
+        poll_interval: SECOND,
         progress: None,
         total: None,
         message: None,
@@ -30,7 +30,7 @@ fn named() -> AsyncOperationRule {
     let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
     let status = Box::new(HttpTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
     AsyncOperationRule {
-        place: OperationLocationRule::Named { id: Jq::compile(".id").unwrap(), status },
+        location: OperationLocationRule::Named { id: Jq::compile(".id").unwrap(), status },
         done: value(r#".state == "done""#),
         failed: value(r#".state == "failed""#),
         cancelled: value(r#".state == "stopped""#),
@@ -56,15 +56,15 @@ fn first_request() -> HttpRequest {
     }
 }
 
-fn with_facts<T>(look: impl FnOnce(OperationContext<'_>) -> T) -> T {
+fn with_context<T>(run: impl FnOnce(OperationContext<'_>) -> T) -> T {
     let (tool, args) = ("make_report".parse().unwrap(), json!({}));
     let (limits, redaction) = (TranslationLimits::default(), Redaction::default());
-    look(OperationContext { facts: CallInput::new(&tool, &args), limits: &limits, redaction: &redaction })
+    run(OperationContext { input: CallInput::new(&tool, &args), limits: &limits, redaction: &redaction })
 }
 
 #[track_caller]
 fn check_initial(rule: &AsyncOperationRule, response: &UpstreamResponse, expected: InitialResponse) {
-    assert_eq!(with_facts(|facts| rule.interpret_initial(&first_request(), facts, response)), expected);
+    assert_eq!(with_context(|context| rule.interpret_initial(&first_request(), context, response)), expected);
 }
 
 #[track_caller]
@@ -75,7 +75,7 @@ fn check_turn(
     expected: StatusResponse,
 ) {
     assert_eq!(
-        with_facts(|facts| rule.interpret_status(location, &first_request(), facts, response)),
+        with_context(|context| rule.interpret_status(location, &first_request(), context, response)),
         expected
     );
 }

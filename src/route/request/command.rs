@@ -82,7 +82,7 @@ impl CommandTemplate {
         let mut filling = RequestRenderer::new(arguments, stop);
         let mut words = CommandWords { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
         for template in &self.words {
-            self.word(template, &mut filling, &mut words)?;
+            self.push_word(template, &mut filling, &mut words)?;
         }
         let stdin = match &self.stdin {
             None => Bytes::new(),
@@ -95,7 +95,7 @@ impl CommandTemplate {
         Ok(CommandRequest { words: words.list, stdin })
     }
 
-    fn word(
+    fn push_word(
         &self,
         template: &WordTemplate,
         filling: &mut RequestRenderer<'_>,

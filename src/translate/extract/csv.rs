@@ -292,32 +292,32 @@ mod tests {
         }
     }
 
-    fn plain() -> Csv {
+    fn csv() -> Csv {
         Csv::default()
     }
 
-    fn given(names: &[&str]) -> Option<ColumnNames> {
+    fn columns(names: &[&str]) -> Option<ColumnNames> {
         Some(ColumnNames(names.iter().map(|name| (*name).to_owned()).collect()))
     }
 
     #[test]
     fn the_first_line_names_the_cells_of_the_others() {
         let expected = Ok(r#"[{"city":"Oslo","temp":"-5.0"},{"city":"Bergen, \"ytre\"\r\nby","temp":""}]"#);
-        check(&plain(), "city,temp\r\nOslo,-5.0\r\n\"Bergen, \"\"ytre\"\"\r\nby\",\r\n\r\n\n", expected);
-        check(&plain(), "city,temp\rOslo,5", Ok(r#"[{"city":"Oslo","temp":"5"}]"#));
-        check(&Csv { delimiter: Some(b';'), ..plain() }, "a;b\n1,5;2", Ok(r#"[{"a":"1,5","b":"2"}]"#));
+        check(&csv(), "city,temp\r\nOslo,-5.0\r\n\"Bergen, \"\"ytre\"\"\r\nby\",\r\n\r\n\n", expected);
+        check(&csv(), "city,temp\rOslo,5", Ok(r#"[{"city":"Oslo","temp":"5"}]"#));
+        check(&Csv { delimiter: Some(b';'), ..csv() }, "a;b\n1,5;2", Ok(r#"[{"a":"1,5","b":"2"}]"#));
         check(
-            &Csv { delimiter: Some(b'|'), trim: true, ..plain() },
+            &Csv { delimiter: Some(b'|'), trim: true, ..csv() },
             "a | b\n 1 | 2 \n",
             Ok(r#"[{"a":"1","b":"2"}]"#),
         );
         check(
-            &Csv { delimiter: Some(b'\t'), quote: QuoteCharacter::Never, ..plain() },
+            &Csv { delimiter: Some(b'\t'), quote: QuoteCharacter::Never, ..csv() },
             "a\tb\n\"5\tx",
             Ok(r#"[{"a":"\"5","b":"x"}]"#),
         );
         check(
-            &Csv { quote: QuoteCharacter::With(b'\''), ..plain() },
+            &Csv { quote: QuoteCharacter::With(b'\''), ..csv() },
             "a,b\n'1,2',3",
             Ok(r#"[{"a":"1,2","b":"3"}]"#),
         );
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn rows_may_have_another_separator() {
-        let csv = || Csv { delimiter: Some(b'\x1f'), row_delimiter: Some(b'\x1e'), ..plain() };
+        let csv = || Csv { delimiter: Some(b'\x1f'), row_delimiter: Some(b'\x1e'), ..csv() };
         let expected = Ok(r#"[{"a":"1","b":"x\ny"},{"a":"2","b":""}]"#);
         check(&csv(), "a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
         check(&csv(), "a\x1fb\x1e\r\n1\x1fx\ny\x1e\n2\x1f\x1e\n", expected);
@@ -344,34 +344,33 @@ mod tests {
             "Closed,call again!",
             "busy,the server has too many clients",
         ] {
-            check(&plain(), message, Err("line 1: expected a table, found one line `"));
-            check(&Csv { allow_empty: true, ..plain() }, message, Ok("[]"));
+            check(&csv(), message, Err("line 1: expected a table, found one line `"));
+            check(&Csv { allow_empty: true, ..csv() }, message, Ok("[]"));
         }
         for header in ["First Name,Last Name\n", "city, temp\n", "Price in EUR,Date\n", "No.,Name\n"] {
-            check(&plain(), header, Ok("[]"));
+            check(&csv(), header, Ok("[]"));
         }
     }
 
     #[test]
     fn a_table_without_rows_is_empty_and_an_empty_response_an_error() {
-        check(&plain(), "city,temp\n", Ok("[]"));
-        check(&plain(), " \r\n", Err("found an empty response"));
-        check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
-        let marked = || Csv { header: Some("# ".into()), ..plain() };
-        for csv in [plain(), marked(), Csv { columns: given(&["a"]), ..plain() }, Csv { skip: 3, ..plain() }]
-        {
+        check(&csv(), "city,temp\n", Ok("[]"));
+        check(&csv(), " \r\n", Err("found an empty response"));
+        check(&Csv { skip: 1, ..csv() }, "title\n", Err("expected a line with the names"));
+        let marked = || Csv { header: Some("# ".into()), ..csv() };
+        for csv in [csv(), marked(), Csv { columns: columns(&["a"]), ..csv() }, Csv { skip: 3, ..csv() }] {
             check(&csv, " \r\n", Err("found an empty response"));
             check(&Csv { allow_empty: true, ..csv }, " \r\n", Ok("[]"));
         }
         check(&Csv { allow_empty: true, ..marked() }, "No proxies.\n", Ok("[]"));
-        check(&Csv { allow_empty: true, skip: 3, ..plain() }, "No proxies.\n", Ok("[]"));
-        check(&Csv { allow_empty: true, ..plain() }, "a,b\n1\n", Err("line 2: expected 2 cells, found 1"));
+        check(&Csv { allow_empty: true, skip: 3, ..csv() }, "No proxies.\n", Ok("[]"));
+        check(&Csv { allow_empty: true, ..csv() }, "a,b\n1\n", Err("line 2: expected 2 cells, found 1"));
         check(
-            &Csv { skip: 3, ..plain() },
+            &Csv { skip: 3, ..csv() },
             "title\na,b\n",
             Err("expected 3 lines before the table, which are skipped, found 2"),
         );
-        check(&Csv { columns: given(&["a"]), skip: 1, ..plain() }, "title\n", Ok("[]"));
+        check(&Csv { columns: columns(&["a"]), skip: 1, ..csv() }, "title\n", Ok("[]"));
     }
 
     #[test]
@@ -379,43 +378,43 @@ mod tests {
         for line in
             ["df: /x: No such file or directory", "Datenbank nicht erreichbar", "error: unsupported option"]
         {
-            check(&plain(), line, Err(&format!("line 1: expected a table, found one line `{line}`")));
-            check(&Csv { allow_empty: true, ..plain() }, line, Ok("[]"));
+            check(&csv(), line, Err(&format!("line 1: expected a table, found one line `{line}`")));
+            check(&Csv { allow_empty: true, ..csv() }, line, Ok("[]"));
         }
         check(
-            &plain(),
+            &csv(),
             "<html><body>Login",
             Err("line 1: expected a table, found markup: `<html><body>Login`"),
         );
-        check(&plain(), "<!DOCTYPE html>\n<p>x\n", Err("found markup"));
+        check(&csv(), "<!DOCTYPE html>\n<p>x\n", Err("found markup"));
         check(
-            &Csv { columns: given(&["a"]), ..plain() },
+            &Csv { columns: columns(&["a"]), ..csv() },
             "<html>\n<p>x\n",
             Err("line 1: expected a table, found markup"),
         );
-        check(&Csv { header: Some("# ".into()), ..plain() }, "# a\n", Ok("[]"));
-        check(&plain(), "<DATE>,<TIME>\n1,2\n", Ok(r#"[{"<DATE>":"1","<TIME>":"2"}]"#));
+        check(&Csv { header: Some("# ".into()), ..csv() }, "# a\n", Ok("[]"));
+        check(&csv(), "<DATE>,<TIME>\n1,2\n", Ok(r#"[{"<DATE>":"1","<TIME>":"2"}]"#));
     }
 
     #[test]
     fn a_header_has_what_the_fields_need_even_without_rows() {
         let typing =
             Typing::Fields(Fields::new(vec![Field::new("temp", FieldType::from(FieldKind::String))]));
-        assert_eq!(plain().read("city,temp\n", b',', &typing).unwrap().to_string(), "[]");
-        let error = plain().read("Error,no database\n", b',', &typing).unwrap_err();
+        assert_eq!(csv().read("city,temp\n", b',', &typing).unwrap().to_string(), "[]");
+        let error = csv().read("Error,no database\n", b',', &typing).unwrap_err();
         assert!(error.to_string().contains("line 1: field `temp` is missing: expected `temp`"), "{error}");
     }
 
     #[test]
     fn names_may_be_given_and_lines_before_them_skipped() {
-        let own = Csv { columns: given(&["a", "b"]), ..plain() };
+        let own = Csv { columns: columns(&["a", "b"]), ..csv() };
         check(&own, "1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
         check(&Csv { skip: 2, ..own }, "Report\n,x\n1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
     }
 
     #[test]
     fn a_prefixed_header_is_found_and_its_prefix_removed() {
-        let haproxy = Csv { header: Some("# ".into()), ..plain() };
+        let haproxy = Csv { header: Some("# ".into()), ..csv() };
         check(
             &haproxy,
             "# pxname,svname,qcur,\nwww,FRONTEND,,\n\n",
@@ -423,64 +422,56 @@ mod tests {
         );
         check(&haproxy, "pxname,svname\n", Err("that begins with `# `, found none"));
         let log =
-            Csv { header: Some("#Fields: ".into()), delimiter: Some(b' '), comment: Some(b'#'), ..plain() };
+            Csv { header: Some("#Fields: ".into()), delimiter: Some(b' '), comment: Some(b'#'), ..csv() };
         let text = "#Software: IIS\r\n#Fields: time cs-uri\r\n10:00 /a\r\n#Date: x\r\n10:01 /b\r\n";
         check(&log, text, Ok(r#"[{"time":"10:00","cs-uri":"/a"},{"time":"10:01","cs-uri":"/b"}]"#));
     }
 
     #[test]
     fn a_ragged_row_is_an_error_with_its_line() {
-        check(&plain(), "a,b\n\n1,2\n\n\n3\n", Err("line 6: expected 2 cells, found 1"));
-        check(&plain(), "a,b\r\n\"1\r\n\",2\r\n3,4,5\r\n", Err("line 4: expected 2 cells, found 3"));
+        check(&csv(), "a,b\n\n1,2\n\n\n3\n", Err("line 6: expected 2 cells, found 1"));
+        check(&csv(), "a,b\r\n\"1\r\n\",2\r\n3,4,5\r\n", Err("line 4: expected 2 cells, found 3"));
+        check(&Csv { comment: Some(b'#'), skip: 1, ..csv() }, "x\na,b\n# c\n1\n", Err("line 4: expected 2"));
         check(
-            &Csv { comment: Some(b'#'), skip: 1, ..plain() },
-            "x\na,b\n# c\n1\n",
-            Err("line 4: expected 2"),
-        );
-        check(
-            &Csv { header: Some("# ".into()), ..plain() },
+            &Csv { header: Some("# ".into()), ..csv() },
             "x\n# a,\n1,2\n",
             Err("line 3: expected 1 cells, found 2"),
         );
-        let pad = Csv { ragged_rows: RaggedRows::Pad, ..plain() };
+        let pad = Csv { ragged_rows: RaggedRows::Pad, ..csv() };
         check(&pad, "a,b\n1\n1,2,,\n", Ok(r#"[{"a":"1","b":""},{"a":"1","b":"2"}]"#));
         check(&pad, "a,b\n1,2,3\n", Err("line 2: expected 2 cells, found 3"));
-        let skip = Csv { ragged_rows: RaggedRows::Skip, ..plain() };
+        let skip = Csv { ragged_rows: RaggedRows::Skip, ..csv() };
         check(&skip, "a,b\n1,2\nTotal: 1 row\n", Ok(r#"[{"a":"1","b":"2"}]"#));
     }
 
     #[test]
     fn every_column_has_a_name_of_its_own() {
-        check(&plain(), "a,b,a\n", Err("line 1: expected names of columns that differ, found `a` twice"));
-        check(&plain(), "\n,a\n", Err("line 2: expected a name for every column, found none for column 1"));
+        check(&csv(), "a,b,a\n", Err("line 1: expected names of columns that differ, found `a` twice"));
+        check(&csv(), "\n,a\n", Err("line 2: expected a name for every column, found none for column 1"));
     }
 
     #[test]
     fn quotes_left_open_are_an_error_not_a_cell() {
-        check(&plain(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected a closing quote"));
-        check(&plain(), "\"a,b\n", Err("line 1: expected a closing quote"));
-        check(&plain(), "a\n\"", Err("line 2: expected a closing quote"));
-        check(&plain(), "a\n\"\"", Ok(r#"[{"a":""}]"#));
-        check(&plain(), "a\n\0", Ok("[{\"a\":\"\\u0000\"}]"));
+        check(&csv(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected a closing quote"));
+        check(&csv(), "\"a,b\n", Err("line 1: expected a closing quote"));
+        check(&csv(), "a\n\"", Err("line 2: expected a closing quote"));
+        check(&csv(), "a\n\"\"", Ok(r#"[{"a":""}]"#));
+        check(&csv(), "a\n\0", Ok("[{\"a\":\"\\u0000\"}]"));
     }
 
     #[test]
     fn a_table_does_not_outgrow_its_response() {
         let long = format!("{}\n{}", "n".repeat(100_000), "1\n".repeat(5000));
-        check(&plain(), &long, Err("with its names in every row, found more"));
-        check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
+        check(&csv(), &long, Err("with its names in every row, found more"));
+        check(&csv(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
         let commas = ",".repeat(200_000);
-        check(&plain(), &commas, Err("line 1: expected at most 100000 cells, found 200001"));
+        check(&csv(), &commas, Err("line 1: expected at most 100000 cells, found 200001"));
         // A response of 60 KB must not use half a gigabyte.
         let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
         let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));
-        check(
-            &Csv { ragged_rows: RaggedRows::Pad, ..plain() },
-            &short,
-            Err("expected a table of at most 24"),
-        );
+        check(&Csv { ragged_rows: RaggedRows::Pad, ..csv() }, &short, Err("expected a table of at most 24"));
         let header: Vec<_> = (0..50_000).map(|number| number.to_string()).collect();
         let wide = format!("{}\n{}", header.join(","), "1\n".repeat(1000));
-        check(&Csv { ragged_rows: RaggedRows::Pad, ..plain() }, &wide, Err("found more"));
+        check(&Csv { ragged_rows: RaggedRows::Pad, ..csv() }, &wide, Err("found more"));
     }
 }

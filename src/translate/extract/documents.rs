@@ -209,7 +209,7 @@ impl Binary {
             BinaryKind::Image => ContentBlock::Image { data, mime_type },
             BinaryKind::Audio => ContentBlock::Audio { data, mime_type },
             BinaryKind::Resource => ContentBlock::Resource {
-                uri: format!("response://{}", view.facts.tool),
+                uri: format!("response://{}", view.input.tool),
                 mime_type: Some(mime_type),
                 body: ResourceBody::Blob(data),
             },

@@ -48,9 +48,9 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError> {
         at_most(RECORD_LIMIT, index + 1, "pairs")?;
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let place = || format!("pair {}", index + 1);
-        let name = unescaped(name, encoding).map_err(|why| why.in_part(&place()))?;
+        let name = unescaped(name, encoding).map_err(|error| error.in_part(&place()))?;
         let value = unescaped(value, encoding)
-            .map_err(|why| why.in_quoted_part(&format!("{}, `{name}`", place()), &place()))?;
+            .map_err(|error| error.in_quoted_part(&format!("{}, `{name}`", place()), &place()))?;
         add(&mut pairs, name, Value::String(value));
     }
     Ok(Value::Object(pairs))

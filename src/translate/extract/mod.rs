@@ -231,7 +231,7 @@ impl Extractor {
         };
         let Typing::Fields(fields) = &self.typing else { return None };
         let wanted = Some(fields).filter(|fields| self.source.is_none() && !fields.have_others())?;
-        let found = pairs.extract(view.text().ok()?, Some(wanted), view.facts.stop).ok()?;
+        let found = pairs.extract(view.text().ok()?, Some(wanted), view.input.stop).ok()?;
         self.typed(Extracted::Value(found), view).ok()
     }
 
@@ -255,7 +255,7 @@ impl Extractor {
         let extraction = self.kind.extraction();
         let Some(source) = &self.source else { return extraction.find(view, &self.typing) };
         let inner =
-            source.text(view).map_err(|why| why.in_part(&format!("`source` {}", source.kind.name())))?;
+            source.text(view).map_err(|error| error.in_part(&format!("`source` {}", source.kind.name())))?;
         extraction.find(&view.with_text(inner), &self.typing)
     }
 

@@ -78,7 +78,7 @@ impl Extract {
                     }
                     _ => Ok(found),
                 });
-                return found.map_err(|why| why.in_part(name));
+                return found.map_err(|error| error.in_part(name));
             }
             Self::Parts(parts) => parts,
         };
@@ -89,8 +89,8 @@ impl Extract {
                 tree.iter().try_for_each(|tree| view.check_tree_value_count(tree, &mut values))?;
                 Ok(tree)
             });
-            let found =
-                found.map_err(|why| why.in_part(&format!("{} {}", part.name, part.extractor.kind.name())))?;
+            let found = found
+                .map_err(|error| error.in_part(&format!("{} {}", part.name, part.extractor.kind.name())))?;
             value.extend(found.map(|tree| (part.name.clone(), tree)));
         }
         Ok(Extracted::Value(Value::Object(value)))

@@ -384,7 +384,7 @@ impl Rows {
         if let (Some(heading), []) = (&self.heading, &*self.rows) {
             let line = heading.line;
             let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
-            typing.check_names(&found).map_err(|why| why.in_part(&format!("line {line}")))?;
+            typing.check_names(&found).map_err(|error| error.in_part(&format!("line {line}")))?;
             let is_known =
                 heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
             let is_message =

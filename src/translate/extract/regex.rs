@@ -238,7 +238,7 @@ impl Extraction for Regex {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        self.extract(view.text()?, view.facts.stop).map(Extracted::Value)
+        self.extract(view.text()?, view.input.stop).map(Extracted::Value)
     }
 }
 

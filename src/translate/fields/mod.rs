@@ -201,10 +201,9 @@ pub(crate) fn each_record(
     apply: impl Fn(&Value) -> Result<Value, ReadError>,
 ) -> Result<Value, ReadError> {
     let Value::Array(records) = found else { return apply(found) };
-    let typed = records
-        .iter()
-        .enumerate()
-        .map(|(index, record)| apply(record).map_err(|why| why.in_part(&format!("record {}", index + 1))));
+    let typed = records.iter().enumerate().map(|(index, record)| {
+        apply(record).map_err(|error| error.in_part(&format!("record {}", index + 1)))
+    });
     typed.collect::<Result<_, _>>().map(Value::Array)
 }
 

@@ -136,7 +136,7 @@ impl RunBudget {
         (WORK_HERE - self.work_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
     }
 
-    fn end(&self, over: ExhaustedLimit) -> Error {
+    fn exhaust(&self, over: ExhaustedLimit) -> Error {
         // The first reason applies; nothing continues after it.
         let over = self.over.get().unwrap_or(over);
         self.over.set(Some(over));
@@ -145,7 +145,7 @@ impl RunBudget {
     }
 
     /// Charges steps before they are taken.
-    pub(super) fn work(&self, steps: u64) -> Result<(), Error> {
+    pub(super) fn charge_steps(&self, steps: u64) -> Result<(), Error> {
         self.work_for(steps, steps.div_ceil(4))
     }
 
@@ -153,39 +153,40 @@ impl RunBudget {
     /// would be too much.
     pub(super) fn work_for(&self, steps: u64, time: u64) -> Result<(), Error> {
         if self.stop.as_ref().is_some_and(|stop| !stop.spend(time)) {
-            return Err(self.end(ExhaustedLimit::Stopped));
+            return Err(self.exhaust(ExhaustedLimit::Stopped));
         }
         // No steps are left once the run is over.
-        let left = self.work_left.get().checked_sub(steps).ok_or_else(|| self.end(ExhaustedLimit::Work))?;
+        let left =
+            self.work_left.get().checked_sub(steps).ok_or_else(|| self.exhaust(ExhaustedLimit::Work))?;
         self.work_left.set(left);
         Ok(())
     }
 
     /// Charges allocated bytes, and steps for the time to write them.
-    pub(super) fn make(&self, bytes: u64) -> Result<(), Error> {
+    pub(super) fn charge_bytes(&self, bytes: u64) -> Result<(), Error> {
         let left =
-            self.bytes_left.get().checked_sub(bytes).ok_or_else(|| self.end(ExhaustedLimit::Memory))?;
+            self.bytes_left.get().checked_sub(bytes).ok_or_else(|| self.exhaust(ExhaustedLimit::Memory))?;
         self.bytes_left.set(left);
-        self.work(1 + bytes / 64)
+        self.charge_steps(1 + bytes / 64)
     }
 
     /// Charges a value that is stored in a list, an object or a variable. A shared value costs only its slot.
-    pub(super) fn keep(&self, value: &Val) -> Result<(), Error> {
+    pub(super) fn charge_stored(&self, value: &Val) -> Result<(), Error> {
         let inside = match value {
             Val::Null | Val::Bool(_) | Val::Num(_) => 0,
             Val::BStr(_) | Val::TStr(_) => TEXT_BYTES,
             Val::Arr(_) | Val::Obj(_) if is_shared(value) => 0,
             Val::Arr(_) | Val::Obj(_) => extent(value),
         };
-        self.make(ITEM_BYTES + inside)
+        self.charge_bytes(ITEM_BYTES + inside)
     }
 
     /// Charges a round of a loop, and sometimes checks the nesting of its value.
     pub(super) fn round(&self, steps: u64, value: &Val) -> Result<(), Error> {
-        self.work(steps)?;
+        self.charge_steps(steps)?;
         self.rounds.set(self.rounds.get() + 1);
         match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) && nests_too_deep(value) {
-            true => Err(self.end(ExhaustedLimit::Depth)),
+            true => Err(self.exhaust(ExhaustedLimit::Depth)),
             false => Ok(()),
         }
     }
@@ -194,7 +195,7 @@ impl RunBudget {
     pub(super) fn nested<T>(&self, inner: impl FnOnce() -> T) -> Result<T, Error> {
         let nested = self.nested.get() + 1;
         if nested > NESTED_LIMIT {
-            return Err(self.end(ExhaustedLimit::Depth));
+            return Err(self.exhaust(ExhaustedLimit::Depth));
         }
         self.nested.set(nested);
         let done = inner();
@@ -206,7 +207,7 @@ impl RunBudget {
     pub(super) fn number(&self, value: &Val) -> Result<(), Error> {
         match value {
             Val::Num(Num::BigInt(integer)) if integer.bits() / 8 > NUMBER_LIMIT_BYTES => {
-                Err(self.end(ExhaustedLimit::Number))
+                Err(self.exhaust(ExhaustedLimit::Number))
             }
             _ => Ok(()),
         }
@@ -216,7 +217,7 @@ impl RunBudget {
     pub(super) fn read<'v>(&self, value: &'v Val) -> Result<u64, Error> {
         if !matches!(value, Val::Arr(_) | Val::Obj(_)) {
             let bytes = text_bytes(value);
-            return self.work(bytes / 64).map(|()| bytes);
+            return self.charge_steps(bytes / 64).map(|()| bytes);
         }
         let mut bytes = 0;
         // An explicit list of pending values, because a value may nest deeper than the stack allows.
@@ -242,9 +243,9 @@ impl RunBudget {
                 Val::Null | Val::Bool(_) | Val::Num(_) | Val::BStr(_) | Val::TStr(_) => 0,
             };
             bytes += 2;
-            self.work(1 + count as u64 / 4 + (bytes - before) / 64)?;
+            self.charge_steps(1 + count as u64 / 4 + (bytes - before) / 64)?;
             if depth > DEPTH_LIMIT {
-                return Err(self.end(ExhaustedLimit::Depth));
+                return Err(self.exhaust(ExhaustedLimit::Depth));
             }
         }
         Ok(bytes)

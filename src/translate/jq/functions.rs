@@ -185,11 +185,11 @@ macro_rules! around {
 fn functions() -> Vec<Fun<EngineTypes>> {
     vec![
         counting!(TICK, |spent: &RunBudget, value| spent.round(JQ_ROUND_STEPS, value)),
-        counting!(STEP, |spent: &RunBudget, _: &Val| spent.work(1)),
-        counting!(STORED, RunBudget::keep),
+        counting!(STEP, |spent: &RunBudget, _: &Val| spent.charge_steps(1)),
+        counting!(STORED, RunBudget::charge_stored),
         counting!(READ, |spent: &RunBudget, value| spent.read(value).map(|_| ())),
-        counting!(WRITTEN, |spent: &RunBudget, value| spent.make(spent.read(value)?)),
-        counting!(MADE, |spent: &RunBudget, value| spent.make(extent(value))),
+        counting!(WRITTEN, |spent: &RunBudget, value| spent.charge_bytes(spent.read(value)?)),
+        counting!(MADE, |spent: &RunBudget, value| spent.charge_bytes(extent(value))),
         around!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),
         around!(ONE, |_: &RunBudget, _: &Val| Ok(())),
         run((SUM, v(2), |cv| bome(operation(cv, sum)))),
@@ -242,12 +242,12 @@ fn operation(
 fn sum(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     match (&left, &right) {
         (Val::Num(_), Val::Num(_)) => {
-            spent.work(1)?;
+            spent.charge_steps(1)?;
             let sum = (left + right)?;
             return spent.number(&sum).map(|()| sum);
         }
-        (Val::Null, _) | (_, Val::Null) => spent.work(1)?,
-        _ => spent.make(copied(&left) + extent(&right))?,
+        (Val::Null, _) | (_, Val::Null) => spent.charge_steps(1)?,
+        _ => spent.charge_bytes(copied(&left) + extent(&right))?,
     }
     left + right
 }
@@ -256,9 +256,9 @@ fn difference(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     if let (Val::Arr(_), Val::Arr(_)) = (&left, &right) {
         spent.read(&left)?;
         spent.read(&right)?;
-        spent.make(copied(&left) + extent(&right))?;
+        spent.charge_bytes(copied(&left) + extent(&right))?;
     }
-    spent.work(1)?;
+    spent.charge_steps(1)?;
     let difference = (left - right)?;
     spent.number(&difference).map(|()| difference)
 }
@@ -268,13 +268,13 @@ fn product(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
         (Val::BStr(text) | Val::TStr(text), Val::Num(times))
         | (Val::Num(times), Val::BStr(text) | Val::TStr(text)) => {
             let times = times.as_isize().map_or(u64::MAX, |times| u64::try_from(times).unwrap_or(0));
-            spent.make((text.len() as u64).saturating_mul(times))?;
+            spent.charge_bytes((text.len() as u64).saturating_mul(times))?;
         }
         (Val::Obj(_), Val::Obj(_)) => {
             spent.read(&right)?;
-            spent.make(merged(&left, &right, false))?;
+            spent.charge_bytes(merged(&left, &right, false))?;
         }
-        _ => spent.work(1)?,
+        _ => spent.charge_steps(1)?,
     }
     let product = (left * right)?;
     spent.number(&product).map(|()| product)
@@ -285,14 +285,14 @@ fn quotient(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
     const PART_BYTES: u64 = 64;
     if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (&left, &right)
     {
-        spent.work(text.len() as u64 / 64)?;
+        spent.charge_steps(text.len() as u64 / 64)?;
         let parts = match separator.is_empty() {
             true => text.len(),
             false => memchr::memmem::find_iter(text, &***separator).count() + 1,
         };
-        spent.make(parts as u64 * PART_BYTES)?;
+        spent.charge_bytes(parts as u64 * PART_BYTES)?;
     }
-    spent.work(1)?;
+    spent.charge_steps(1)?;
     left / right
 }
 
@@ -316,18 +316,18 @@ fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
 /// Counts a search for one value in another, which may compare every part with every part.
 fn seek(spent: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
     let (there, wanted) = (spent.read(value)?, spent.read(sought)?);
-    spent.work((1 + there / 16).saturating_mul(1 + wanted / 16))
+    spent.charge_steps((1 + there / 16).saturating_mul(1 + wanted / 16))
 }
 
 fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
     /// Largest number of bytes of a value per byte of its text: `[1,1]`.
     const BYTES_OF_ONE: u64 = 8;
     let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
-    spent.work(text.len() as u64 / 8)?;
+    spent.charge_steps(text.len() as u64 / 8)?;
     // The engine's own parser recurses once per bracket.
     let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
     check_numbers(json.as_str()).map_err(Error::str)?;
-    spent.make(text.len() as u64 * BYTES_OF_ONE)?;
+    spent.charge_bytes(text.len() as u64 * BYTES_OF_ONE)?;
     jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
 }
 

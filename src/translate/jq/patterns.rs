@@ -57,7 +57,7 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
             continue;
         }
         if wanted != WantedParts::Matches {
-            spent.make(GROUP_BYTES / 4)?;
+            spent.charge_bytes(GROUP_BYTES / 4)?;
             found.push(value.as_sub_str(&haystack[behind..whole.start()]));
         }
         behind = whole.end();
@@ -66,7 +66,7 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
             let groups = named.filter_map(|(group, name)| group.map(|group| (group, name)));
             let groups: Vec<_> = groups
                 .map(|(group, name)| {
-                    spent.make(GROUP_BYTES)?;
+                    spent.charge_bytes(GROUP_BYTES)?;
                     let offset = place.advance_to(haystack, group.start());
                     Ok(of_group(&value, offset, group.as_bytes(), name))
                 })
@@ -107,7 +107,7 @@ fn compile(spent: &RunBudget, pattern: &str, written: &str) -> Result<(Regex, Fl
     }
     let mut wrong = None;
     for (limit_bytes, weight) in SIZES {
-        spent.work(4 * weight + pattern.len() as u64)?;
+        spent.charge_steps(4 * weight + pattern.len() as u64)?;
         match builder.size_limit(limit_bytes).build() {
             Ok(regex) => return Ok((regex, flags, weight)),
             Err(error) => wrong = Some(error),

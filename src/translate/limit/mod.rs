@@ -315,8 +315,8 @@ impl OmittedPart {
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
-        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
-        let budget = TemplateBudget::of_result().until(view.facts.stop);
+        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
+        let budget = TemplateBudget::of_result().until(view.input.stop);
         template
             .render_within(&names, &budget)
             .map_err(|error| (format!("the template of `note` failed to render: {error}"), self.to_string()))
@@ -428,7 +428,7 @@ impl Rows {
             Self::List(rows) => {
                 let indentation = depth.map(|depth| (depth + 1) * INDENTATION);
                 let length = |(index, row): (usize, &Value)| {
-                    let row = written(row, depth.is_some(), characters)?;
+                    let row = bounded_json(row, depth.is_some(), characters)?;
                     let lines = row.matches('\n').count() + 1;
                     let before = indentation.map_or(0, |indentation| lines * indentation + 1);
                     // The first row has no comma before it; the closing bracket is on its own line.
@@ -445,7 +445,7 @@ impl Rows {
                 // One pair of quotes encloses all lines.
                 const QUOTES: usize = 2;
                 let length = |line: &String| {
-                    let line = written(line, false, characters.saturating_add(QUOTES))?;
+                    let line = bounded_json(line, false, characters.saturating_add(QUOTES))?;
                     Some(line.chars().count() - QUOTES)
                 };
                 lines.iter().take_while(|line| takes(length(line))).count()
@@ -456,7 +456,7 @@ impl Rows {
 }
 
 /// A row as JSON; `None` if it certainly exceeds this number of characters.
-fn written(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
+fn bounded_json(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
     /// Longest UTF-8 encoding of a character, in bytes.
     const MAX_BYTES: usize = 4;
     let mut writer = LimitedWriter::new(characters.saturating_mul(MAX_BYTES));

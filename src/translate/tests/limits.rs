@@ -93,11 +93,11 @@ fn the_output_of_a_filter_is_counted() {
 fn is_long(rule: Rule, body: &str) -> bool {
     let tool: ToolName = "get_weather".parse().unwrap();
     let (args, stop) = (json!({}), WorkBudget::with_steps(10_000));
-    let facts = CallInput { stop: Some(&stop), ..CallInput::new(&tool, &args) };
+    let input = CallInput { stop: Some(&stop), ..CallInput::new(&tool, &args) };
     let media_type = if body.starts_with('{') { "application/json" } else { "text/plain" };
     let translation = translate(
         &translator(vec![rule], None),
-        facts,
+        input,
         &response(200, media_type, body.to_owned()),
         &mut Trace::off(),
     );

@@ -60,18 +60,18 @@ fn secrets_are_in_no_note_and_redaction_is_a_step() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), None, None)], None);
     translator.redaction = Redaction::new(vec![secret]);
     let (tool, args) = ("pay".parse().unwrap(), json!({}));
-    let facts = CallInput::new(&tool, &args);
+    let input = CallInput::new(&tool, &args);
     // Regardless of its charset.
     let unreadable = response(200, "application/json", "no card 1234");
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for response in [unreadable, response(200, "application/json; charset=utf-16le", utf16)] {
-        let notes = translate(&translator, facts, &response, &mut Trace::off()).notes;
+        let notes = translate(&translator, input, &response, &mut Trace::off()).notes;
         assert!(notes.iter().any(LogNote::quotes));
         assert!(notes.iter().all(|note| !note.to_string().contains("1234")), "{notes:?}");
     }
     let mut trace = Trace::on();
     let refused = response(402, "text/plain", "card 1234 was refused");
-    translate(&translator, facts, &refused, &mut trace);
+    translate(&translator, input, &refused, &mut trace);
     let step = trace.into_steps().pop().unwrap();
     assert_eq!((step.what.as_str(), step.found.as_str()), ("redact", "matches replaced in the text"));
 }

@@ -23,18 +23,18 @@ pub(super) fn expand_tabs(line: &str) -> Vec<char> {
 /// Ranges of the words of a line.
 pub(super) fn words(line: &[char]) -> Vec<Range<usize>> {
     let mut words = Vec::new();
-    let mut begun = None;
+    let mut word_start = None;
     for (at, character) in line.iter().enumerate() {
-        match (character.is_whitespace(), begun) {
-            (false, None) => begun = Some(at),
+        match (character.is_whitespace(), word_start) {
+            (false, None) => word_start = Some(at),
             (true, Some(start)) => {
                 words.push(start..at);
-                begun = None;
+                word_start = None;
             }
             _ => {}
         }
     }
-    words.extend(begun.map(|start| start..line.len()));
+    words.extend(word_start.map(|start| start..line.len()));
     words
 }
 
@@ -127,7 +127,7 @@ impl HeaderLine {
                 count += 1;
                 for &second in &close {
                     let own = is_blank(&row, words[second - 1].end)
-                        && under(&row, &words[second]).iter().any(|c| !c.is_whitespace());
+                        && text_under(&row, &words[second]).iter().any(|c| !c.is_whitespace());
                     apart[second] += if own { 1 } else { -1 };
                 }
             }
@@ -236,7 +236,7 @@ impl HeaderLine {
             None if !is_blank(row, from) => return None,
             None => from + 1,
         };
-        let is_empty = |index: usize| under(row, &self.spans[index]).iter().all(|c| c.is_whitespace());
+        let is_empty = |index: usize| text_under(row, &self.spans[index]).iter().all(|c| c.is_whitespace());
         let is_missed = |index: usize| self.filled.get(index) == Some(&true) && is_empty(index);
         let is_nearer_to_right =
             self.spans[left + 1].start.saturating_sub(end) <= start - self.spans[left].end.min(start);
@@ -252,7 +252,7 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
         let row = expand_tabs(row);
         all += 1;
         for (count, span) in counts.iter_mut().zip(spans) {
-            *count += usize::from(under(&row, span).iter().any(|c| !c.is_whitespace()));
+            *count += usize::from(text_under(&row, span).iter().any(|c| !c.is_whitespace()));
         }
     }
     counts.into_iter().map(|count| count * 2 > all).collect()
@@ -358,7 +358,7 @@ fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<St
 }
 
 /// Text of a row under a name.
-fn under<'r>(row: &'r [char], name: &Range<usize>) -> &'r [char] {
+fn text_under<'r>(row: &'r [char], name: &Range<usize>) -> &'r [char] {
     &row[name.start.min(row.len())..name.end.min(row.len())]
 }
 

@@ -198,7 +198,7 @@ impl EachElement {
         }
         let elements = elements.into_iter().filter_map(|id| ElementRef::wrap(page.tree.get(id)?));
         let records = elements.enumerate().map(|(index, element)| {
-            finder.object(element, work).map_err(|why| why.in_part(&format!("record {}", index + 1)))
+            finder.object(element, work).map_err(|error| error.in_part(&format!("record {}", index + 1)))
         });
         records.collect()
     }

@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
         let end = rest.into_iter().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
         parser.process(StrTendril::from(&text[done..end]));
         let page = parser.tokenizer.sink.sink.0.borrow();
-        check_tree(&page, nodes_before).map_err(|why| why.in_part(&line_of(text, end)))?;
+        check_tree(&page, nodes_before).map_err(|error| error.in_part(&line_of(text, end)))?;
         (done, nodes_before) = (end, page.tree.nodes().len());
     }
     Ok(parser.finish())
@@ -228,9 +228,9 @@ impl PageBudget {
     }
 
     /// Accounts for a visit to all elements of the page.
-    pub(super) fn search(&mut self, looks: ExtraVisits) -> Result<(), ReadError> {
-        let below = if looks.below { self.deepest } else { 0 };
-        let beside = if looks.beside { self.widest } else { 0 };
+    pub(super) fn search(&mut self, extra: ExtraVisits) -> Result<(), ReadError> {
+        let below = if extra.below { self.deepest } else { 0 };
+        let beside = if extra.beside { self.widest } else { 0 };
         self.take(BYTES_AN_ELEMENT * self.nodes * (1 + below + beside))
     }
 }
@@ -240,7 +240,7 @@ impl PageBudget {
 pub struct CssSelector {
     source: String,
     selector: Selector,
-    looks: ExtraVisits,
+    extra_visits: ExtraVisits,
 }
 
 /// Error for an invalid CSS selector.
@@ -267,9 +267,9 @@ impl CssSelector {
             let message = format!("expected `{closing}`, found the end");
             return Err(CssError { message, at: bare.len() });
         }
-        let looks = looks(&bare)?;
+        let extra_visits = extra_visits(&bare)?;
         match Selector::parse(source) {
-            Ok(selector) => Ok(Self { source: source.to_owned(), selector, looks }),
+            Ok(selector) => Ok(Self { source: source.to_owned(), selector, extra_visits }),
             Err(error) => Err(selector_error(source, &error)),
         }
     }
@@ -290,7 +290,7 @@ impl CssSelector {
 
     /// All matching elements of a page, in document order.
     pub(super) fn all(&self, page: &Html, work: &mut PageBudget) -> Result<Vec<NodeId>, ReadError> {
-        work.search(self.looks)?;
+        work.search(self.extra_visits)?;
         let root = page.root_element();
         let itself = self.selector.matches(&root).then_some(root);
         Ok(itself.into_iter().chain(root.select(&self.selector)).map(|element| element.id()).collect())
@@ -326,7 +326,7 @@ fn is_before_formula(bare: &str) -> bool {
 }
 
 /// The additional elements that a selector without literals visits; an error if there could be too many.
-fn looks(bare: &str) -> Result<ExtraVisits, CssError> {
+fn extra_visits(bare: &str) -> Result<ExtraVisits, CssError> {
     let refuse = |at, message: &str| Err(CssError { message: message.to_owned(), at });
     if let Some(at) = bare.find('~') {
         return refuse(at, "expected `+`, `>` or a space between elements, found `~`");

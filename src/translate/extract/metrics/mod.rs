@@ -181,7 +181,7 @@ impl Metrics {
         let mut gathered = ResultBuilder::default();
         for (index, line) in text.lines().enumerate() {
             let added = gathered.add_line(self, line.trim_matches([' ', '\t']));
-            added.map_err(|why| why.in_part(&format!("line {}", index + 1)))?;
+            added.map_err(|error| error.in_part(&format!("line {}", index + 1)))?;
         }
         gathered.finish(self)
     }

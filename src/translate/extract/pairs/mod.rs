@@ -161,7 +161,7 @@ impl Extraction for Pairs {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        self.extract(view.text()?, None, view.facts.stop).map(Extracted::Value)
+        self.extract(view.text()?, None, view.input.stop).map(Extracted::Value)
     }
 }
 
@@ -431,7 +431,7 @@ impl<'t> Builder<'_, 't> {
 
     fn check_nesting(&self, depth: usize, what: &str) -> Result<(), ReadError> {
         let checked = at_most(Pairs::NESTING_LIMIT, depth + 1, what);
-        checked.map_err(|why| why.in_part(&format!("line {}", self.line)))
+        checked.map_err(|error| error.in_part(&format!("line {}", self.line)))
     }
 
     /// Appends an indented line to the value above, if there is one.

@@ -222,7 +222,7 @@ impl Xml {
             entity_resolver: None,
         };
         let parsed = Document::parse_with_options(document, options)
-            .map_err(|error| explained(&error, document, lines_before))?;
+            .map_err(|error| parser_error(&error, document, lines_before))?;
         match &self.pick {
             XmlPart::Root => Ok(self.value(parsed.root_element())),
             XmlPart::One(path) => {
@@ -343,7 +343,7 @@ fn shown(name: &str) -> String {
 }
 
 /// Error message for an error of the parser.
-fn explained(error: &Error, document: &str, lines_before: usize) -> ReadError {
+fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError {
     let end = || position(document, document.trim_end().len(), lines_before);
     let why = match error {
         Error::UnexpectedCloseTag(expected, found, _) => ReadError::new(
@@ -429,16 +429,16 @@ pub(super) fn check(text: &str) -> Result<(), XmlError> {
         let start = position + found;
         let rest = &text[start..];
         let length = if let Some(inside) = rest.strip_prefix("<!--") {
-            past(inside, "-->").map(|length| length + 4)
+            length_through(inside, "-->").map(|length| length + 4)
         } else if rest.starts_with("<![CDATA[") {
-            past(rest, "]]>")
+            length_through(rest, "]]>")
         } else if rest.starts_with("<?") {
-            past(rest, "?>")
+            length_through(rest, "?>")
         } else if rest.starts_with("<!") {
             Some(document_type(rest).map_err(|message| (start, message))?)
         } else if rest.starts_with("</") {
             open.pop();
-            past(rest, ">")
+            length_through(rest, ">")
         } else {
             elements += 1;
             if elements > ELEMENT_LIMIT {
@@ -470,7 +470,7 @@ pub(super) fn check(text: &str) -> Result<(), XmlError> {
     Ok(())
 }
 
-fn past(text: &str, end: &str) -> Option<usize> {
+fn length_through(text: &str, end: &str) -> Option<usize> {
     text.find(end).map(|at| at + end.len())
 }
 
