@@ -266,14 +266,14 @@ mod tests {
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
     const LATER: Duration = Duration::from_secs(60);
 
-    fn cipher(secret: &str) -> TokenCipher {
+    fn cipher_from(secret: &str) -> TokenCipher {
         TokenCipher::new(&SecretKey::new(secret.as_bytes()).unwrap())
     }
 
     #[test]
     fn a_token_opens_wherever_the_secret_is_the_same() {
-        let token = cipher("the same for all").issue(Purpose::Session, b"content", NOW + LATER);
-        let open = |secret: &str| cipher(secret).open(Purpose::Session, &token, NOW);
+        let token = cipher_from("the same for all").issue(Purpose::Session, b"content", NOW + LATER);
+        let open = |secret: &str| cipher_from(secret).open(Purpose::Session, &token, NOW);
         assert_eq!(open("the same for all").unwrap(), b"content");
         assert_eq!(open("the same for al1").unwrap_err(), TokenError::Invalid);
         assert_eq!(
@@ -284,54 +284,60 @@ mod tests {
 
     #[test]
     fn a_token_ends() {
-        let seal = TokenCipher::random();
-        let token = seal.issue(Purpose::Session, b"", NOW + LATER);
-        assert!(seal.open(Purpose::Session, &token, NOW + LATER - Duration::from_secs(1)).is_ok());
-        assert_eq!(seal.open(Purpose::Session, &token, NOW + LATER).unwrap_err(), TokenError::Expired);
+        let cipher = TokenCipher::random();
+        let token = cipher.issue(Purpose::Session, b"", NOW + LATER);
+        assert!(cipher.open(Purpose::Session, &token, NOW + LATER - Duration::from_secs(1)).is_ok());
+        assert_eq!(cipher.open(Purpose::Session, &token, NOW + LATER).unwrap_err(), TokenError::Expired);
     }
 
     #[test]
     fn a_token_that_was_changed_anywhere_does_not_open() {
-        let seal = TokenCipher::random();
-        let token = seal.issue(Purpose::Session, b"content", NOW + LATER);
-        assert_ne!(token, seal.issue(Purpose::Session, b"content", NOW + LATER));
+        let cipher = TokenCipher::random();
+        let token = cipher.issue(Purpose::Session, b"content", NOW + LATER);
+        assert_ne!(token, cipher.issue(Purpose::Session, b"content", NOW + LATER));
         for index in 0..token.len() {
             let mut changed = token.clone().into_bytes();
             changed[index] = if changed[index] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
             assert_eq!(
-                seal.open(Purpose::Session, &changed, NOW).unwrap_err(),
+                cipher.open(Purpose::Session, &changed, NOW).unwrap_err(),
                 TokenError::Invalid,
                 "{index}"
             );
         }
         for foreign in ["", "A", "not base64!", &token[..token.len() - 4], &token.repeat(2)] {
-            assert_eq!(seal.open(Purpose::Session, foreign, NOW).unwrap_err(), TokenError::Invalid);
+            assert_eq!(cipher.open(Purpose::Session, foreign, NOW).unwrap_err(), TokenError::Invalid);
         }
     }
 
     #[test]
     fn a_stored_value_decrypts_only_under_its_own_key() {
-        let seal = cipher("the same for all");
-        let encrypted = seal.encrypt(Purpose::Stored("here"), b"content");
-        let same = cipher("the same for all");
+        let cipher = cipher_from("the same for all");
+        let encrypted = cipher.encrypt(Purpose::Stored("here"), b"content");
+        let same = cipher_from("the same for all");
         assert_eq!(same.decrypt(Purpose::Stored("here"), &encrypted).unwrap(), b"content");
-        assert_eq!(seal.decrypt(Purpose::Stored("there"), &encrypted), None);
-        assert_eq!(seal.decrypt(Purpose::Published("here"), &encrypted), None);
+        assert_eq!(cipher.decrypt(Purpose::Stored("there"), &encrypted), None);
+        assert_eq!(cipher.decrypt(Purpose::Published("here"), &encrypted), None);
         assert_eq!(TokenCipher::random().decrypt(Purpose::Stored("here"), &encrypted), None);
         for index in 0..encrypted.len() {
             let mut changed = encrypted.clone();
             changed[index] ^= 1;
-            assert_eq!(seal.decrypt(Purpose::Stored("here"), &changed), None, "{index}");
-            assert_eq!(seal.decrypt(Purpose::Stored("here"), &encrypted[..index]), None, "{index}");
+            assert_eq!(cipher.decrypt(Purpose::Stored("here"), &changed), None, "{index}");
+            assert_eq!(cipher.decrypt(Purpose::Stored("here"), &encrypted[..index]), None, "{index}");
         }
     }
 
     #[test]
     fn names_are_the_same_for_the_same_parts_and_the_same_secret() {
-        let names = cipher("the same for all").keyed_hash();
-        assert_eq!(names.hash(&[b"a", b"b"]), cipher("the same for all").keyed_hash().hash(&[b"a", b"b"]));
-        assert_ne!(names.hash(&[b"a", b"b"]), cipher("another for all!").keyed_hash().hash(&[b"a", b"b"]));
+        let names = cipher_from("the same for all").keyed_hash();
+        assert_eq!(
+            names.hash(&[b"a", b"b"]),
+            cipher_from("the same for all").keyed_hash().hash(&[b"a", b"b"])
+        );
+        assert_ne!(
+            names.hash(&[b"a", b"b"]),
+            cipher_from("another for all!").keyed_hash().hash(&[b"a", b"b"])
+        );
         let all: std::collections::HashSet<String> =
             [&[b"ab".as_slice()][..], &[b"a", b"b"], &[b"", b"ab"], &[b"ab", b""]]
                 .map(|parts| names.hash(parts))

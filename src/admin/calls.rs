@@ -182,7 +182,7 @@ fn describe_failure(failure: &FailedCall) -> Value {
     if let Some(status) = failure.upstream_status {
         value["upstream_status"] = status.into();
     }
-    match failure.decided {
+    match failure.matched_rule {
         None => {}
         Some(MatchedRule::Rule(index)) => value["rule"] = (index + 1).into(),
         Some(MatchedRule::Default) => value["rule"] = "default".into(),

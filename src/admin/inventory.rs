@@ -51,9 +51,7 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
     match view.breaker {
         CircuitBreakerView::Off | CircuitBreakerView::HalfOpen => {}
         CircuitBreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
-        CircuitBreakerView::Open { remaining: rest } => {
-            breaker["half_open_in_ms"] = milliseconds(rest).into()
-        }
+        CircuitBreakerView::Open { remaining } => breaker["half_open_in_ms"] = milliseconds(remaining).into(),
     }
     let events = policies.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
     let proxied = |kind: &str| {
@@ -69,8 +67,8 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         "circuit_breaker": breaker,
         "in_flight": view.in_flight,
         "max_in_flight": view.in_flight_limit,
-        "queued": view.waiting,
-        "max_queued": view.waiting_limit,
+        "queued": view.queued,
+        "max_queued": view.max_queued,
         "endpoints": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
         "policy_events": Map::from_iter(events),
     })
@@ -82,8 +80,8 @@ fn describe_address(view: &AddressView) -> Value {
         "state": view.state.as_str(),
         "in_flight": view.in_flight,
     });
-    if let AddressState::Ejected { rest } = view.state {
-        value["ejected_for_ms"] = milliseconds(rest).into();
+    if let AddressState::Ejected { remaining } = view.state {
+        value["ejected_for_ms"] = milliseconds(remaining).into();
     }
     value
 }

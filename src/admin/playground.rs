@@ -95,7 +95,7 @@ pub(super) async fn try_rule(
 ) -> Result<Json<Value>, Problem> {
     require_json(&headers)?;
     let body = api.filter.read(&headers, body).await?;
-    let attempt = Attempt::decode(&body).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, &why))?;
+    let attempt = Attempt::decode(&body).map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
     let playground = api.process.status().playground;
     let tried = api.playground_workers.run(move |stop| playground.try_rule(attempt, stop)).await;
     tried.map(Json).map_err(|error| match error {

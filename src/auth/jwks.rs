@@ -250,7 +250,7 @@ async fn fetch_jwks(
     let mut upstream_call =
         UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(REFRESH_TIMEOUT), true);
     upstream_call.context = context;
-    let response = server.answer(&upstream_call).await.map_err(|error| ErrorChain(&error).to_string())?;
+    let response = server.send(&upstream_call).await.map_err(|error| ErrorChain(&error).to_string())?;
     if !response.status.is_success() {
         return Err(format!("the server responded with {}", response.status));
     }

@@ -238,7 +238,7 @@ impl Jwks {
 
     fn candidates<'k>(&'k self, token: &'k Jws<'_>) -> impl Iterator<Item = &'k Jwk> {
         let is_named = move |key: &&Jwk| token.key_id.is_none() || token.key_id == key.id;
-        self.0.iter().filter(is_named).filter(|key| key.fits(token.algorithm))
+        self.0.iter().filter(is_named).filter(|key| key.can_verify(token.algorithm))
     }
 }
 
@@ -288,11 +288,11 @@ impl Jwk {
         let id = text("kid").map(str::to_owned);
         let key = Self { id, algorithm, material };
         // A key that contradicts its own `alg` is ignored.
-        algorithm.is_none_or(|algorithm| key.fits(algorithm)).then_some(key)
+        algorithm.is_none_or(|algorithm| key.can_verify(algorithm)).then_some(key)
     }
 
     /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
-    fn fits(&self, algorithm: Algorithm) -> bool {
+    fn can_verify(&self, algorithm: Algorithm) -> bool {
         use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let is_its_kind = match self.material {
             Material::Rsa { .. } => matches!(algorithm, Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512),

@@ -16,7 +16,7 @@ use tracing::{debug, info};
 use super::{SHUTTING_DOWN, authenticate::AuthenticatedClient, cgi::Mount};
 use crate::{
     pipeline::ApiKind,
-    telemetry::{RequestId, Span, Untrusted, method_word},
+    telemetry::{RequestId, Span, Untrusted, method_label},
     tls::ClientCertificate,
     upstream::ClientIdentity,
 };
@@ -135,7 +135,7 @@ impl LoggedRequest<'_> {
         let path = head.map(|head| Untrusted(head.uri.path()));
         info!(
             status = rejection.status.as_u16(),
-            method = head.map(|head| method_word(&head.method)),
+            method = head.map(|head| method_label(&head.method)),
             path = path.map(display),
             reason = rejection.reason,
             client = arrival.address.map(display),

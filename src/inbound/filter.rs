@@ -493,8 +493,8 @@ impl Filter {
                 if !reservation.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
                     let text = "the buffer for request bodies is full; retry in a few seconds";
                     let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_many", text);
-                    let again_after = HeaderValue::from(RETRY_AFTER_SECONDS);
-                    return Err(rejection.with_header(header::RETRY_AFTER, again_after));
+                    let retry_after = HeaderValue::from(RETRY_AFTER_SECONDS);
+                    return Err(rejection.with_header(header::RETRY_AFTER, retry_after));
                 }
                 whole.extend_from_slice(&data);
             }

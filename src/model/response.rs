@@ -21,13 +21,13 @@ pub struct UpstreamResponse {
     /// The exit of the program that wrote this output; `None` for the response of a server.
     pub exit: Option<Box<ProgramExit>>,
     /// The exit of the CGI program that responded, and its standard error. For the log only.
-    pub beside: Option<Box<ProgramExit>>,
+    pub cgi_exit: Option<Box<ProgramExit>>,
 }
 
 impl UpstreamResponse {
     /// The response of a server.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
-        Self { status, headers, body, exit: None, beside: None }
+        Self { status, headers, body, exit: None, cgi_exit: None }
     }
 
     /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.

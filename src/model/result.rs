@@ -310,12 +310,12 @@ pub enum ErrorType {
     /// open, for example.
     Unavailable {
         /// Time until a retry makes sense.
-        again_after: Duration,
+        retry_after: Duration,
     },
     /// A rate limit, or the client's concurrency limit, is exceeded.
     RateLimited {
         /// Time until a retry makes sense.
-        again_after: Duration,
+        retry_after: Duration,
     },
 }
 

@@ -29,7 +29,7 @@ use crate::{
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
     api: ApiKind,
-    protocol: &'static str,
+    mcp_version: &'static str,
     pub(super) request_id: RequestId,
     pub(super) context: CallContext,
     client: ClientIdentity,
@@ -38,7 +38,7 @@ pub(super) struct AccessLog<'a> {
     /// Limit of glossator that rejected the call.
     rejected_by: Option<&'static str>,
     /// Total time of upstream requests.
-    waited: Option<Duration>,
+    upstream_time: Option<Duration>,
     /// Bytes of all response bodies.
     received_bytes: usize,
     /// HTTP status of the last response.
@@ -52,7 +52,7 @@ pub(super) struct AccessLog<'a> {
     /// Age of a cached response.
     pub(super) age: Option<Duration>,
     outcome: Option<ToolOutcome>,
-    decided: Option<MatchedRule>,
+    matched_rule: Option<MatchedRule>,
     /// The reason of a failure, for the log.
     reason: Option<String>,
     /// Whether an asynchronous operation continues after the call.
@@ -66,14 +66,14 @@ impl<'a> AccessLog<'a> {
         Self {
             route,
             api: call.api,
-            protocol: call.protocol,
+            mcp_version: call.mcp_version,
             context: CallContext::new(request_id.clone(), begin_span(tracing, route, call)),
             request_id,
             client: call.client.clone(),
             address: call.address,
             started: Instant::now(),
             rejected_by: None,
-            waited: None,
+            upstream_time: None,
             received_bytes: 0,
             upstream_status: None,
             content_type: None,
@@ -81,38 +81,42 @@ impl<'a> AccessLog<'a> {
             upstream_failed: false,
             age: None,
             outcome: None,
-            decided: None,
+            matched_rule: None,
             reason: None,
             is_open: false,
         }
     }
 
     /// Records a response or failure of the upstream.
-    pub(super) fn responded(&mut self, response: Result<&UpstreamResponse, &UpstreamError>, took: Duration) {
-        self.waited = Some(self.waited.unwrap_or_default() + took);
+    pub(super) fn record_response(
+        &mut self,
+        response: Result<&UpstreamResponse, &UpstreamError>,
+        took: Duration,
+    ) {
+        self.upstream_time = Some(self.upstream_time.unwrap_or_default() + took);
         self.upstream_failed = response.is_err();
         match response {
-            Ok(upstream_response) => self.replied(upstream_response, took),
-            Err(error) => self.upstream_failed(error, took),
+            Ok(upstream_response) => self.record_upstream_response(upstream_response, took),
+            Err(error) => self.record_upstream_error(error, took),
         }
     }
 
-    fn replied(&mut self, response: &UpstreamResponse, took: Duration) {
+    fn record_upstream_response(&mut self, response: &UpstreamResponse, took: Duration) {
         self.received_bytes += response.body.len();
         self.content_type = response.headers.get(header::CONTENT_TYPE).cloned();
         match &response.exit {
             None => self.upstream_status = Some(response.status),
             Some(exit) => self.exit = Some(exit.end),
         }
-        if let Some(exit) = response.exit.as_ref().or(response.beside.as_ref()) {
-            self.program_ended(exit);
+        if let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) {
+            self.log_program_end(exit);
         }
         self.route.meters.upstream_responded(result_label(response), took);
     }
 
     /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
     /// of the call, so other levels log only its length.
-    fn program_ended(&self, exit: &ProgramExit) {
+    fn log_program_end(&self, exit: &ProgramExit) {
         let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
         let request_id = &self.request_id;
         let stderr = exit.stderr_text();
@@ -131,22 +135,22 @@ impl<'a> AccessLog<'a> {
     }
 
     /// Records the rule that matched. `None`: the default rules.
-    pub(super) fn decided(&mut self, rule: Option<usize>) {
+    pub(super) fn record_rule(&mut self, rule: Option<usize>) {
         self.route.meters.rule_matched(rule);
         if let (Some(span), Some(rule)) = (self.context.span(), rule) {
             span.number("glossator.rule", rule + 1);
         }
-        self.decided = Some(rule.into());
+        self.matched_rule = Some(rule.into());
     }
 
-    fn upstream_failed(&mut self, error: &UpstreamError, took: Duration) {
-        let facts = error.facts();
-        if facts.stage != FailureStage::Rejected {
-            self.route.meters.upstream_responded(facts.label, took);
+    fn record_upstream_error(&mut self, error: &UpstreamError, took: Duration) {
+        let properties = error.properties();
+        if properties.stage != FailureStage::Rejected {
+            self.route.meters.upstream_responded(properties.label, took);
         }
         let chain = ErrorChain(error).to_string();
         // The log line of the call has it. The reason for a missing credential is logged here.
-        self.rejected_by = facts.rejected_by;
+        self.rejected_by = properties.rejected_by;
         if self.rejected_by.is_some() {
             self.reason = Some(chain);
             return;
@@ -158,12 +162,12 @@ impl<'a> AccessLog<'a> {
             error = %chain,
             "upstream request failed"
         );
-        if let Some(words) = error.words().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
-            let words = self.route.translator.redaction.redact_long(words);
+        if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
+            let quoted = self.route.translator.redaction.redact_long(quoted);
             let (route, request_id) = (&self.route.definition.name, &self.request_id);
             let upstream = error.upstream();
             debug!(
-                %route, %request_id, %upstream, text = %UntrustedOutput(&words),
+                %route, %request_id, %upstream, text = %UntrustedOutput(&quoted),
                 "error text of the upstream"
             );
         }
@@ -172,7 +176,7 @@ impl<'a> AccessLog<'a> {
 
     /// Logs the notes of the rule about the response. If the response was unparseable, the operator must see
     /// the reason at `warn`. Notes that quote the response are for `debug` only.
-    pub(super) fn notes(&mut self, notes: &[LogNote], outcome: ToolOutcome) {
+    pub(super) fn log_notes(&mut self, notes: &[LogNote], outcome: ToolOutcome) {
         for note in notes {
             let (route, request_id) = (&self.route.definition.name, &self.request_id);
             if outcome == ToolOutcome::Error(ErrorType::UnparseableResponse) && !note.quotes() {
@@ -194,7 +198,7 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    pub(super) fn operation_elsewhere(&self) {
+    pub(super) fn log_operation_elsewhere(&self) {
         warn!(
             route = %self.route.definition.name,
             request_id = %self.request_id,
@@ -202,7 +206,7 @@ impl<'a> AccessLog<'a> {
         );
     }
 
-    pub(super) fn panicked(&mut self) {
+    pub(super) fn log_panic(&mut self) {
         self.reason = Some("translation of the response panicked".to_owned());
         let route = &self.route.definition.name;
         error!(%route, request_id = %self.request_id, "translation of the response panicked");
@@ -227,11 +231,14 @@ impl Drop for AccessLog<'_> {
             None => ("cancelled", None),
         };
         let took = self.started.elapsed();
-        let (api, protocol) = (self.api.as_str(), self.protocol);
-        self.route.meters.call_ended(CallEnd { api, protocol, outcome, error_type }, took);
+        let (api, mcp_version) = (self.api.as_str(), self.mcp_version);
+        self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
         let has_success_status = self.upstream_status.is_none_or(|status| status.is_success());
-        if self.decided == Some(MatchedRule::Default) && self.route.meters.rules() > 0 && has_success_status {
+        if self.matched_rule == Some(MatchedRule::Default)
+            && self.route.meters.rules() > 0
+            && has_success_status
+        {
             self.route.meters.unmatched(ResponseMismatch::NoRule);
         } else if self.outcome == Some(ToolOutcome::Error(ErrorType::UnparseableResponse))
             && !self.upstream_failed
@@ -239,7 +246,7 @@ impl Drop for AccessLog<'_> {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);
         }
         if let Some(span) = self.context.span() {
-            end_span(span, !protocol.is_empty(), outcome, error_type);
+            end_span(span, !mcp_version.is_empty(), outcome, error_type);
         }
         if matches!(outcome, "error" | "cancelled") {
             self.route.meters.failures().add(FailedCall {
@@ -251,7 +258,7 @@ impl Drop for AccessLog<'_> {
                 outcome,
                 error_type: error_type.unwrap_or_default(),
                 upstream_status: self.upstream_status.map(|status| status.as_u16()),
-                decided: self.decided,
+                matched_rule: self.matched_rule,
                 reason: self.reason.take().map(Into::into),
                 took,
             });
@@ -260,12 +267,12 @@ impl Drop for AccessLog<'_> {
             route = %self.route.definition.name,
             outcome,
             error_type,
-            rule = self.decided.map(tracing::field::display),
+            rule = self.matched_rule.map(tracing::field::display),
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
             response_age_s = self.age.map(|age| age.as_secs()),
             exit_status = self.exit.map(tracing::field::display),
             duration_ms = millis(took),
-            upstream_ms = self.waited.map(millis),
+            upstream_ms = self.upstream_time.map(millis),
             attempts = self.context.attempts(),
             response_bytes = self.received_bytes,
             request_id = %self.request_id,
@@ -273,7 +280,7 @@ impl Drop for AccessLog<'_> {
             client = self.client.address_in_log(self.address).map(tracing::field::display),
             client_name = self.client.name_in_log().map(tracing::field::display),
             api = self.api.as_str(),
-            mcp_version = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
+            mcp_version = Some(self.mcp_version).filter(|mcp_version| !mcp_version.is_empty()),
             trace_id = self.context.span().and_then(Span::trace_id).map(tracing::field::display),
             "call"
         );
@@ -295,7 +302,7 @@ fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
         return Span::default();
     }
     let tool = route.definition.name.as_str();
-    let span = if call.protocol.is_empty() {
+    let span = if call.mcp_version.is_empty() {
         call.span.clone()
     } else {
         let span = match call.span.is_on() {
@@ -327,7 +334,7 @@ fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
         method => span.rename(|| method.to_owned()),
     }
     span.text("mcp.method.name", method.to_owned());
-    span.text("mcp.protocol.version", call.protocol);
+    span.text("mcp.protocol.version", call.mcp_version);
     span.text("network.transport", if call.api == ApiKind::Stdio { "pipe" } else { "tcp" });
     if let Some(message) = call.message {
         // A string without its quotes.

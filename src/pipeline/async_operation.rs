@@ -64,7 +64,7 @@ pub enum OperationState {
     /// It can no longer be polled.
     Lost {
         /// Reason, for the client.
-        why: String,
+        reason: String,
     },
 }
 
@@ -109,14 +109,15 @@ impl Snapshot {
         location: &OperationLocation,
     ) -> OperationState {
         let Some(rule) = &route.async_operation else {
-            return OperationState::Lost { why: error_text::OPERATION_LOST.to_owned() };
+            return OperationState::Lost { reason: error_text::OPERATION_LOST.to_owned() };
         };
         if let Err(forbidden) = check_scopes(route, &call.client) {
             return OperationState::Done(*forbidden);
         }
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
-        run.call.arguments = std::mem::take(&mut run.call.arguments).with_input_responses(input_responses);
+        run.exchange.arguments =
+            std::mem::take(&mut run.exchange.arguments).with_input_responses(input_responses);
         let (response, failure) = match run.poll(rule, location).await {
             Ok(PollOutcome::Running { status, wait, .. }) => {
                 run.log.end_open();
@@ -135,7 +136,7 @@ impl Snapshot {
                         message: Some("the service can't be polled at the moment".to_owned()),
                         wait: rule.poll_interval,
                     },
-                    false => OperationState::Lost { why: error.result.message() },
+                    false => OperationState::Lost { reason: error.result.message() },
                 };
             }
         };
@@ -154,9 +155,9 @@ impl Snapshot {
         let is_allowed = check_scopes(route, &call.client).is_ok();
         let Some(rule) = route.async_operation.as_ref().filter(|_| is_allowed) else { return };
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
-        let mut call = UpstreamExchange::new(route, context, call);
-        call.arguments = call.arguments.with_input_responses(input_responses);
-        if let Some(cancelled) = call.cancel(rule, location) {
+        let mut exchange = UpstreamExchange::new(route, context, call);
+        exchange.arguments = exchange.arguments.with_input_responses(input_responses);
+        if let Some(cancelled) = exchange.cancel(rule, location) {
             cancelled.await;
         }
     }
@@ -181,7 +182,7 @@ impl CallRun<'_> {
         let (mut location, mut wait) = match meaning {
             InitialResponse::Result => return Ok(PollOutcome::Done(response)),
             InitialResponse::Elsewhere => {
-                self.log.operation_elsewhere();
+                self.log.log_operation_elsewhere();
                 return Err(Box::new(ToolResult::error(
                     ErrorType::UnparseableResponse,
                     error_text::OPERATION_ELSEWHERE,
@@ -325,7 +326,7 @@ impl CallRun<'_> {
         + Send
         + 'static,
     ) -> Result<T, PollError> {
-        let UpstreamExchange { route, arguments, headers, .. } = &self.call;
+        let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             let rule = route
                 .async_operation
@@ -338,7 +339,7 @@ impl CallRun<'_> {
             let result = Box::new(ToolResult::error(error_type, text));
             PollError { is_transient: false, result }
         };
-        let built = built.map_err(|why| match why {
+        let built = built.map_err(|error| match error {
             WorkError::Panicked => lost(ErrorType::Unreachable, error_text::OPERATION_LOST),
             WorkError::DeadlineExceeded => lost(ErrorType::Timeout, error_text::OPERATION_LOST),
         })?;
@@ -353,8 +354,8 @@ impl CallRun<'_> {
         response: UpstreamResponse,
         interpret: impl Fn(&AsyncOperationRule, OperationContext<'_>, &UpstreamResponse) -> T + Send + 'static,
     ) -> Result<(T, UpstreamResponse), PollError> {
-        let route = Arc::clone(self.call.route);
-        let (args, input_responses) = self.call.arguments.clone().into_values();
+        let route = Arc::clone(self.exchange.route);
+        let (args, input_responses) = self.exchange.arguments.clone().into_values();
         let evaluate = move |response: &UpstreamResponse, stop: &WorkBudget| {
             let input = CallInput {
                 stop: Some(stop),
@@ -368,11 +369,11 @@ impl CallRun<'_> {
                 .expect("only a route with an asynchronous operation is polled");
             interpret(rule, OperationContext { input, limits, redaction }, response)
         };
-        let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
+        let (name, workers) = (&self.exchange.route.definition.name, &self.snapshot.workers);
         let evaluated = workers.evaluate(name, response, self.deadline.at, evaluate).await;
-        evaluated.map_err(|why| PollError {
-            is_transient: why == WorkError::DeadlineExceeded,
-            result: Box::new(match why {
+        evaluated.map_err(|error| PollError {
+            is_transient: error == WorkError::DeadlineExceeded,
+            result: Box::new(match error {
                 WorkError::Panicked => {
                     ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE)
                 }
@@ -429,7 +430,7 @@ struct CancelOnDrop<'r, 'a> {
 impl Drop for CancelOnDrop<'_, '_> {
     fn drop(&mut self) {
         let Some(location) = self.location.take() else { return };
-        let cancelled = self.run.call.cancel(self.rule, &location);
+        let cancelled = self.run.exchange.cancel(self.rule, &location);
         if let (Some(cancelled), Ok(runtime)) = (cancelled, tokio::runtime::Handle::try_current()) {
             runtime.spawn(cancelled);
         }

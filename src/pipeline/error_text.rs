@@ -24,8 +24,8 @@ pub(super) const ARGUMENTS_UNCHECKED: &str =
     "The arguments could not be checked, so no request was sent. Use other arguments.";
 
 /// For a request that could not be built before the timeout, or not at all.
-pub(super) fn request_not_built(why: WorkError) -> ToolResult {
-    match why {
+pub(super) fn request_not_built(error: WorkError) -> ToolResult {
+    match error {
         WorkError::DeadlineExceeded => ToolResult::error(
             ErrorType::Timeout,
             "Building the request from these arguments took too long, so it was not sent. Use fewer or \
@@ -52,7 +52,7 @@ pub(super) enum PossibleEffect {
 /// For a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
     later(
-        ErrorType::Unavailable { again_after: RETRY_WHEN_BUSY },
+        ErrorType::Unavailable { retry_after: RETRY_WHEN_BUSY },
         "This tool is not ready: the service behind it has not started yet, or is unavailable. No request \
          was sent. Retry in a few seconds.",
     )
@@ -123,32 +123,33 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
             "Too many of your calls to the service behind this tool are in flight: the limit per client is \
              {in_flight_limit}. No request was sent. Retry when one of your calls has ended."
         ),
-        UpstreamError::CircuitOpen { of_route: true, rest, .. } => format!(
+        UpstreamError::CircuitOpen { of_route: true, retry_after, .. } => format!(
             "This tool is temporarily unavailable: its requests to the service failed repeatedly. No \
              request was sent. Retry in {}.",
-            time(whole_seconds(*rest))
+            time(whole_seconds(*retry_after))
         ),
-        UpstreamError::CircuitOpen { rest, .. } => format!(
+        UpstreamError::CircuitOpen { retry_after, .. } => format!(
             "The service behind this tool is temporarily unavailable after repeated failures. No request \
              was sent. Retry in {}.",
-            time(whole_seconds(*rest))
+            time(whole_seconds(*retry_after))
         ),
-        UpstreamError::Restarting { rest, .. } => format!(
+        UpstreamError::Restarting { retry_after, .. } => format!(
             "The MCP server behind this tool is not running, and is being restarted. No request was sent. \
              Retry in {}.",
-            time(whole_seconds(*rest))
+            time(whole_seconds(*retry_after))
         ),
         UpstreamError::Credential { source, .. } => {
-            let rest = source.backoff().map(|rest| format!("in {}", time(whole_seconds(rest))));
+            let retry_in =
+                source.backoff().map(|retry_after| format!("in {}", time(whole_seconds(retry_after))));
             format!(
                 "The service behind this tool requires authentication, and no credential is available \
                  right now. No request was sent, and the arguments are not the cause. Retry {}; if that \
                  does not help, tell the operator of this tool.",
-                rest.as_deref().unwrap_or("later")
+                retry_in.as_deref().unwrap_or("later")
             )
         }
-        UpstreamError::RateLimited { whose, count, per, rest, .. } => {
-            let who = match whose {
+        UpstreamError::RateLimited { scope, count, per, retry_after, .. } => {
+            let who = match scope {
                 RateLimitScope::ClientOfRoute => {
                     "The rate limit of this tool is exceeded. One client may call it"
                 }
@@ -165,8 +166,8 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let (per, rest) = (in_a(*per), time(whole_seconds(*rest)));
-            format!("{who} {times} {per}. No request was sent. Retry in {rest}.")
+            let (per, retry_after) = (in_a(*per), time(whole_seconds(*retry_after)));
+            format!("{who} {times} {per}. No request was sent. Retry in {retry_after}.")
         }
         UpstreamError::RateLimitUnavailable { .. } => "Rate limiting is temporarily unavailable, so this \
                                                        call was rejected. No request was sent. Retry in a \
@@ -188,19 +189,19 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
 
 /// Error type of an upstream error.
 fn error_type_of(error: &UpstreamError) -> ErrorType {
-    let facts = error.facts();
-    match (error, facts.retry_after) {
-        (UpstreamError::RateLimited { .. } | UpstreamError::ClientBusy { .. }, Some(again_after)) => {
-            ErrorType::RateLimited { again_after }
+    let properties = error.properties();
+    match (error, properties.retry_after) {
+        (UpstreamError::RateLimited { .. } | UpstreamError::ClientBusy { .. }, Some(retry_after)) => {
+            ErrorType::RateLimited { retry_after }
         }
-        (_, Some(again_after)) => ErrorType::Unavailable { again_after },
+        (_, Some(retry_after)) => ErrorType::Unavailable { retry_after },
         (
             UpstreamError::ConnectDeadline { .. }
             | UpstreamError::Deadline { .. }
             | UpstreamError::AttemptDeadline { .. },
             None,
         ) => ErrorType::Timeout,
-        (_, None) => match facts.stage {
+        (_, None) => match properties.stage {
             FailureStage::Unsendable => ErrorType::Arguments,
             FailureStage::Malformed | FailureStage::TooLong => ErrorType::UnparseableResponse,
             FailureStage::Rejected
@@ -224,8 +225,8 @@ pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
 fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
     let result = ToolResult::error(error_type, text);
     match error_type {
-        ErrorType::Unavailable { again_after } | ErrorType::RateLimited { again_after } => {
-            result.with_meta(RETRY_AFTER_META, whole_seconds(again_after).as_secs())
+        ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after } => {
+            result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after).as_secs())
         }
         ErrorType::Arguments
         | ErrorType::Forbidden
@@ -389,9 +390,15 @@ mod tests {
         }
     }
 
-    fn too_often(whose: RateLimitScope, count: u32) -> UpstreamError {
-        let (per, rest) = (Duration::from_secs(60), Duration::from_millis(7_001));
-        UpstreamError::RateLimited { upstream: "secret-name".parse().unwrap(), whose, count, per, rest }
+    fn rate_limited(scope: RateLimitScope, count: u32) -> UpstreamError {
+        let (per, retry_after) = (Duration::from_secs(60), Duration::from_millis(7_001));
+        UpstreamError::RateLimited {
+            upstream: "secret-name".parse().unwrap(),
+            scope,
+            count,
+            per,
+            retry_after,
+        }
     }
 
     #[test]
@@ -412,7 +419,7 @@ mod tests {
             UpstreamError::CircuitOpen {
                 upstream: upstream(),
                 of_route: false,
-                rest: Duration::from_millis(4200),
+                retry_after: Duration::from_millis(4200),
             },
             UpstreamError::Unsendable { upstream: upstream(), source: source() },
             UpstreamError::Credential {
@@ -422,13 +429,13 @@ mod tests {
                     source: std::io::Error::other("10.0.0.7"),
                 }),
             },
-            too_often(RateLimitScope::ClientOfRoute, 1),
-            too_often(RateLimitScope::Upstream, 100),
+            rate_limited(RateLimitScope::ClientOfRoute, 1),
+            rate_limited(RateLimitScope::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
             UpstreamError::ClientBusy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
-            UpstreamError::Restarting { upstream: upstream(), rest: Duration::from_millis(1500) },
+            UpstreamError::Restarting { upstream: upstream(), retry_after: Duration::from_millis(1500) },
         ];
         let sentences: Vec<String> =
             errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();

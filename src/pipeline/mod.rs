@@ -137,7 +137,7 @@ pub struct Call<'a> {
     /// Trace context, unless the headers have one.
     pub trace: Option<TraceContext>,
     /// MCP revision of the client. Empty for other APIs.
-    pub protocol: &'static str,
+    pub mcp_version: &'static str,
     /// Span of its request, if tracing is on.
     pub span: Span,
     /// MCP message, for its span.
@@ -174,7 +174,7 @@ impl<'a> Call<'a> {
             client,
             subscriber: None,
             trace: None,
-            protocol: "",
+            mcp_version: "",
             span,
             message,
         }

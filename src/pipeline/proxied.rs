@@ -75,9 +75,9 @@ impl UriPattern {
     ///
     /// A sentence if the template is invalid, or its regex takes more than 256 KiB.
     pub fn parse(template: &str, except: Vec<String>) -> Result<Self, String> {
-        let most = UriTemplate::MAX_BYTES;
-        if template.len() > most {
-            return Err(format!("its URI template is longer than {most} bytes"));
+        let max_bytes = UriTemplate::MAX_BYTES;
+        if template.len() > max_bytes {
+            return Err(format!("its URI template is longer than {max_bytes} bytes"));
         }
         let (mut pattern, mut fixed_bytes, mut rest) = ("^".to_owned(), 0, template);
         while let Some(open) = rest.find('{') {
@@ -106,7 +106,7 @@ impl UriPattern {
     }
 
     /// Whether a URI matches. Excluded URIs are also compared percent-decoded.
-    fn fits(&self, uri: &str) -> bool {
+    fn matches(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes())
             && !matches_uri(&self.except, uri)
@@ -128,9 +128,9 @@ impl ProxiedTable {
         &mut self,
         name: String,
         prompt: ProxiedEntry,
-        own: &PromptTable,
+        configured: &PromptTable,
     ) -> Result<(), String> {
-        if own.contains_key(name.as_str()) {
+        if configured.contains_key(name.as_str()) {
             return Err(format!("the configuration has a prompt `{name}`; set a `prefix` for the prompts"));
         }
         if let Some(other) = self.prompts.get(&name) {
@@ -146,9 +146,9 @@ impl ProxiedTable {
     /// # Errors
     ///
     /// A sentence if the URI is taken.
-    pub fn add_resource(&mut self, resource: ProxiedEntry, own: &RouteTable) -> Result<(), String> {
+    pub fn add_resource(&mut self, resource: ProxiedEntry, configured: &RouteTable) -> Result<(), String> {
         let uri = &resource.upstream_key;
-        if let Some((route, _)) = own.by_uri(uri) {
+        if let Some((route, _)) = configured.by_uri(uri) {
             return Err(format!("the route `{}` is a resource of that URI", route.definition.name));
         }
         if let Some(other) = self.resources.get(uri) {
@@ -167,12 +167,12 @@ impl ProxiedTable {
         &mut self,
         pattern: UriPattern,
         template: ProxiedEntry,
-        own: &RouteTable,
+        configured: &RouteTable,
     ) -> Result<(), String> {
-        let is_own = |route: &&Arc<Route>| {
+        let is_same = |route: &&Arc<Route>| {
             route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == template.upstream_key)
         };
-        if let Some(route) = own.in_order().iter().find(is_own) {
+        if let Some(route) = configured.in_order().iter().find(is_same) {
             return Err(format!("the route `{}` is a resource of that template", route.definition.name));
         }
         if let Some((_, other)) =
@@ -191,8 +191,8 @@ impl ProxiedTable {
 
     /// Resource with this URI, or the matching template with the most literal text.
     pub fn resource(&self, uri: &str) -> Option<&ProxiedEntry> {
-        let fitting = || self.templates.iter().filter(|(pattern, _)| pattern.fits(uri));
-        let template = || fitting().max_by_key(|(pattern, _)| pattern.fixed_bytes);
+        let matching = || self.templates.iter().filter(|(pattern, _)| pattern.matches(uri));
+        let template = || matching().max_by_key(|(pattern, _)| pattern.fixed_bytes);
         self.resources.get(uri).or_else(|| template().map(|(_, template)| template))
     }
 
@@ -239,7 +239,7 @@ struct JsonRpcErrorCode {
 }
 
 /// Member that a result must have.
-fn required(method: McpMethod) -> &'static str {
+fn required_member(method: McpMethod) -> &'static str {
     match method {
         McpMethod::CallTool => "content",
         McpMethod::GetPrompt => "messages",
@@ -266,13 +266,14 @@ impl Snapshot {
         let mut parameters = std::mem::take(&mut call.arguments);
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
-        let (failed, code) = match run.forward((method, name), parameters.clone()).await {
+        let (failed, code) = match run.send_forwarded((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
             Ok(response) => {
-                let answered = serde_json::from_slice::<JsonRpcResponse>(&response.body).ok();
+                let parsed = serde_json::from_slice::<JsonRpcResponse>(&response.body).ok();
                 let (result, error) =
-                    answered.map_or((None, None), |JsonRpcResponse { result, error }| (result, error));
-                if let Some(members) = result.filter(|members| members.contains_key(required(method))) {
+                    parsed.map_or((None, None), |JsonRpcResponse { result, error }| (result, error));
+                if let Some(members) = result.filter(|members| members.contains_key(required_member(method)))
+                {
                     run.log.end(ToolOutcome::Success);
                     return Ok(members);
                 }
@@ -295,15 +296,16 @@ impl Snapshot {
 }
 
 impl CallRun<'_> {
-    async fn forward(
+    /// Sends the request of a forwarded message.
+    async fn send_forwarded(
         &mut self,
         (method, name): (McpMethod, &str),
         parameters: Map<String, Value>,
     ) -> Result<UpstreamResponse, Box<ToolResult>> {
-        let (route, headers) = (self.call.route, self.call.headers);
-        check_scopes(route, &self.call.client)?;
+        let (route, headers) = (self.exchange.route, self.exchange.headers);
+        check_scopes(route, &self.exchange.client)?;
         self.deadline = Deadline::after(route.timeout).within(client_timeout(headers)?);
-        let request = route.request.build(&self.call.arguments, headers, None);
+        let request = route.request.build(&self.exchange.arguments, headers, None);
         let request =
             request.map_err(|error| Box::new(ToolResult::error(ErrorType::Arguments, error.to_string())))?;
         let UpstreamRequest::Tool(mut request) = request else {
@@ -311,7 +313,7 @@ impl CallRun<'_> {
         };
         (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
         // Read-only, so it may be retried.
-        let response = self.request(request.into(), true).await;
+        let response = self.send(request.into(), true).await;
         let upstream_response = response.map(|response| response.response);
         upstream_response
             .map_err(|error| Box::new(error_text::error_result(&error, PossibleEffect::Harmless)))
@@ -319,10 +321,10 @@ impl CallRun<'_> {
 
     /// Tool error for a response without a result, with the text that a tool call would have.
     async fn forwarding_error(&mut self, sent: Arguments, response: UpstreamResponse) -> ToolResult {
-        self.deadline = Deadline::after(self.call.route.timeout);
+        self.deadline = Deadline::after(self.exchange.route.timeout);
         match self.translate(sent, response).await {
             Ok(translation) if translation.result.is_error() => {
-                self.log.notes(&translation.notes, translation.result.outcome);
+                self.log.log_notes(&translation.notes, translation.result.outcome);
                 translation.result
             }
             Ok(_) => ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE),
@@ -338,7 +340,7 @@ mod tests {
     #[track_caller]
     fn check(template: &str, uri: &str, expected: bool) {
         let pattern = UriPattern::parse(template, vec!["note://secret*".to_owned()]).unwrap();
-        assert_eq!(pattern.fits(uri), expected, "{template} {uri}");
+        assert_eq!(pattern.matches(uri), expected, "{template} {uri}");
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Snapshot {
 /// State of one running call.
 pub(super) struct CallRun<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) call: UpstreamExchange<'a>,
+    pub(super) exchange: UpstreamExchange<'a>,
     pub(super) deadline: Deadline,
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
@@ -124,9 +124,9 @@ impl<'a> CallRun<'a> {
     ) -> Self {
         let log = AccessLog::begin(&snapshot.tracing, route, &call);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
-        let call = UpstreamExchange::new(route, log.context.clone(), call);
+        let exchange = UpstreamExchange::new(route, log.context.clone(), call);
         let deadline = Deadline::after(route.timeout);
-        Self { snapshot, call, deadline, log, progress, elicitor, response: None }
+        Self { snapshot, exchange, deadline, log, progress, elicitor, response: None }
     }
 
     /// Runs the call for a client that waits until an asynchronous operation is done.
@@ -141,19 +141,19 @@ impl<'a> CallRun<'a> {
 
     /// The steps of a call. An `Err` is the result of a call that ended early, boxed because it is rare.
     async fn outcome(&mut self, hand_over_after: Option<Duration>) -> Result<CallOutcome, Box<ToolResult>> {
-        let route = self.call.route;
-        check_scopes(route, &self.call.client)?;
+        let route = self.exchange.route;
+        check_scopes(route, &self.exchange.client)?;
         self.check_arguments().await?;
         if !route.input_requests.is_empty() {
-            let arguments = std::mem::take(&mut self.call.arguments);
-            self.call.arguments =
+            let arguments = std::mem::take(&mut self.exchange.arguments);
+            self.exchange.arguments =
                 Box::pin(elicit_first(&route.input_requests, arguments, self.elicitor)).await?;
             // Values that a person entered must match the schema, too.
             self.check_arguments().await?;
         }
-        self.deadline = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
+        self.deadline = Deadline::after(route.timeout).within(client_timeout(self.exchange.headers)?);
         let hand_over_at = hand_over_after
-            .filter(|_| OpenOperation::fits(self.call.arguments.input_responses()))
+            .filter(|_| OpenOperation::fits(self.exchange.arguments.input_responses()))
             .map(|after| Deadline::after(after).at);
         let request = self.build_request().await?;
         let operation = match (&route.async_operation, &request) {
@@ -161,7 +161,7 @@ impl<'a> CallRun<'a> {
             _ => None,
         };
         self.send_log_lines(None);
-        let CallResponse { response, age, entry } = self.send(request).await?;
+        let CallResponse { response, age, entry } = self.send_or_error(request).await?;
         let step = match operation {
             Some((rule, request)) => {
                 Box::pin(self.poll_until_done(rule, request, response, hand_over_at)).await?
@@ -170,7 +170,7 @@ impl<'a> CallRun<'a> {
         };
         let result = match step {
             PollOutcome::Running { status, location, wait } => {
-                let (rule, arguments) = (&route.async_operation, &self.call.arguments);
+                let (rule, arguments) = (&route.async_operation, &self.exchange.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
                     arguments: arguments.as_map().clone(),
                     input_responses: arguments.input_responses().clone(),
@@ -184,40 +184,40 @@ impl<'a> CallRun<'a> {
             PollOutcome::Failed(response, status) => self.translate_last(response, Some(status)).await,
             PollOutcome::Cancelled => Err(Box::new(error_text::operation_cancelled())),
         };
-        with_age_or_forgotten(result, age, entry).map(CallOutcome::Result)
+        with_cache_age(result, age, entry).map(CallOutcome::Result)
     }
 
     async fn check_arguments(&mut self) -> Result<(), Box<ToolResult>> {
-        let (route, arguments) = (self.call.route, std::mem::take(&mut self.call.arguments));
+        let (route, arguments) = (self.exchange.route, std::mem::take(&mut self.exchange.arguments));
         let checked = self.snapshot.check_arguments(route, arguments).await;
-        self.call.arguments = checked.map_err(|sentence| Box::new(argument_error(route, sentence)))?;
+        self.exchange.arguments = checked.map_err(|sentence| Box::new(argument_error(route, sentence)))?;
         Ok(())
     }
 
     async fn build_request(&self) -> Result<UpstreamRequest, Box<ToolResult>> {
-        let UpstreamExchange { route, arguments, headers, .. } = &self.call;
+        let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
-        built.map_err(|why| Box::new(error_text::request_not_built(why)))?.map_err(|error| {
+        built.map_err(|error| Box::new(error_text::request_not_built(error)))?.map_err(|error| {
             if let Some(detail) = error.detail() {
-                let (route, request_id) = (&route.definition.name, self.call.context.request_id());
+                let (route, request_id) = (&route.definition.name, self.exchange.context.request_id());
                 debug!(%route, request_id, detail, "request template failed");
             }
             Box::new(ToolResult::error(ErrorType::Arguments, error.to_string()))
         })
     }
 
-    /// Sends the request of the call.
-    async fn send(&mut self, request: UpstreamRequest) -> Result<CallResponse, Box<ToolResult>> {
-        let idempotent = self.call.route.idempotent;
+    /// Sends the request of the call. A failure becomes a tool error.
+    async fn send_or_error(&mut self, request: UpstreamRequest) -> Result<CallResponse, Box<ToolResult>> {
+        let idempotent = self.exchange.route.idempotent;
         // If the route declares its request idempotent, the client need not check for an effect before a
         // retry.
         let is_safe = idempotent.unwrap_or_else(|| request.is_safe());
         let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
-        self.request(request, is_idempotent).await.map_err(|error| {
-            let effect = match (is_safe, self.call.context.was_sent()) {
+        self.send(request, is_idempotent).await.map_err(|error| {
+            let effect = match (is_safe, self.exchange.context.was_sent()) {
                 (true, _) => PossibleEffect::Harmless,
                 (false, false) => PossibleEffect::Unsent,
                 (false, true) => PossibleEffect::Possible,
@@ -227,21 +227,21 @@ impl<'a> CallRun<'a> {
     }
 
     /// Sends a request through the policies of the route, and reports progress until the response.
-    pub(super) async fn request(
+    pub(super) async fn send(
         &mut self,
         request: UpstreamRequest,
         is_idempotent: bool,
     ) -> Result<CallResponse, UpstreamError> {
-        let route = self.call.route;
-        let (meanwhile, events) = self.progress.events();
+        let route = self.exchange.route;
+        let (progress, events) = self.progress.events();
         let upstream_call =
-            UpstreamCall { meanwhile, ..self.call.upstream_call(request, is_idempotent, self.deadline) };
+            UpstreamCall { progress, ..self.exchange.upstream_call(request, is_idempotent, self.deadline) };
         let started = Instant::now();
         let response = self
             .progress
             .report_until(route.policies.call(&upstream_call), events, route.async_operation.is_none())
             .await;
-        self.log.responded(response.as_ref().map(|response| &response.response), started.elapsed());
+        self.log.record_response(response.as_ref().map(|response| &response.response), started.elapsed());
         let response = response?;
         let Some(age) = response.age else { return Ok(response) };
         self.log.age = Some(age);
@@ -256,17 +256,17 @@ impl<'a> CallRun<'a> {
         &mut self,
         request: HttpRequest,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let route = self.call.route;
+        let route = self.exchange.route;
         let is_idempotent = request.method.is_idempotent();
-        let (meanwhile, events) = self.progress.events();
+        let (progress, events) = self.progress.events();
         let upstream_call = UpstreamCall {
-            meanwhile,
-            ..self.call.upstream_call(request.into(), is_idempotent, self.deadline)
+            progress,
+            ..self.exchange.upstream_call(request.into(), is_idempotent, self.deadline)
         };
         let started = Instant::now();
         let response = route.policies.upstream().poll_stack(&upstream_call);
         let response = self.progress.report_until(response, events, route.async_operation.is_none()).await;
-        self.log.responded(response.as_ref(), started.elapsed());
+        self.log.record_response(response.as_ref(), started.elapsed());
         response
     }
 
@@ -277,7 +277,7 @@ impl<'a> CallRun<'a> {
         response: UpstreamResponse,
         failure: Option<OperationStatus>,
     ) -> Result<ToolResult, Box<ToolResult>> {
-        let route = self.call.route;
+        let route = self.exchange.route;
         if route.resource.is_some() {
             self.response = Some(ResponseHeaders::from_response(&response));
         }
@@ -285,11 +285,11 @@ impl<'a> CallRun<'a> {
         let translation = if failure.is_none() && route.input_requests.sampled.is_some() {
             Box::pin(self.translate_with_sampling(response)).await?
         } else {
-            let arguments = std::mem::take(&mut self.call.arguments);
+            let arguments = std::mem::take(&mut self.exchange.arguments);
             self.translate(arguments, response).await?
         };
-        self.log.notes(&translation.notes, translation.result.outcome);
-        self.log.decided(translation.rule);
+        self.log.log_notes(&translation.notes, translation.result.outcome);
+        self.log.record_rule(translation.rule);
         self.progress.line(McpLogLevel::Debug, || match translation.rule {
             Some(rule) => format!("rule {} of the route matches", rule + 1),
             None => "no rule of the route matches: the default rules apply".to_owned(),
@@ -308,11 +308,11 @@ impl<'a> CallRun<'a> {
         &mut self,
         response: UpstreamResponse,
     ) -> Result<Translation, Box<ToolResult>> {
-        let mut translation = self.translate(self.call.arguments.clone(), response.clone()).await?;
+        let mut translation = self.translate(self.exchange.arguments.clone(), response.clone()).await?;
         let Some(sample) = translation.sampling.take() else { return Ok(translation) };
-        let arguments = std::mem::take(&mut self.call.arguments);
+        let arguments = std::mem::take(&mut self.exchange.arguments);
         let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
-        self.deadline = Deadline::after(self.call.route.timeout);
+        self.deadline = Deadline::after(self.exchange.route.timeout);
         self.translate(arguments.with_input_responses(answers), response).await
     }
 
@@ -322,11 +322,11 @@ impl<'a> CallRun<'a> {
         response: UpstreamResponse,
     ) -> Result<Translation, Box<ToolResult>> {
         let workers = &self.snapshot.workers;
-        let translated = workers.translate(self.call.route, arguments, response, self.deadline.at).await;
-        translated.map_err(|why| {
-            Box::new(match why {
+        let translated = workers.translate(self.exchange.route, arguments, response, self.deadline.at).await;
+        translated.map_err(|error| {
+            Box::new(match error {
                 WorkError::Panicked => {
-                    self.log.panicked();
+                    self.log.log_panic();
                     ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE)
                 }
                 WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
@@ -336,7 +336,7 @@ impl<'a> CallRun<'a> {
 
     /// Sends the route's log notifications: those before the upstream request, or those about a response.
     fn send_log_lines(&mut self, status: Option<StatusCode>) {
-        let (route, arguments) = (self.call.route, &self.call.arguments);
+        let (route, arguments) = (self.exchange.route, &self.exchange.arguments);
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         for line in route.log.iter().filter(|line| line.depends_on_response() == status.is_some()) {
             self.progress.line(line.level, || {
@@ -351,7 +351,7 @@ impl<'a> CallRun<'a> {
 
     /// Writes the access log, and returns the result for the client.
     pub(super) fn finish(self, result: Result<ToolResult, Box<ToolResult>>) -> ToolResult {
-        let route = self.call.route;
+        let route = self.exchange.route;
         // An error that ended the call early may quote arguments, so it is redacted like translated ones.
         let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
         if result.is_error() {
@@ -398,7 +398,7 @@ impl<'a> UpstreamExchange<'a> {
 
 /// Adds the age of a cached response to its result. A cached response that turns out to be an error is
 /// removed from the cache.
-fn with_age_or_forgotten(
+fn with_cache_age(
     result: Result<ToolResult, Box<ToolResult>>,
     age: Option<Duration>,
     entry: Option<CacheEntry>,
@@ -410,7 +410,7 @@ fn with_age_or_forgotten(
         }),
         failed => {
             if let Some(entry) = entry {
-                entry.forget();
+                entry.remove();
             }
             failed
         }
@@ -433,8 +433,8 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let response = UpstreamResponse::new(StatusCode::BAD_REQUEST, headers, body.into());
     let none = Value::Object(Map::new());
-    let facts = CallInput::new(&route.definition.name, &none);
-    let mut result = translate(form, facts, &response, &mut Trace::off()).result;
+    let input = CallInput::new(&route.definition.name, &none);
+    let mut result = translate(form, input, &response, &mut Trace::off()).result;
     // No upstream sent a status. One that the rule sets remains.
     result.meta.remove(STATUS_META_KEY);
     if let ToolOutcome::Error(ErrorType::Upstream { .. }) = result.outcome {
@@ -464,8 +464,8 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
         let is_wait = name.trim().eq_ignore_ascii_case("wait");
         is_wait.then(|| value.parse().ok().map(Duration::from_secs)).flatten()
     });
-    let mut written = headers.get_all(REQUEST_TIMEOUT).iter();
-    let timeout = match (written.next(), written.next()) {
+    let mut timeouts = headers.get_all(REQUEST_TIMEOUT).iter();
+    let timeout = match (timeouts.next(), timeouts.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => value.to_str().ok().and_then(seconds).map(Some).ok_or(()),
         (Some(_), Some(_)) => Err(()),

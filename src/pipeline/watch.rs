@@ -178,7 +178,7 @@ impl LastFingerprint {
 
 /// Resource at its last poll.
 #[derive(Debug)]
-struct Known {
+struct PolledResource {
     /// Fingerprint of the contents.
     fingerprint: u64,
     /// Route that read it. Another route may translate the same response to other contents.
@@ -188,13 +188,13 @@ struct Known {
 }
 
 /// Outcome of a poll.
-enum Seen {
+enum ResourcePoll {
     /// 304: not modified.
-    Same,
+    NotModified,
     /// Contents.
-    Is(Known),
+    Read(PolledResource),
     /// Unknown, because the poll failed.
-    Nothing,
+    Failed,
 }
 
 impl Gateway {
@@ -237,15 +237,15 @@ impl Gateway {
         }
         let uri: Arc<str> = uri.into();
         let last_fingerprint = LastFingerprint::default();
-        let looking = poll_forever(self.clone(), Arc::clone(&uri), last_fingerprint.clone());
-        let task = tokio::spawn(looking).abort_handle();
+        let polling = poll_forever(self.clone(), Arc::clone(&uri), last_fingerprint.clone());
+        let task = tokio::spawn(polling).abort_handle();
         watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, last_fingerprint });
         Ok(ResourceWatch { uri, watches: self.watches.clone() })
     }
 
     /// Handles a change that another replica has detected. Publishes it to subscribers, unless it was
     /// published before.
-    pub fn receives_change(&self, uri: &str, fingerprint: u64) {
+    pub fn on_remote_change(&self, uri: &str, fingerprint: u64) {
         let watched = self.watches.watched();
         let Some((uri, entry)) = watched.get_key_value(uri) else { return };
         if entry.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
@@ -287,25 +287,25 @@ impl Drop for ResourceWatch {
 
 /// Polls a resource at its interval and publishes its changes, until it is aborted.
 async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFingerprint) {
-    let mut known: Option<Known> = None;
+    let mut known: Option<PolledResource> = None;
     let mut failing = false;
     loop {
         let interval = {
             let snapshot = gateway.snapshot();
-            let (seen, interval) = snapshot.poll_resource(&uri, known.as_ref(), &mut failing).await;
-            if let Seen::Is(now) = seen {
+            let (poll, interval) = snapshot.poll_resource(&uri, known.as_ref(), &mut failing).await;
+            if let ResourcePoll::Read(now) = poll {
                 let fingerprint = now.fingerprint;
                 // Another replica may have published it before this poll.
-                let is_news =
+                let is_new =
                     last_fingerprint.replace(fingerprint).is_some_and(|before| before != fingerprint);
-                if is_news {
+                if is_new {
                     debug!(%uri, "resource changed");
                     gateway.changes().publish(ChangeEvent::Resource(Arc::clone(&uri)));
                 }
                 let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
                 // If two replicas merely see different contents, nothing has changed. Otherwise they would
                 // notify each other endlessly.
-                if is_news
+                if is_new
                     && has_changed
                     && let Some(shared) = gateway.shared()
                 {
@@ -321,29 +321,34 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFin
 
 impl Snapshot {
     /// Polls a resource once, and returns the time until the next poll.
-    async fn poll_resource(&self, uri: &str, known: Option<&Known>, failing: &mut bool) -> (Seen, Duration) {
+    async fn poll_resource(
+        &self,
+        uri: &str,
+        known: Option<&PolledResource>,
+        failing: &mut bool,
+    ) -> (ResourcePoll, Duration) {
         let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
             let interval = route.resource.as_ref()?.watch?;
             Some((route, arguments, interval))
         });
         // After a reload, no route reads it or polls it any more.
         let Some((route, arguments, interval)) = found else {
-            return (Seen::Is(Known::missing(None)), GONE_INTERVAL);
+            return (ResourcePoll::Read(PolledResource::missing(None)), GONE_INTERVAL);
         };
-        let looked = self.poll_route(route, uri, arguments, known).await;
-        let seen = looked.unwrap_or_else(|why| {
+        let polled = self.poll_route(route, uri, arguments, known).await;
+        let poll = polled.unwrap_or_else(|error| {
             // Logged once for a series of failures, which would all say the same.
             if !std::mem::replace(failing, true) {
                 let (redaction, route) = (&route.translator.redaction, &route.definition.name);
-                warn!(%route, error = why.plain, "polling a resource failed");
-                let words = redaction.redact_long(&why.words);
-                let (uri, error) = (Untrusted(uri), Untrusted(&words));
+                warn!(%route, error = error.plain, "polling a resource failed");
+                let quoted = redaction.redact_long(&error.quoted);
+                let (uri, error) = (Untrusted(uri), Untrusted(&quoted));
                 debug!(%route, %uri, %error, "resource poll error text");
             }
-            Seen::Nothing
+            ResourcePoll::Failed
         });
-        *failing &= matches!(seen, Seen::Nothing);
-        (seen, interval)
+        *failing &= matches!(poll, ResourcePoll::Failed);
+        (poll, interval)
     }
 
     async fn poll_route(
@@ -351,18 +356,18 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         uri: &str,
         arguments: Map<String, Value>,
-        known: Option<&Known>,
-    ) -> Result<Seen, PollError> {
+        known: Option<&PolledResource>,
+    ) -> Result<ResourcePoll, PollError> {
         let deadline = Deadline::after(route.timeout);
-        let unfit =
-            |words: String| PollError { plain: "its URI has no arguments of the route".to_owned(), words };
-        let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
+        let failed =
+            |quoted: String| PollError { plain: "its URI has no arguments of the route".to_owned(), quoted };
+        let arguments = self.check_arguments(route, arguments.into()).await.map_err(failed)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
-        let request = request.map_err(|_| unfit("its request takes too long to build".to_owned()))?;
-        let mut request = request.map_err(|error| unfit(error.to_string()))?;
+        let request = request.map_err(|_| failed("its request takes too long to build".to_owned()))?;
+        let mut request = request.map_err(|error| failed(error.to_string()))?;
         let known =
             known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
@@ -376,32 +381,32 @@ impl Snapshot {
         let response =
             route.policies.upstream().poll_stack(&upstream_call).await.map_err(|error| PollError {
                 plain: ErrorChain(&error).to_string(),
-                words: error.words().unwrap_or_default().to_owned(),
+                quoted: error.quoted_text().unwrap_or_default().to_owned(),
             })?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
-            return Ok(Seen::Same);
+            return Ok(ResourcePoll::NotModified);
         }
         let head = ResponseHeaders::from_response(&response);
         let translation = self.workers.translate(route, arguments, response, deadline.at).await;
         let translation = translation.map_err(|_| PollError {
             plain: "its response can't be translated".to_owned(),
-            words: String::new(),
+            quoted: String::new(),
         })?;
         match read_of(route, uri, &translation.result, Some(&head)) {
-            Ok(read) => Ok(Seen::Is(Known {
+            Ok(read) => Ok(ResourcePoll::Read(PolledResource {
                 fingerprint: fingerprint(&read.contents),
                 route: Some(Arc::clone(&route.route)),
                 etag: head.etag,
                 last_modified: head.last_modified,
             })),
             Err(ResourceReadError::Missing(_)) => {
-                Ok(Seen::Is(Known::missing(Some(Arc::clone(&route.route)))))
+                Ok(ResourcePoll::Read(PolledResource::missing(Some(Arc::clone(&route.route)))))
             }
             Err(
                 error @ (ResourceReadError::Unknown
                 | ResourceReadError::Arguments(_)
                 | ResourceReadError::Failed(_)),
-            ) => Err(PollError { plain: "it can't be read".to_owned(), words: error.to_string() }),
+            ) => Err(PollError { plain: "it can't be read".to_owned(), quoted: error.to_string() }),
         }
     }
 }
@@ -411,10 +416,10 @@ struct PollError {
     /// Text without parts of the URI or the response.
     plain: String,
     /// Text with them, for a log at `debug`.
-    words: String,
+    quoted: String,
 }
 
-impl Known {
+impl PolledResource {
     /// State of a missing resource.
     fn missing(route: Option<Arc<Route>>) -> Self {
         Self { fingerprint: fingerprint(&[]), route, etag: None, last_modified: None }

@@ -174,7 +174,7 @@ impl WorkerPool {
         let is_short =
             is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
-        let work = move |stop: &WorkBudget| translate(&route, &known, &response, stop);
+        let work = move |stop: &WorkBudget| translate_catching_panics(&route, &known, &response, stop);
         match run_inline(is_short, &work) {
             Some(done) => done,
             None => Box::pin(self.run(name, deadline, work)).await?,
@@ -276,19 +276,19 @@ fn is_passed_on(translator: &Translator, response: &UpstreamResponse) -> bool {
 
 /// Translates a response. `translate` is total, but runs library parsers on untrusted bytes: a panic in one
 /// must only fail this call.
-fn translate(
+fn translate_catching_panics(
     route: &Route,
     (args, answers): &(Value, Value),
     response: &UpstreamResponse,
     stop: &WorkBudget,
 ) -> Result<Translation, WorkError> {
-    let facts = CallInput {
+    let input = CallInput {
         stop: Some(stop),
         input_responses: answers,
         ..CallInput::new(&route.definition.name, args)
     };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
-        translate::translate(&route.translator, facts, response, &mut Trace::off())
+        translate::translate(&route.translator, input, response, &mut Trace::off())
     }));
     translated.map_err(|_| WorkError::Panicked)
 }

@@ -5,7 +5,7 @@ use http::{StatusCode, Uri, uri::PathAndQuery};
 use crate::{
     model::{ProgramEnd, UpstreamResponse},
     route::{HttpRequest, McpMethod, UpstreamRequest},
-    telemetry::{LabelCounter, Span, SpanKind, method_word},
+    telemetry::{LabelCounter, Span, SpanKind, method_label},
     upstream::{
         Upstream, UpstreamCall, UpstreamError,
         http::{Address, HttpUpstream},
@@ -43,10 +43,10 @@ impl<'a> Attempt<'a> {
         self.is_over = true;
         self.counted.add(match &outcome {
             Ok(response) => result_label(response),
-            Err(error) => error.facts().label,
+            Err(error) => error.properties().label,
         });
         if self.span.is_recorded() {
-            ended(&self.span, &outcome);
+            record_result(&self.span, &outcome);
         }
         outcome
     }
@@ -94,19 +94,19 @@ fn traced(
         context.write(headers);
     }
     if span.is_recorded() {
-        begun(&span, &upstream_call.request, before, upstream);
+        describe_request(&span, &upstream_call.request, before, upstream);
     }
     (upstream_call, span)
 }
 
-fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
+fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
     let name = upstream.name().as_str();
     // The server's address, if there is only one.
     let address = upstream.http().and_then(HttpUpstream::sole_address);
     span.text("glossator.upstream", name.to_owned());
     match request {
         UpstreamRequest::Http(request) => {
-            let method = method_word(&request.method);
+            let method = method_label(&request.method);
             span.rename(|| method.to_owned());
             span.text("http.request.method", method);
             if let Some(url) = address.and_then(|address| url_of(address, request)) {
@@ -156,7 +156,7 @@ fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
 }
 
 /// Records the result in the span.
-fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
+fn record_result(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
     match outcome {
         Ok(UpstreamResponse { exit: Some(exit), .. }) => {
             if let ProgramEnd::Code(code) = exit.end {
@@ -173,7 +173,7 @@ fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
                 span.failed(response.status.as_str().to_owned());
             }
         }
-        Err(error) => span.failed(error.facts().label),
+        Err(error) => span.failed(error.properties().label),
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
         let one = async || {
             let upstream_call = upstream_call(Duration::from_secs(9));
             let (attempt, _) = Attempt::begin(&counted, &upstream_call, &to);
-            attempt.end(upstream.answer(&upstream_call).await)
+            attempt.end(upstream.send(&upstream_call).await)
         };
         one().await.unwrap();
         tokio::time::timeout(Duration::from_secs(1), one()).await.unwrap_err();

@@ -154,7 +154,10 @@ impl CircuitBreaker {
     }
 
     /// Admits a call, or rejects it with the remaining time for which the circuit is open.
-    pub(super) fn enter<'a>(&'a self, upstream_call: &'a UpstreamCall) -> Result<Probe<'a>, UpstreamError> {
+    pub(super) fn try_acquire<'a>(
+        &'a self,
+        upstream_call: &'a UpstreamCall,
+    ) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
         let mut probes_until = None;
         if let State::Open { until } | State::HalfOpen { until } = *state {
@@ -165,7 +168,7 @@ impl CircuitBreaker {
                 return Err(UpstreamError::CircuitOpen {
                     upstream: self.upstream.clone(),
                     of_route,
-                    rest: until - now,
+                    retry_after: until - now,
                 });
             }
             // If the probe does not end, another one is admitted after the same time.
@@ -183,7 +186,7 @@ impl CircuitBreaker {
         })
     }
 
-    fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, context: &CallContext) {
+    fn record_outcome(&self, outcome: Outcome, probes_until: Option<Instant>, context: &CallContext) {
         let Some(limit) = self.settings.consecutive_failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
@@ -233,7 +236,7 @@ impl Probe<'_> {
             None => upstream_outcome(result),
             Some(_) => route_outcome(result),
         };
-        self.breaker.learn(outcome, self.probes_until, self.context);
+        self.breaker.record_outcome(outcome, self.probes_until, self.context);
     }
 }
 
@@ -244,14 +247,14 @@ impl Drop for Probe<'_> {
             // left or has a shorter timeout.
             let late = Instant::now() >= self.deadline && self.breaker.route.is_none();
             let outcome = if late { Outcome::Failure } else { Outcome::Unknown };
-            self.breaker.learn(outcome, self.probes_until, self.context);
+            self.breaker.record_outcome(outcome, self.probes_until, self.context);
         }
     }
 }
 
 /// Evidence about the upstream: whether it is reachable.
 fn upstream_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
-    match result.as_ref().map_err(|error| error.facts().stage) {
+    match result.as_ref().map_err(|error| error.properties().stage) {
         Ok(_) => Outcome::Success,
         Err(FailureStage::NotReached | FailureStage::NoResponse) => Outcome::Failure,
         // It responded, even if with too much or with an invalid response.
@@ -263,7 +266,7 @@ fn upstream_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome
 
 /// Evidence about the route: whether such requests are served.
 fn route_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
-    match result.as_ref().map_err(|error| error.facts().stage) {
+    match result.as_ref().map_err(|error| error.properties().stage) {
         Ok(response) => match response.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Outcome::Failure
@@ -299,15 +302,15 @@ mod tests {
         upstream: &Script,
         upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let probe = breaker.enter(&upstream_call)?;
-        let result = upstream.answer(&upstream_call).await;
+        let probe = breaker.try_acquire(&upstream_call)?;
+        let result = upstream.send(&upstream_call).await;
         probe.record(&result);
         result
     }
 
-    fn rest(result: &Result<UpstreamResponse, UpstreamError>) -> Option<Duration> {
+    fn retry_after(result: &Result<UpstreamResponse, UpstreamError>) -> Option<Duration> {
         match result {
-            Err(UpstreamError::CircuitOpen { rest, .. }) => Some(*rest),
+            Err(UpstreamError::CircuitOpen { retry_after, .. }) => Some(*retry_after),
             _ => None,
         }
     }
@@ -319,13 +322,13 @@ mod tests {
         let one = || call(&breaker, &script, upstream_call(SECOND));
         one().await.unwrap_err();
         one().await.unwrap_err();
-        assert_eq!(rest(&one().await), Some(5 * SECOND));
+        assert_eq!(retry_after(&one().await), Some(5 * SECOND));
         tokio::time::advance(4 * SECOND).await;
         assert_eq!(breaker.view(), CircuitBreakerView::Open { remaining: SECOND });
-        assert_eq!((rest(&one().await), script.upstream_calls()), (Some(SECOND), 2));
+        assert_eq!((retry_after(&one().await), script.upstream_calls()), (Some(SECOND), 2));
         tokio::time::advance(SECOND).await;
         one().await.unwrap_err();
-        assert_eq!(rest(&one().await), Some(5 * SECOND), "the one that went to see failed too");
+        assert_eq!(retry_after(&one().await), Some(5 * SECOND), "the one that went to see failed too");
         tokio::time::advance(5 * SECOND).await;
         one().await.unwrap();
         one().await.unwrap();
@@ -336,8 +339,9 @@ mod tests {
 
     #[test]
     fn the_time_until_half_open_is_reported_in_whole_seconds() {
-        let rest = Duration::new(599, 999_033_551);
-        let error = UpstreamError::CircuitOpen { upstream: "old".parse().unwrap(), of_route: true, rest };
+        let retry_after = Duration::new(599, 999_033_551);
+        let error =
+            UpstreamError::CircuitOpen { upstream: "old".parse().unwrap(), of_route: true, retry_after };
         let message = "the circuit breaker of the route to upstream `old` is open for 600 s";
         assert_eq!(error.to_string(), message);
     }
@@ -347,12 +351,12 @@ mod tests {
         let script = Script::new([failed(), status(503), failed(), status(502), failed(), status(504)]);
         let breaker = circuit_breaker();
         for _ in 0..6 {
-            assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
+            assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
         let breaker = breaker.of_route("t".parse().unwrap());
         for _ in 0..3 {
-            assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
+            assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let rejected = call(&breaker, &script, upstream_call(SECOND)).await;
         assert!(matches!(rejected, Err(UpstreamError::CircuitOpen { of_route: true, .. })), "{rejected:?}");
@@ -374,7 +378,7 @@ mod tests {
         assert_eq!(breaker.view(), CircuitBreakerView::HalfOpen);
         breaker.on_health_check_passed();
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
-        breaker.learn(Outcome::Failure, None, &CallContext::default());
+        breaker.record_outcome(Outcome::Failure, None, &CallContext::default());
         breaker.on_health_check_passed();
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 1 }, "a check is no call");
     }
@@ -384,7 +388,7 @@ mod tests {
         let script = Script::new([failed(), status(500), failed(), status(200), failed(), status(404)]);
         let breaker = circuit_breaker();
         for _ in 0..6 {
-            assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
+            assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
     }
 
@@ -400,7 +404,7 @@ mod tests {
         let one = || call(&breaker, &slow, upstream_call(2 * SECOND));
         let (first, second) = tokio::join!(one(), one());
         first.unwrap();
-        assert!(rest(&second).is_some(), "{second:?}");
+        assert!(retry_after(&second).is_some(), "{second:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -425,7 +429,7 @@ mod tests {
                 };
                 let (first, second) = tokio::join!(one(), second);
                 first.unwrap();
-                assert!(rest(&second).is_some(), "{second:?}");
+                assert!(retry_after(&second).is_some(), "{second:?}");
             };
             tokio::join!(leaving(&breaker, remaining), others);
             assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
@@ -452,6 +456,6 @@ mod tests {
         for _ in 0..2 {
             tokio::time::timeout(2 * SECOND, call(&breaker, &slow, upstream_call(SECOND))).await.unwrap_err();
         }
-        assert!(rest(&call(&breaker, &slow, upstream_call(SECOND)).await).is_some());
+        assert!(retry_after(&call(&breaker, &slow, upstream_call(SECOND)).await).is_some());
     }
 }

@@ -35,7 +35,7 @@ impl ConcurrencyLimit {
     /// Creates the limit of `upstream` with all slots free. `queue_rejected` counts rejected calls.
     pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, queue_rejected: Counter) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.waiting_limit));
+        let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.max_queued));
         let per_client = settings.max_in_flight_per_client.map(PerClientLimit::new);
         Self { upstream, settings, slots, queue, queue_rejected, per_client }
     }
@@ -50,8 +50,8 @@ impl ConcurrencyLimit {
         let usage = |semaphore: &Semaphore, limit: usize| {
             limit.min(Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
-        let PolicySettings { max_in_flight, waiting_limit, .. } = self.settings;
-        (usage(&self.slots, max_in_flight), usage(&self.queue, waiting_limit))
+        let PolicySettings { max_in_flight, max_queued, .. } = self.settings;
+        (usage(&self.slots, max_in_flight), usage(&self.queue, max_queued))
     }
 
     /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
@@ -82,7 +82,7 @@ impl ConcurrencyLimit {
             }
         };
         let _queued = self.queue.try_acquire().map_err(|_| queue_rejected())?;
-        match tokio::time::timeout(self.settings.waiting_timeout, self.slots.clone().acquire_owned()).await {
+        match tokio::time::timeout(self.settings.queue_timeout, self.slots.clone().acquire_owned()).await {
             Ok(slot) => Ok(slot.expect("the semaphore is never closed")),
             Err(_) => Err(queue_rejected()),
         }
@@ -103,8 +103,8 @@ mod tests {
     fn one_slot() -> ConcurrencyLimit {
         let settings = PolicySettings {
             max_in_flight: 1,
-            waiting_limit: 1,
-            waiting_timeout: 2 * SECOND,
+            max_queued: 1,
+            queue_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
         ConcurrencyLimit::new(name(), settings, Counter::default())

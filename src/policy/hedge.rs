@@ -107,7 +107,7 @@ impl Hedge {
         Self { settings, budget, breakers, counts, times: Latencies::default() }
     }
 
-    fn after(&self) -> Option<Duration> {
+    fn delay(&self) -> Option<Duration> {
         match self.settings {
             HedgeSettings::After(time) => Some(time),
             HedgeSettings::P95 => self.times.p95(),
@@ -127,18 +127,18 @@ impl Hedge {
             return first.await;
         }
         let started = Instant::now();
-        let Some(after) = self.after() else { return self.timed(started, first.await) };
+        let Some(delay) = self.delay() else { return self.timed(started, first.await) };
         tokio::select! {
             biased;
             result = &mut first => return self.timed(started, result),
-            () = sleep(after) => {}
+            () = sleep(delay) => {}
         }
-        if !self.breakers.iter().all(|breaker| breaker.is_closed()) || !self.budget.spend() {
+        if !self.breakers.iter().all(|breaker| breaker.is_closed()) || !self.budget.try_take() {
             return self.timed(started, first.await);
         }
         self.counts.hedged.add();
         // The second request reports no progress, as its bytes would be added to those of the first.
-        let mut second = pin!(second(UpstreamCall { meanwhile: None, ..upstream_call.clone() }));
+        let mut second = pin!(second(UpstreamCall { progress: None, ..upstream_call.clone() }));
         tokio::select! {
             biased;
             result = &mut first => {
@@ -216,8 +216,8 @@ mod tests {
         upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
         hedge
-            .race(&upstream_call, first.answer(&upstream_call), async |upstream_call: UpstreamCall| {
-                second.answer(&upstream_call).await
+            .race(&upstream_call, first.send(&upstream_call), async |upstream_call: UpstreamCall| {
+                second.send(&upstream_call).await
             })
             .await
     }
@@ -265,7 +265,7 @@ mod tests {
         }
         assert_eq!(second.upstream_calls(), 10, "what there is to begin with");
         let hedge = hedge(AFTER_ONE);
-        hedge.breakers[0].enter(&upstream_call(SECOND)).unwrap().record(&failed());
+        hedge.breakers[0].try_acquire(&upstream_call(SECOND)).unwrap().record(&failed());
         race(&hedge, &after(2 * SECOND, 200), &Script::new([])).await.unwrap();
     }
 
@@ -276,9 +276,9 @@ mod tests {
         for _ in 0..Latencies::MIN_SAMPLES - 1 {
             race(&hedge, &usual, &Script::new([])).await.unwrap();
         }
-        assert_eq!(hedge.after(), None, "too few to tell");
+        assert_eq!(hedge.delay(), None, "too few to tell");
         race(&hedge, &usual, &Script::new([])).await.unwrap();
-        assert_eq!(hedge.after(), Some(SECOND));
+        assert_eq!(hedge.delay(), Some(SECOND));
         let started = Instant::now();
         race(&hedge, &unusual, &usual).await.unwrap();
         assert_eq!(started.elapsed(), 2 * SECOND);

@@ -162,7 +162,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     let help = "Limit of requests in flight at an upstream";
     reading.gauge("glossator_upstream_max_in_flight_requests", help).add(vec![label()], view.in_flight_limit);
     let help = "Requests queued for a concurrency slot of an upstream";
-    reading.gauge("glossator_upstream_queued_requests", help).add(vec![label()], view.waiting);
+    reading.gauge("glossator_upstream_queued_requests", help).add(vec![label()], view.queued);
     let help = "State of the circuit breaker of an upstream: 1 for its present state, 0 for the others";
     circuit_breaker_view(
         reading.gauge("glossator_upstream_circuit_breaker_state", help),
@@ -172,7 +172,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     if view.kind == "http" {
         let help = "Endpoints of an upstream by state";
         let family = reading.gauge("glossator_upstream_endpoints", help);
-        for state in EndpointState::WORDS {
+        for state in EndpointState::LABELS {
             let count = view.addresses.iter().filter(|address| address.state.as_str() == state).count();
             family.add(vec![label(), ("state", state.into())], count);
         }
@@ -223,9 +223,9 @@ pub struct UpstreamView {
     /// Concurrency limit.
     pub in_flight_limit: usize,
     /// Calls in the queue.
-    pub waiting: usize,
+    pub queued: usize,
     /// Queue limit.
-    pub waiting_limit: usize,
+    pub max_queued: usize,
     /// Endpoints that are known. Empty for other kinds than `http`.
     pub addresses: Vec<AddressView>,
 }
@@ -236,7 +236,7 @@ impl UpstreamView {
     pub fn is_reachable(&self) -> bool {
         let is_open = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());
         let may_be_used =
-            |view: &AddressView| matches!(view.state, EndpointState::Up | EndpointState::Probing);
+            |view: &AddressView| matches!(view.state, EndpointState::Healthy | EndpointState::Probing);
         !is_open && (self.addresses.is_empty() || self.addresses.iter().any(may_be_used))
     }
 }
@@ -294,23 +294,26 @@ mod tests {
             breaker,
             in_flight: 0,
             in_flight_limit: 1,
-            waiting: 0,
-            waiting_limit: 1,
+            queued: 0,
+            max_queued: 1,
             addresses: states.iter().map(address).collect(),
         }
     }
 
     #[test]
     fn an_open_circuit_whose_time_is_over_counts_as_half_open() {
-        let (rest, closed) = (Duration::from_secs(1), CircuitBreakerView::Closed { failures: 3 });
+        let (remaining, closed) = (Duration::from_secs(1), CircuitBreakerView::Closed { failures: 3 });
         assert!(view(closed, &[]).is_reachable(), "nobody has asked yet");
-        assert!(view(closed, &[EndpointState::Unhealthy, EndpointState::Up]).is_reachable());
+        assert!(view(closed, &[EndpointState::Unhealthy, EndpointState::Healthy]).is_reachable());
         assert!(view(closed, &[EndpointState::Probing]).is_reachable());
-        assert!(!view(closed, &[EndpointState::Unhealthy, EndpointState::Ejected { rest }]).is_reachable());
-        assert!(!view(CircuitBreakerView::Open { remaining: rest }, &[EndpointState::Up]).is_reachable());
         assert!(
-            view(CircuitBreakerView::Open { remaining: Duration::ZERO }, &[EndpointState::Up]).is_reachable()
+            !view(closed, &[EndpointState::Unhealthy, EndpointState::Ejected { remaining }]).is_reachable()
         );
-        assert!(view(CircuitBreakerView::HalfOpen, &[EndpointState::Up]).is_reachable());
+        assert!(!view(CircuitBreakerView::Open { remaining }, &[EndpointState::Healthy]).is_reachable());
+        assert!(
+            view(CircuitBreakerView::Open { remaining: Duration::ZERO }, &[EndpointState::Healthy])
+                .is_reachable()
+        );
+        assert!(view(CircuitBreakerView::HalfOpen, &[EndpointState::Healthy]).is_reachable());
     }
 }

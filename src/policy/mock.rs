@@ -109,10 +109,7 @@ impl Script {
         self.0.lock().unwrap().request_count
     }
 
-    pub(super) async fn answer(
-        &self,
-        upstream_call: &UpstreamCall,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let (outcome, delay, _inside) = {
             let mut state = self.0.lock().unwrap();
             state.request_count += 1;

@@ -54,9 +54,9 @@ pub struct PolicySettings {
     /// Maximum number of calls in flight of one client, if limited.
     pub max_in_flight_per_client: Option<usize>,
     /// Queue length for calls over the concurrency limit. Further calls are rejected at once.
-    pub waiting_limit: usize,
+    pub max_queued: usize,
     /// Longest time in the queue.
-    pub waiting_timeout: Duration,
+    pub queue_timeout: Duration,
     /// Timeout of one attempt. `None`: only the call's timeout applies.
     pub attempt_timeout: Option<Duration>,
     /// Retries.
@@ -145,10 +145,10 @@ impl PolicySettings {
     /// Default of the same for programs: each call starts a process, which takes a processor and memory of
     /// its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
-    /// Default of [`waiting_limit`](Self::waiting_limit).
-    pub const WAITING_LIMIT_DEFAULT: usize = 256;
-    /// Default of [`waiting_timeout`](Self::waiting_timeout).
-    pub const WAITING_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
+    /// Default of [`max_queued`](Self::max_queued).
+    pub const MAX_QUEUED_DEFAULT: usize = 256;
+    /// Default of [`queue_timeout`](Self::queue_timeout).
+    pub const QUEUE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 }
 
 impl Default for PolicySettings {
@@ -156,8 +156,8 @@ impl Default for PolicySettings {
         Self {
             max_in_flight: Self::MAX_IN_FLIGHT_DEFAULT,
             max_in_flight_per_client: None,
-            waiting_limit: Self::WAITING_LIMIT_DEFAULT,
-            waiting_timeout: Self::WAITING_TIMEOUT_DEFAULT,
+            max_queued: Self::MAX_QUEUED_DEFAULT,
+            queue_timeout: Self::QUEUE_TIMEOUT_DEFAULT,
             attempt_timeout: None,
             retry: RetrySettings::default(),
             circuit_breaker: CircuitBreakerSettings::default(),

@@ -110,7 +110,7 @@ impl Passthrough {
         let response = self.try_stream(request, client).await;
         self.policies.counts.passthrough.add(match &response {
             Ok(response) => status_class(response.status()),
-            Err(error) => error.facts().label,
+            Err(error) => error.properties().label,
         });
         response
     }
@@ -127,7 +127,7 @@ impl Passthrough {
         if let Some(rate) = &self.policies.rate {
             rate.admit(client, OverLimit::Rejected).await?;
         }
-        let slot = self.slots.enter(client).await?;
+        let slot = self.slots.acquire(client).await?;
         let in_flight = self.policies.concurrency.acquire(Some(client)).await?;
         let (moved, upload) = (LastProgress::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
@@ -139,7 +139,7 @@ impl Passthrough {
                 let (upstream, after) = (self.name().clone(), self.settings.body_timeout);
                 if is_late.load(Ordering::Relaxed) { UpstreamError::SlowUpload { upstream, after } } else { error }
             })?,
-            () = moved.stood_still_for(after) => {
+            () = moved.stalled_for(after) => {
                 return Err(UpstreamError::Deadline { upstream: self.name().clone(), after });
             }
         };
@@ -169,7 +169,7 @@ struct Slot {
 
 impl Slots {
     /// Number of clients at which those without a slot are dropped from the map.
-    const REMEMBERED: usize = 1024;
+    const TRACKED_CLIENTS_LIMIT: usize = 1024;
 
     fn new(
         upstream: UpstreamName,
@@ -184,14 +184,14 @@ impl Slots {
         Self {
             concurrency: ConcurrencyLimit::new(upstream, own, queue_rejected.clone()),
             per_client: Some(per_client).filter(|count| *count < limit),
-            queue_timeout: policy.waiting_timeout,
+            queue_timeout: policy.queue_timeout,
             clients: Mutex::default(),
             queue_rejected,
         }
     }
 
     /// Acquires a slot for a client. A client at its limit waits until one of its slots is released.
-    async fn enter(&self, client: &ClientIdentity) -> Result<Slot, UpstreamError> {
+    async fn acquire(&self, client: &ClientIdentity) -> Result<Slot, UpstreamError> {
         let of_client = match self.per_client {
             None => None,
             Some(limit) => {
@@ -215,7 +215,7 @@ impl Slots {
         if let Some(slots) = clients.get(client).and_then(Weak::upgrade) {
             return slots;
         }
-        if clients.len() >= Self::REMEMBERED {
+        if clients.len() >= Self::TRACKED_CLIENTS_LIMIT {
             clients.retain(|_, slots| slots.strong_count() > 0);
         }
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
@@ -277,19 +277,19 @@ impl Default for LastProgress {
 }
 
 impl LastProgress {
-    fn last(&self) -> Instant {
+    fn last_at(&self) -> Instant {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) {
+    fn record_now(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    async fn stood_still_for(&self, idle_timeout: Duration) {
+    async fn stalled_for(&self, idle_timeout: Duration) {
         loop {
-            let last = self.last();
+            let last = self.last_at();
             sleep_until(last + idle_timeout).await;
-            if self.last() == last {
+            if self.last_at() == last {
                 return;
             }
         }
@@ -313,7 +313,7 @@ where
         };
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         upload.received(data.map_or(0, Bytes::len));
-        moved.now();
+        moved.record_now();
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     })
 }
@@ -413,19 +413,19 @@ mod tests {
             max_in_flight: None,
             max_in_flight_per_client: None,
         };
-        let policy = PolicySettings { max_in_flight: 8, waiting_limit: 0, ..PolicySettings::default() };
+        let policy = PolicySettings { max_in_flight: 8, max_queued: 0, ..PolicySettings::default() };
         let slots = Slots::new(name(), settings, policy, Counter::default());
         let client = |last: u8| ClientIdentity::from_address([10, 0, 0, last].into());
         let (first, _second) =
-            (slots.enter(&client(1)).await.unwrap(), slots.enter(&client(1)).await.unwrap());
+            (slots.acquire(&client(1)).await.unwrap(), slots.acquire(&client(1)).await.unwrap());
         let started = Instant::now();
-        let third = slots.enter(&client(1)).await.unwrap_err();
+        let third = slots.acquire(&client(1)).await.unwrap_err();
         assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third}");
-        assert_eq!(started.elapsed(), policy.waiting_timeout);
-        let _others = (slots.enter(&client(2)).await.unwrap(), slots.enter(&client(3)).await.unwrap());
-        let fifth = slots.enter(&client(4)).await.unwrap_err();
+        assert_eq!(started.elapsed(), policy.queue_timeout);
+        let _others = (slots.acquire(&client(2)).await.unwrap(), slots.acquire(&client(3)).await.unwrap());
+        let fifth = slots.acquire(&client(4)).await.unwrap_err();
         assert!(matches!(fifth, UpstreamError::Busy { in_flight_limit: 4, .. }), "{fifth}");
         drop(first);
-        slots.enter(&client(1)).await.unwrap();
+        slots.acquire(&client(1)).await.unwrap();
     }
 }

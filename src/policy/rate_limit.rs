@@ -122,7 +122,7 @@ impl Setting for CallsPer {
 #[derive(Debug)]
 pub(super) struct RateLimit {
     upstream: UpstreamName,
-    whose: RateLimitScope,
+    scope: RateLimitScope,
     settings: RateSettings,
     used: Mutex<ClientUsage>,
     rejected: Counter,
@@ -166,13 +166,13 @@ impl RateLimit {
     /// Creates an unused limit. `rejected` counts rejected calls.
     pub(super) fn new(
         upstream: UpstreamName,
-        whose: RateLimitScope,
+        scope: RateLimitScope,
         settings: RateSettings,
         rejected: Counter,
     ) -> Self {
         let now = Instant::now();
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
-        Self { upstream, whose, settings, used, rejected, counted: None }
+        Self { upstream, scope, settings, used, rejected, counted: None }
     }
 
     /// Counts the limit together with other replicas, if there are any. `of` identifies it.
@@ -187,7 +187,7 @@ impl RateLimit {
         let CallsPer { count, per } = self.settings.rate;
         let burst = self.settings.burst();
         // A changed limit starts afresh: points of the old one may be far ahead.
-        let of = format!("{} {of} {count} {} {burst}", self.whose.as_str(), per.as_micros());
+        let of = format!("{} {of} {count} {} {burst}", self.scope.as_str(), per.as_micros());
         Self { counted: Some(SharedCounter { store, of: of.into_bytes().into() }), ..self }
     }
 
@@ -195,7 +195,7 @@ impl RateLimit {
     fn take(&self, client: &ClientIdentity) -> Result<(), Duration> {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let point = used.point(self.whose, client, now);
+        let point = used.point(self.scope, client, now);
         let (gap, slack) = self.settings.gap_and_slack();
         let ahead = point.saturating_duration_since(now);
         match ahead.checked_sub(slack) {
@@ -218,12 +218,12 @@ impl RateLimit {
         {
             return Err(NotAdmitted::For(wait));
         }
-        let whose = match self.whose {
+        let client_key = match self.scope {
             RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => client.to_bytes(),
             RateLimitScope::Route | RateLimitScope::Upstream => Vec::new(),
         };
         let (gap, slack) = self.settings.gap_and_slack();
-        match (store.take(&store.name("rate", &[of, &whose]), gap, slack).await, without) {
+        match (store.take(&store.name("rate", &[of, &client_key]), gap, slack).await, without) {
             (Ok(Duration::ZERO), _) => Ok(()),
             (Ok(wait), _) => {
                 self.put_off(client, wait);
@@ -239,7 +239,7 @@ impl RateLimit {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, slack) = self.settings.gap_and_slack();
-        let point = used.point(self.whose, client, now);
+        let point = used.point(self.scope, client, now);
         *point = now + slack + wait;
     }
 
@@ -264,8 +264,8 @@ impl RateLimit {
         self.rejected.add();
         let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.rate);
         match stopped {
-            NotAdmitted::For(rest) => {
-                UpstreamError::RateLimited { upstream, whose: self.whose, count, per, rest }
+            NotAdmitted::For(retry_after) => {
+                UpstreamError::RateLimited { upstream, scope: self.scope, count, per, retry_after }
             }
             NotAdmitted::RateLimitUnavailable => UpstreamError::RateLimitUnavailable { upstream },
         }
@@ -286,8 +286,8 @@ impl RateSettings {
 }
 
 impl ClientUsage {
-    fn point(&mut self, whose: RateLimitScope, client: &ClientIdentity, now: Instant) -> &mut Instant {
-        match whose {
+    fn point(&mut self, scope: RateLimitScope, client: &ClientIdentity, now: Instant) -> &mut Instant {
+        match scope {
             RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.entry(client, now),
             RateLimitScope::Route | RateLimitScope::Upstream => &mut self.all,
         }
@@ -331,8 +331,8 @@ mod tests {
         CallsPer { count, per }
     }
 
-    fn rate(whose: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(name(), whose, settings, Counter::default())
+    fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
+        RateLimit::new(name(), scope, settings, Counter::default())
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -398,7 +398,7 @@ mod tests {
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
-        let is_expected = matches!(error, UpstreamError::RateLimited { rest, whose: RateLimitScope::ClientOfRoute, .. } if rest == 59 * SECOND);
+        let is_expected = matches!(error, UpstreamError::RateLimited { retry_after, scope: RateLimitScope::ClientOfRoute, .. } if retry_after == 59 * SECOND);
         assert!(is_expected, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;
@@ -417,8 +417,8 @@ mod tests {
     }
 
     /// Two replicas that count together.
-    fn replicas(memory: &MemoryStore, whose: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
-        [(), ()].map(|()| rate(whose, settings).counted_in(SharedStore::in_memory(memory), "old"))
+    fn replicas(memory: &MemoryStore, scope: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
+        [(), ()].map(|()| rate(scope, settings).counted_in(SharedStore::in_memory(memory), "old"))
     }
 
     async fn through(rate: &RateLimit, client: &ClientIdentity) -> usize {

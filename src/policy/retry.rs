@@ -112,7 +112,7 @@ impl Retry {
             let next = attempt_once().await;
             if attempt > 1 {
                 // Rejected by glossator: the upstream got no request, so its previous response is the result.
-                if next.as_ref().is_err_and(|error| error.facts().stage == FailureStage::Rejected) {
+                if next.as_ref().is_err_and(|error| error.properties().stage == FailureStage::Rejected) {
                     break;
                 }
                 self.retries.add();
@@ -134,8 +134,8 @@ impl Retry {
                 ),
             }
             sleep_until(at).await;
-            if let Some(meanwhile) = &upstream_call.meanwhile {
-                meanwhile.send(ProgressEvent::Retry { attempt: attempt + 1 });
+            if let Some(progress) = &upstream_call.progress {
+                progress.send(ProgressEvent::Retry { attempt: attempt + 1 });
             }
         }
         result.expect("what is asked at least once has an answer")
@@ -157,7 +157,7 @@ impl Retry {
             None => self.backoff(attempt),
         };
         let at = Instant::now().checked_add(wait).filter(|at| *at < deadline)?;
-        self.budget.spend().then_some(at)
+        self.budget.try_take().then_some(at)
     }
 
     /// Random wait up to the backoff of this attempt ("full jitter").
@@ -170,7 +170,7 @@ impl Retry {
 /// Whether another attempt may succeed and is safe.
 fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: bool) -> bool {
     match outcome {
-        Err(error) => match error.facts().repeat {
+        Err(error) => match error.properties().repeat {
             Repeatability::Always => true,
             Repeatability::IfIdempotent => idempotent,
             Repeatability::Never => false,
@@ -220,7 +220,7 @@ impl RetryBudget {
     }
 
     /// Takes a token for one retry, if there is one.
-    pub(super) fn spend(&self) -> bool {
+    pub(super) fn try_take(&self) -> bool {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = *tokens >= 1.0;
         if enough {
@@ -283,7 +283,7 @@ mod tests {
         script: &Script,
         upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        retry.run(&upstream_call, || script.answer(&upstream_call)).await
+        retry.run(&upstream_call, || script.send(&upstream_call)).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -296,21 +296,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_without_retries_fill_the_budget_for_hedges() {
         let budget = Arc::<RetryBudget>::default();
-        while budget.spend() {}
+        while budget.try_take() {}
         let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
         let retry = Retry::new(name(), settings, budget.clone(), Counter::default());
         let script = Script::new((0..5).map(|_| status(503)));
         for _ in 0..5 {
             assert_eq!(call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(), 503);
         }
-        assert_eq!((script.upstream_calls(), budget.spend(), budget.spend()), (5, true, false));
+        assert_eq!((script.upstream_calls(), budget.try_take(), budget.try_take()), (5, true, false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_further_attempt_is_reported_as_progress() {
         let script = Script::new([failed(), status(503), status(200)]);
-        let (meanwhile, mut receiver) = ProgressSender::new();
-        let upstream_call = UpstreamCall { meanwhile: Some(meanwhile), ..upstream_call(30 * SECOND) };
+        let (progress, mut receiver) = ProgressSender::new();
+        let upstream_call = UpstreamCall { progress: Some(progress), ..upstream_call(30 * SECOND) };
         call(&retry(), &script, upstream_call).await.unwrap();
         let mut events = Vec::new();
         while let Ok(happened) = receiver.try_recv() {
@@ -374,7 +374,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_upstream_error_is_returned_if_the_retry_is_rejected() {
-        let resting = Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, rest: SECOND });
+        let resting =
+            Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, retry_after: SECOND });
         let script = Script::new([status(503), resting]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(response.status.as_u16(), 503);

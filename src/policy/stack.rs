@@ -144,26 +144,27 @@ impl RoutePolicies {
         let tried = AttemptedEndpoints::default();
         // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
         // breaker result, queue and timeout, and no slot is held during backoff.
-        let first = self.retry.run(upstream_call, || self.attempt(upstream_call, &tried));
+        let first = self.retry.run(upstream_call, || self.attempt_for_route(upstream_call, &tried));
         match &self.hedge {
             // Hedging. Around the retries, so that the second request has none.
             Some(hedge) => {
-                let second = async |upstream_call: UpstreamCall| self.attempt(&upstream_call, &tried).await;
+                let second =
+                    async |upstream_call: UpstreamCall| self.attempt_for_route(&upstream_call, &tried).await;
                 Box::pin(hedge.race(upstream_call, first, second)).await
             }
             None => first.await,
         }
     }
 
-    /// Sends one attempt.
-    async fn attempt(
+    /// Sends one attempt, counted by the circuit breaker of the route.
+    async fn attempt_for_route(
         &self,
         upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
         // Circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's circuit
         // breaker, whose rejections say nothing about the route.
-        let probe = self.breaker.enter(upstream_call)?;
+        let probe = self.breaker.try_acquire(upstream_call)?;
         let result = self.upstream.attempt(upstream_call, tried, OverLimit::Rejected).await;
         probe.record(&result);
         result
@@ -193,7 +194,7 @@ impl UpstreamPolicies {
     ) -> Result<UpstreamResponse, UpstreamError> {
         // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
         // neither.
-        let probe = self.breaker.enter(upstream_call)?;
+        let probe = self.breaker.try_acquire(upstream_call)?;
         let result = async {
             // Rate limit. Inside of the retries, as each attempt is a request; before the queue, so that no
             // slot is held.
@@ -226,7 +227,7 @@ impl UpstreamPolicies {
         let request = pin!(async {
             // Metrics and span. Innermost, as they count requests that are really sent.
             let (attempt, traced) = Attempt::begin(&self.counts.attempts, upstream_call, &self.upstream);
-            attempt.end(self.upstream.answer(traced.as_deref().unwrap_or(upstream_call), tried).await)
+            attempt.end(self.upstream.send(traced.as_deref().unwrap_or(upstream_call), tried).await)
         });
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
@@ -273,8 +274,8 @@ impl UpstreamPolicies {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let counts = UpstreamCounts::default();
         let name = upstream.name();
-        let rate = |whose, settings: Option<_>, count: &Counter| {
-            let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
+        let rate = |scope, settings: Option<_>, count: &Counter| {
+            let rate = RateLimit::new(name.clone(), scope, settings?, count.clone());
             Some(rate.shared_by(sharing.as_ref(), name.as_str()))
         };
         let budget = Arc::<RetryBudget>::default();
@@ -324,14 +325,14 @@ impl UpstreamPolicies {
 
     /// Current state of the upstream, for metrics and the admin API.
     pub fn view(&self) -> UpstreamView {
-        let (in_flight, waiting) = self.concurrency.usage();
+        let (in_flight, queued) = self.concurrency.usage();
         UpstreamView {
             kind: kind_of(&self.upstream),
             breaker: self.breaker.view(),
             in_flight,
             in_flight_limit: self.settings.max_in_flight,
-            waiting,
-            waiting_limit: self.settings.waiting_limit,
+            queued,
+            max_queued: self.settings.max_queued,
             addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
         }
     }
@@ -351,8 +352,8 @@ impl RoutePolicies {
         store: &CacheStore,
     ) -> Arc<Self> {
         let (counts, name) = (RouteCounts::default(), upstream.name());
-        let rate = |whose, settings: Option<OrOff<_>>, count: &Counter| {
-            let rate = RateLimit::new(name.clone(), whose, settings?.on()?, count.clone());
+        let rate = |scope, settings: Option<OrOff<_>>, count: &Counter| {
+            let rate = RateLimit::new(name.clone(), scope, settings?.on()?, count.clone());
             Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
         };
         let shares = settings.coalesces();
@@ -442,16 +443,14 @@ mod tests {
         let policies = before("127.0.0.1:9", PolicySettings::default());
         let inside = Inside::default();
         let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &inside));
-        let error = policies
-            .within_deadline(&upstream_call, Box::pin(slow.answer(&upstream_call)))
-            .await
-            .unwrap_err();
+        let error =
+            policies.within_deadline(&upstream_call, Box::pin(slow.send(&upstream_call))).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
         assert_eq!(policies.counts.timeouts.get(), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
         let quick = answering_after(SECOND, &inside);
         let upstream_call = UpstreamCall { deadline: Deadline::after(2 * SECOND), ..upstream_call };
-        policies.within_deadline(&upstream_call, Box::pin(quick.answer(&upstream_call))).await.unwrap();
+        policies.within_deadline(&upstream_call, Box::pin(quick.send(&upstream_call))).await.unwrap();
     }
 
     #[tokio::test]

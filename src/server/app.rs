@@ -342,7 +342,7 @@ fn handle_replica_events(
         loop {
             match events.recv().await {
                 Ok(ReplicaEvent::Message(ReplicaMessage::Changed { uri, fingerprint })) => {
-                    gateway.receives_change(&uri, fingerprint);
+                    gateway.on_remote_change(&uri, fingerprint);
                 }
                 Ok(ReplicaEvent::Message(ReplicaMessage::Subscribed { session })) => {
                     mcp.on_subscriptions_changed(&session).await

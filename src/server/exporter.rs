@@ -19,7 +19,7 @@ use crate::{
     route::{HttpRequest, PathBase},
     telemetry::{
         CollectorResponse, ErrorChain, LabelCounter, MeterSource, Meters, MetricsSnapshot, ServiceAttributes,
-        SpanQueue, Tracer, Untrusted, read_answer,
+        SpanQueue, Tracer, Untrusted, read_response,
     },
     upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
@@ -243,13 +243,13 @@ impl Collector {
         };
         let ask =
             UpstreamCall::new(request.into(), RESPONSE_LIMIT_BYTES, Deadline::after(self.timeout), false);
-        let response = timeout(self.timeout, self.http.answer(&ask)).await;
+        let response = timeout(self.timeout, self.http.send(&ask)).await;
         let response =
             response.map_err(|_| ExportError::Timeout(self.timeout))?.map_err(ExportError::Failed)?;
         if !response.status.is_success() {
             return Err(ExportError::Rejected(response.status));
         }
-        Ok(read_answer(&response.body))
+        Ok(read_response(&response.body))
     }
 
     fn record_success(&mut self) {

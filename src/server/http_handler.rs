@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authori
 use crate::{
     inbound::{Arrival, MCP_PATHS, mcp::McpEndpoint, rest::RestApi},
     route::TraceContext,
-    telemetry::{Meters, Span, SpanKind, Tracer, method_word},
+    telemetry::{Meters, Span, SpanKind, Tracer, method_label},
 };
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -90,7 +90,7 @@ impl ObservedRequest {
         let mut span = Span::default();
         if tracing.is_on() {
             let parent = TraceContext::of_headers(request.headers());
-            span = tracing.begin(SpanKind::Server, method_word(request.method()), parent.as_ref());
+            span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
             if span.is_recorded() {
                 describe(&span, request, scheme, connection.peer);
             }
@@ -112,7 +112,7 @@ impl ObservedRequest {
 
 /// Sets the attributes of a span. The query is omitted, as it may contain arguments.
 fn describe(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Option<SocketAddr>) {
-    span.text("http.request.method", method_word(request.method()));
+    span.text("http.request.method", method_label(request.method()));
     span.text("url.scheme", scheme);
     span.text("url.path", request.uri().path().to_owned());
     let text = |name| request.headers().get(name).map(HeaderValue::to_str).and_then(Result::ok);

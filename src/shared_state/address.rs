@@ -22,7 +22,7 @@ use crate::{
 /// `rediss` in place of `redis` uses TLS; `valkey` and `valkeys` have the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreAddress {
-    pub(super) place: StoreLocation,
+    pub(super) location: StoreLocation,
     is_tls: bool,
     /// The database in the address.
     pub database: Option<u32>,
@@ -82,12 +82,12 @@ impl StoreAddress {
 
     /// Whether Sentinels name the server.
     pub fn is_sentinel(&self) -> bool {
-        matches!(self.place, StoreLocation::Sentinels { .. })
+        matches!(self.location, StoreLocation::Sentinels { .. })
     }
 
     /// Whether it is a Cluster.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.place, StoreLocation::Cluster(_))
+        matches!(self.location, StoreLocation::Cluster(_))
     }
 }
 
@@ -100,7 +100,7 @@ impl FromStr for StoreAddress {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
             // `unix:///run/x` is a common form, too.
             let path = format!("/{}", path.trim_start_matches('/'));
-            return Ok(Self { place: StoreLocation::Socket(path.into()), is_tls: false, database: None });
+            return Ok(Self { location: StoreLocation::Socket(path.into()), is_tls: false, database: None });
         }
         let (scheme, rest) = text.split_once("://").ok_or(Error::Scheme)?;
         let (server, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
@@ -116,7 +116,7 @@ impl FromStr for StoreAddress {
         let hosts = |port| {
             authority.split(',').map(|host| StoreHost::parse(host, port)).collect::<Result<Vec<_>, _>>()
         };
-        let (place, database) = match kind {
+        let (location, database) = match kind {
             "" if authority.contains(',') => return Err(Error::SeveralHosts),
             "" => (StoreLocation::Server(StoreHost::parse(authority, Self::PORT_DEFAULT)?), path),
             "cluster" if !path.is_empty() => return Err(Error::ClusterDatabase),
@@ -137,7 +137,7 @@ impl FromStr for StoreAddress {
             "" => None,
             number => Some(number.parse().map_err(|_| Error::Database)?),
         };
-        Ok(Self { place, is_tls, database })
+        Ok(Self { location, is_tls, database })
     }
 }
 
@@ -145,7 +145,7 @@ impl fmt::Display for StoreAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
         let list = |hosts: &[StoreHost]| hosts.iter().map(StoreHost::to_string).collect::<Vec<_>>().join(",");
-        match &self.place {
+        match &self.location {
             StoreLocation::Socket(path) => write!(formatter, "unix:{}", path.display()),
             StoreLocation::Server(host) => write!(formatter, "{scheme}://{host}"),
             StoreLocation::Sentinels { sentinels, primary } => {
@@ -285,8 +285,8 @@ impl StoreSettings {
     /// Checks the keys against the kind of store that the address names.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         let (address, mut checked) = (&self.address, Ok(()));
-        let place = |key| section.entry(key).map(|entry| entry.value.span);
-        if let Some(span) = place("database") {
+        let span_of = |key| section.entry(key).map(|entry| entry.value.span);
+        if let Some(span) = span_of("database") {
             if let Some(named) = address.database {
                 let message = format!("`database` has no effect beside the {named} that `url` ends with");
                 checked = Err(section.reject_at(
@@ -304,7 +304,7 @@ impl StoreSettings {
             }
         }
         for key in ["sentinel_user", "sentinel_password"] {
-            if let Some(span) = place(key).filter(|_| !address.is_sentinel()) {
+            if let Some(span) = span_of(key).filter(|_| !address.is_sentinel()) {
                 let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
                 let help = "remove it, or write the addresses of the Sentinels in `url`";
                 checked = Err(section.reject_at(Code::ConflictingKeys.at_span(span), &message, help));

@@ -54,7 +54,7 @@ impl OpenConnection {
     /// The reason for the failure, as text for the log.
     pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
         let primary;
-        let server = match &settings.address.place {
+        let server = match &settings.address.location {
             StoreLocation::Sentinels { sentinels, primary: name } => {
                 primary = find_primary(settings, sentinels, name).await?;
                 Some(&primary)
@@ -82,7 +82,7 @@ impl OpenConnection {
         };
         let mut driver = JoinSet::new();
         let opening = async {
-            let mut connection = match &settings.address.place {
+            let mut connection = match &settings.address.location {
                 StoreLocation::Cluster(nodes) => {
                     let mut connection = cluster(settings, nodes, push)?.get_async_connection().await?;
                     connection.subscribe(channel).await?;
@@ -128,7 +128,7 @@ async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream>
 }
 
 async fn socket(address: &StoreAddress) -> io::Result<Stream> {
-    match &address.place {
+    match &address.location {
         #[cfg(unix)]
         StoreLocation::Socket(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         _ => Err(io::ErrorKind::Unsupported.into()),

@@ -139,7 +139,7 @@ pub struct SharedStore(Arc<Inner>);
 
 struct Inner {
     client: Arc<StoreClient>,
-    seal: TokenCipher,
+    cipher: TokenCipher,
     names: KeyedHash,
     events: broadcast::Sender<ReplicaEvent>,
     writing: Arc<Semaphore>,
@@ -158,11 +158,11 @@ impl SharedStore {
     ///
     /// Everything that is written is encrypted with the secret key, which is the same on every replica.
     pub fn new(settings: StoreSettings, secret: &SecretKey) -> Self {
-        let seal = TokenCipher::new(secret);
+        let cipher = TokenCipher::new(secret);
         Self(Arc::new(Inner {
             client: Arc::new(StoreClient::new(settings)),
-            names: seal.keyed_hash(),
-            seal,
+            names: cipher.keyed_hash(),
+            cipher,
             events: broadcast::Sender::new(LISTENER_BACKLOG),
             writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
             task: Mutex::default(),
@@ -249,7 +249,7 @@ impl SharedStore {
     /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not
     /// stored.
     pub fn put(&self, name: &str, content: &[u8], ttl: Duration) {
-        let encrypted = self.0.seal.encrypt(Purpose::Stored(name), content);
+        let encrypted = self.0.cipher.encrypt(Purpose::Stored(name), content);
         if encrypted.len() > self.entry_limit_bytes() {
             self.counts().not_written.fetch_add(1, Ordering::Relaxed);
             return;
@@ -274,7 +274,7 @@ impl SharedStore {
         limit: usize,
         ttl: Duration,
     ) -> Result<bool, StoreUnreachable> {
-        let encrypted = self.0.seal.encrypt(Purpose::Stored(group), member);
+        let encrypted = self.0.cipher.encrypt(Purpose::Stored(group), member);
         let mut script = client::ADD.key(group);
         script.arg(self.member_name(group, member)).arg(encrypted).arg(limit).arg(millis(ttl));
         self.0.client.run_script(&script).await
@@ -304,7 +304,7 @@ impl SharedStore {
     pub fn publish(&self, message: &ReplicaMessage) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
         let prefix = &self.0.client.settings.prefix;
-        let encrypted = self.0.seal.encrypt(Purpose::Published(prefix), &json);
+        let encrypted = self.0.cipher.encrypt(Purpose::Published(prefix), &json);
         self.post(cmd("PUBLISH").arg(self.0.client.channel()).arg(&encrypted), encrypted.len());
     }
 
@@ -331,7 +331,7 @@ impl SharedStore {
 
 impl Inner {
     fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.seal.decrypt(purpose, encrypted);
+        let opened = self.cipher.decrypt(purpose, encrypted);
         if opened.is_none() {
             self.client.counts.foreign.fetch_add(1, Ordering::Relaxed);
         }

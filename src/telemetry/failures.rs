@@ -35,7 +35,7 @@ pub struct FailedCall {
     /// The status of the upstream's response, if there was one.
     pub upstream_status: Option<u16>,
     /// The rule that matched, if there was a response to match.
-    pub decided: Option<MatchedRule>,
+    pub matched_rule: Option<MatchedRule>,
     /// The error text in the log, if there is one.
     pub reason: Option<Box<str>>,
     /// The duration of the call.
@@ -82,20 +82,20 @@ impl FailedCalls {
     /// Adds a failure.
     pub fn add(&self, mut failure: FailedCall) {
         failure.reason = failure.reason.map(|reason| truncated(&reason, REASON_LIMIT_BYTES).into());
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.all += 1;
-        if kept.last.len() >= FAILURES_LIMIT {
-            kept.last.pop_front();
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.all += 1;
+        if stored.last.len() >= FAILURES_LIMIT {
+            stored.last.pop_front();
         }
-        kept.last.push_back(failure);
+        stored.last.push_back(failure);
     }
 
     /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
     /// so far.
     pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = kept.last.iter().rev().filter(|failure| is_wanted(failure));
-        (wanted.take(limit).cloned().collect(), kept.all)
+        let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
+        (wanted.take(limit).cloned().collect(), stored.all)
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
             outcome: "error",
             error_type: "unreadable",
             upstream_status: Some(200),
-            decided: Some(MatchedRule::Rule(0)),
+            matched_rule: Some(MatchedRule::Rule(0)),
             reason: Some(reason.into()),
             took: Duration::ZERO,
         }

@@ -203,7 +203,7 @@ mod tests {
         let route = meters.route(tool.into(), "old".into(), 0);
         route.call_started("rest");
         let error_type = (outcome == "error").then_some("unreadable");
-        let end = CallEnd { api: "rest", protocol: "", outcome, error_type };
+        let end = CallEnd { api: "rest", mcp_version: "", outcome, error_type };
         route.call_ended(end, Duration::from_millis(milliseconds));
     }
 

@@ -28,7 +28,7 @@ pub use history::{CallCounts, HISTORY_ROUTES_LIMIT, History, HistoryReport, SAMP
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted, UntrustedOutput};
 pub use metrics::{
     BOUNDS, CallEnd, Durations, LabelCounter, Labels, MeterSource, Meters, MetricFamily, MetricKind,
-    MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_word,
+    MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
-pub use otlp::{CollectorResponse, ServiceAttributes, read_answer};
+pub use otlp::{CollectorResponse, ServiceAttributes, read_response};
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanBatch, SpanKind, SpanQueue, Tracer};

@@ -70,7 +70,7 @@ pub struct CollectorResponse {
 }
 
 /// Parses the response to an export request. An unreadable one is empty: that it arrived is enough.
-pub fn read_answer(body: &[u8]) -> CollectorResponse {
+pub fn read_response(body: &[u8]) -> CollectorResponse {
     // Both responses have the same members under the same numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
     let answer = ExportTraceServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);

@@ -29,7 +29,7 @@ pub struct UpstreamCall {
     /// sent.
     pub client: ClientIdentity,
     /// Channel for progress before the response.
-    pub meanwhile: Option<ProgressSender>,
+    pub progress: Option<ProgressSender>,
     /// Log and trace context of the call.
     pub context: CallContext,
     /// Memory charge for the response body. `None`: not charged.
@@ -52,7 +52,7 @@ impl UpstreamCall {
             deadline,
             idempotent,
             client: ClientIdentity::Only,
-            meanwhile: None,
+            progress: None,
             context: CallContext::default(),
             charge: None,
             traced: false,

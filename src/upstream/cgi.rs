@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     UpstreamCall, UpstreamError,
-    command::{CommandRun, FinishedProgram, run},
+    command::{CommandRun, FinishedProgram, run_program},
     error::QuotedSource,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop},
     program::{Program, ProgramSettings},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Runs a CGI program for a request. Dropping the future kills it and all processes that it started.
-pub(super) async fn answer(
+pub(super) async fn run_cgi(
     cgi: &ProgramSettings,
     upstream_call: &UpstreamCall,
 ) -> Result<UpstreamResponse, UpstreamError> {
@@ -37,7 +37,7 @@ pub(super) async fn answer(
         limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
         upstream_call,
     };
-    let FinishedProgram { output, exit } = run(cgi, running).await?;
+    let FinishedProgram { output, exit } = run_program(cgi, running).await?;
     let mut response = response(&output, &exit).map_err(|error| match error {
         ResponseError::HeadTooLong => UpstreamError::HeadTooLong {
             upstream: upstream(),
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     if response.body.len() > limit_bytes {
         return Err(UpstreamError::TooLong { upstream: upstream(), limit_bytes });
     }
-    response.beside = Some(Box::new(exit));
+    response.cgi_exit = Some(Box::new(exit));
     Ok(response)
 }
 
@@ -288,14 +288,14 @@ mod tests {
     use super::*;
     use crate::{model::ProgramEnd, route::PathBase};
 
-    fn answer(output: &str) -> Result<UpstreamResponse, ResponseError> {
+    fn parse_response(output: &str) -> Result<UpstreamResponse, ResponseError> {
         let exit = ProgramExit { end: ProgramEnd::Code(1), stderr: Bytes::new() };
         response(&Bytes::copy_from_slice(output.as_bytes()), &exit)
     }
 
     #[track_caller]
     fn check(output: &str, status: u16, body: &str) -> UpstreamResponse {
-        let response = answer(output).unwrap();
+        let response = parse_response(output).unwrap();
         assert_eq!((response.status.as_u16(), &response.body[..]), (status, body.as_bytes()));
         response
     }
@@ -328,26 +328,29 @@ mod tests {
 
     #[test]
     fn an_invalid_response_is_an_error() {
-        let error = |output: &str| answer(output).unwrap_err().to_string();
+        let error = |output: &str| parse_response(output).unwrap_err().to_string();
         assert_eq!(error(""), "it wrote nothing and ended with exit status 1");
         assert!(error("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
         assert!(error("hello\n\n").contains("line 1") && error("hello").contains("found `hello`"));
         assert!(error("Content-Type: text/plain\nnot a header\n\nx").contains("line 2"));
-        assert_eq!(answer("Content-Type: text/plain\n").unwrap_err(), ResponseError::NoEnd);
-        assert_eq!(answer("Content-Type: text/plain").unwrap_err(), ResponseError::NoEnd);
-        assert_eq!(answer("Temp: 5\n\nSky: x").unwrap_err(), ResponseError::NoField);
-        assert_eq!(answer("\nhello").unwrap_err(), ResponseError::NoField);
+        assert_eq!(parse_response("Content-Type: text/plain\n").unwrap_err(), ResponseError::NoEnd);
+        assert_eq!(parse_response("Content-Type: text/plain").unwrap_err(), ResponseError::NoEnd);
+        assert_eq!(parse_response("Temp: 5\n\nSky: x").unwrap_err(), ResponseError::NoField);
+        assert_eq!(parse_response("\nhello").unwrap_err(), ResponseError::NoField);
         for status in
             ["Status: no\n\n", "Status: 100 Continue\n\n", "Status: 200\nStatus: 404\n\n", "Status:\n\n"]
         {
-            assert!(matches!(answer(status), Err(ResponseError::Status(_))), "{status}");
+            assert!(matches!(parse_response(status), Err(ResponseError::Status(_))), "{status}");
         }
         assert!(error("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
         assert_eq!(
-            answer(&format!("X: {}\n\n", "x".repeat(200 << 10))).unwrap_err(),
+            parse_response(&format!("X: {}\n\n", "x".repeat(200 << 10))).unwrap_err(),
             ResponseError::HeadTooLong
         );
-        assert_eq!(answer(&format!("{}\n", "X: y\n".repeat(300))).unwrap_err(), ResponseError::HeadTooLong);
+        assert_eq!(
+            parse_response(&format!("{}\n", "X: y\n".repeat(300))).unwrap_err(),
+            ResponseError::HeadTooLong
+        );
     }
 
     fn request(method: Method, target: &str, body: &'static str) -> HttpRequest {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
-pub(super) async fn answer(
+pub(super) async fn run_command(
     command: &ProgramSettings,
     upstream_call: &UpstreamCall,
 ) -> Result<UpstreamResponse, UpstreamError> {
@@ -37,7 +37,7 @@ pub(super) async fn answer(
         limit_bytes,
         upstream_call,
     };
-    let FinishedProgram { output, exit } = run(command, running).await?;
+    let FinishedProgram { output, exit } = run_program(command, running).await?;
     Ok(UpstreamResponse::of_program(output, exit))
 }
 
@@ -75,7 +75,7 @@ pub(super) struct CommandRun<'a> {
 
 /// Runs a program to its end. Dropping the future, or output over the limit, kills it and all processes that
 /// it started.
-pub(super) async fn run(
+pub(super) async fn run_program(
     settings: &ProgramSettings,
     run: CommandRun<'_>,
 ) -> Result<FinishedProgram, UpstreamError> {
@@ -151,7 +151,7 @@ impl ProgramOutput<'_> {
         let output = std::mem::take(&mut self.output).freeze();
         FinishedProgram {
             output,
-            exit: ProgramExit { end: end_of(status), stderr: last(&self.stderr).to_vec().into() },
+            exit: ProgramExit { end: end_of(status), stderr: stderr_tail(&self.stderr).to_vec().into() },
         }
     }
 }
@@ -159,7 +159,7 @@ impl ProgramOutput<'_> {
 impl Drop for ProgramOutput<'_> {
     fn drop(&mut self) {
         if !self.is_taken && !self.stderr.is_empty() {
-            let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
+            let stderr = String::from_utf8_lossy(stderr_tail(&self.stderr)).into_owned();
             let stderr = UntrustedOutput(stderr.trim_end());
             let request_id = self.context.request_id();
             let program = &self.program.called;
@@ -196,8 +196,8 @@ async fn read(
             return Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes });
         }
         account.grow(output.len()).await.map_err(|full| full.into_error(upstream))?;
-        if let Some(meanwhile) = &run.upstream_call.meanwhile {
-            meanwhile.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
+        if let Some(progress) = &run.upstream_call.progress {
+            progress.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
         }
     }
 }
@@ -217,7 +217,7 @@ async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &mut Vec<u8>) -> io::
     }
 }
 
-fn last(stderr: &[u8]) -> &[u8] {
+fn stderr_tail(stderr: &[u8]) -> &[u8] {
     let last = &stderr[stderr.len().saturating_sub(STDERR_LIMIT_BYTES)..];
     match last.len() == stderr.len() {
         true => last,

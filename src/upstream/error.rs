@@ -29,16 +29,16 @@ impl Deref for ErrorSource {
 pub(super) struct QuotedSource {
     /// Text without quotations: types, lengths and constant text.
     plain: String,
-    words: String,
+    quoted: String,
 }
 
 impl QuotedSource {
-    pub(super) fn new(plain: impl Into<String>, words: impl Into<String>) -> Self {
-        Self { plain: plain.into(), words: words.into() }
+    pub(super) fn new(plain: impl Into<String>, quoted: impl Into<String>) -> Self {
+        Self { plain: plain.into(), quoted: quoted.into() }
     }
 
-    pub(super) fn words(&self) -> &str {
-        &self.words
+    pub(super) fn quoted(&self) -> &str {
+        &self.quoted
     }
 
     /// Error for JSON of an unexpected structure.
@@ -172,7 +172,7 @@ pub enum UpstreamError {
     #[error(
         "the circuit breaker of {}upstream `{upstream}` is open for {} s",
         if *of_route { "the route to " } else { "" },
-        rest.as_secs_f64().ceil()
+        retry_after.as_secs_f64().ceil()
     )]
     CircuitOpen {
         /// The upstream.
@@ -180,18 +180,18 @@ pub enum UpstreamError {
         /// Whether it is the route's circuit breaker, and not the upstream's.
         of_route: bool,
         /// Time until it is half open.
-        rest: Duration,
+        retry_after: Duration,
     },
     /// The program of an MCP server has exited or did not start, and is not yet restarted.
     #[error(
         "the MCP server of upstream `{upstream}` is not running; it is restarted in {} s",
-        rest.as_secs_f64().ceil()
+        retry_after.as_secs_f64().ceil()
     )]
     Restarting {
         /// The upstream.
         upstream: UpstreamName,
         /// Time until it is started again.
-        rest: Duration,
+        retry_after: Duration,
     },
     /// Concurrency limit (`max_in_flight`).
     #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
@@ -219,18 +219,18 @@ pub enum UpstreamError {
         source: Arc<CredentialError>,
     },
     /// Rate limit.
-    #[error("{} called upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.describe())]
+    #[error("{} called upstream `{upstream}` {count} times in {per:?}, which is the limit", scope.describe())]
     RateLimited {
         /// The upstream.
         upstream: UpstreamName,
         /// Which rate limit.
-        whose: RateLimitScope,
+        scope: RateLimitScope,
         /// Limit.
         count: u32,
         /// Period that the limit is for.
         per: Duration,
         /// Time until the next call is admitted.
-        rest: Duration,
+        retry_after: Duration,
     },
     /// The rate limit is counted in the shared state, which is unreachable, and is set to reject all calls
     /// then.
@@ -271,7 +271,7 @@ pub enum UpstreamError {
     },
 }
 
-/// Properties of an error for policies, metrics and the log ([`UpstreamError::facts`]).
+/// Properties of an error for policies, metrics and the log ([`UpstreamError::properties`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorProperties {
     /// Label in metrics and spans.
@@ -329,11 +329,11 @@ pub(super) struct ConnectTimedOut {
 }
 
 impl RateLimitScope {
-    /// Label in metrics.
+    /// Name in the key of the shared state.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::ClientOfRoute => "caller_of_route",
-            Self::ClientOfUpstream => "caller_of_upstream",
+            Self::ClientOfRoute => "client_of_route",
+            Self::ClientOfUpstream => "client_of_upstream",
             Self::Route => "route",
             Self::Upstream => "upstream",
         }
@@ -394,10 +394,10 @@ impl UpstreamError {
     }
 
     /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
-    pub fn words(&self) -> Option<&str> {
+    pub fn quoted_text(&self) -> Option<&str> {
         match self {
             Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
-                source.downcast_ref::<QuotedSource>().map(QuotedSource::words)
+                source.downcast_ref::<QuotedSource>().map(QuotedSource::quoted)
             }
             _ => None,
         }
@@ -409,7 +409,7 @@ impl UpstreamError {
     }
 
     /// Properties of each error, as one table.
-    pub fn facts(&self) -> ErrorProperties {
+    pub fn properties(&self) -> ErrorProperties {
         use Repeatability::{Always, IfIdempotent, Never};
         let failed = |label, stage, repeat| ErrorProperties {
             label,
@@ -440,16 +440,20 @@ impl UpstreamError {
                 stage: FailureStage::Unread,
                 ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
             },
-            Self::CircuitOpen { of_route: true, rest, .. } => {
-                rejected("circuit_open", "route circuit breaker", *rest)
+            Self::CircuitOpen { of_route: true, retry_after, .. } => {
+                rejected("circuit_open", "route circuit breaker", *retry_after)
             }
-            Self::CircuitOpen { rest, .. } => rejected("circuit_open", "upstream circuit breaker", *rest),
-            Self::Restarting { rest, .. } => rejected("restarting", "restart backoff", *rest),
+            Self::CircuitOpen { retry_after, .. } => {
+                rejected("circuit_open", "upstream circuit breaker", *retry_after)
+            }
+            Self::Restarting { retry_after, .. } => rejected("restarting", "restart backoff", *retry_after),
             Self::Busy { .. } => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
             Self::ClientBusy { .. } => {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
-            Self::RateLimited { whose, rest, .. } => rejected("rate_limited", whose.limit(), *rest),
+            Self::RateLimited { scope, retry_after, .. } => {
+                rejected("rate_limited", scope.limit(), *retry_after)
+            }
             Self::RateLimitUnavailable { .. } => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)
             }

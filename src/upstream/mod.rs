@@ -105,7 +105,7 @@ impl Upstream {
     /// # Errors
     ///
     /// [`UpstreamError`] if there is no response.
-    pub async fn answer(
+    pub async fn send(
         &self,
         upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
@@ -113,9 +113,9 @@ impl Upstream {
         match self {
             Self::Http(upstream) => upstream.attempt(upstream_call, tried).await,
             // Boxed, or the futures of HTTP calls would be as large as these.
-            Self::Command(settings) => Box::pin(command::answer(settings, upstream_call)).await,
-            Self::Cgi(settings) => Box::pin(cgi::answer(settings, upstream_call)).await,
-            Self::Mcp(upstream) => Box::pin(upstream.answer(upstream_call)).await,
+            Self::Command(settings) => Box::pin(command::run_command(settings, upstream_call)).await,
+            Self::Cgi(settings) => Box::pin(cgi::run_cgi(settings, upstream_call)).await,
+            Self::Mcp(upstream) => Box::pin(upstream.call(upstream_call)).await,
         }
     }
 }

@@ -139,10 +139,10 @@ impl ProcessGroup {
     }
 
     /// Terminates the program, kills it after [`GRACE_PERIOD`], and waits for its exit.
-    pub(super) async fn end(&mut self) {
+    pub(super) async fn terminate(&mut self) {
         if let Some(running) = self.running.take() {
             running.signal(Signal::Terminate);
-            running.end().await;
+            running.wait_or_kill().await;
         }
     }
 
@@ -150,7 +150,7 @@ impl ProcessGroup {
     pub(super) fn clear(&mut self) {
         if let Some(running) = self.running.take() {
             running.signal(Signal::Kill);
-            running.forget();
+            running.disarm();
         }
     }
 }
@@ -160,7 +160,7 @@ impl Drop for ProcessGroup {
         let Some(running) = self.running.take() else { return };
         running.signal(Signal::Terminate);
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(running.end())),
+            Ok(runtime) => drop(runtime.spawn(running.wait_or_kill())),
             // Dropping it kills the program.
             Err(_) => drop(running),
         }
@@ -186,7 +186,7 @@ impl Running {
     fn signal(&self, _: Signal) {}
 
     /// Waits for the exit of a terminated program, and kills it after [`GRACE_PERIOD`].
-    async fn end(mut self) {
+    async fn wait_or_kill(mut self) {
         if timeout(GRACE_PERIOD, self.child.wait()).await.is_err() {
             self.signal(Signal::Kill);
             let _ = self.child.start_kill();
@@ -194,11 +194,11 @@ impl Running {
         }
         // Its child processes may have ignored SIGTERM.
         self.signal(Signal::Kill);
-        self.forget();
+        self.disarm();
     }
 
     /// Sends no more signals: the process group id may be reused.
-    fn forget(mut self) {
+    fn disarm(mut self) {
         self.id = 0;
     }
 }

@@ -132,10 +132,10 @@ async fn an_unhealthy_endpoint_is_not_used_until_it_recovers() {
         }
     })
     .await;
-    assert_eq!(upstream.addresses()[1].state, EndpointState::Up);
+    assert_eq!(upstream.addresses()[1].state, EndpointState::Healthy);
     gate.open();
     soon("it is found well", async {
-        while state() != EndpointState::Up {
+        while state() != EndpointState::Healthy {
             tokio::task::yield_now().await
         }
     })

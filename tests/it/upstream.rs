@@ -167,8 +167,8 @@ async fn a_call_without_a_slot_gets_retry_after() {
     let mut setup = Setup::new(upstream.address);
     setup.policy = PolicySettings {
         max_in_flight: 1,
-        waiting_limit: 0,
-        waiting_timeout: Duration::ZERO,
+        max_queued: 0,
+        queue_timeout: Duration::ZERO,
         ..PolicySettings::default()
     };
     let proxy = setup.start().await;
@@ -196,8 +196,8 @@ async fn a_call_that_was_never_sent_says_so() {
     setup.routes.push(make);
     setup.policy = PolicySettings {
         max_in_flight: 1,
-        waiting_limit: 1,
-        waiting_timeout: Duration::from_secs(60),
+        max_queued: 1,
+        queue_timeout: Duration::from_secs(60),
         ..PolicySettings::default()
     };
     let proxy = setup.start().await;

@@ -364,7 +364,7 @@ impl RpcContext<'_> {
             session: self.message_context.session(),
         };
         let (address, span, trace) = (*address, span.clone(), self.trace());
-        Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
+        Call { address, trace, mcp_version: self.revision.as_str(), span, message: Some(message), ..call }
     }
 
     /// The trace context in `_meta` of the request, which precedes the one in its HTTP headers.

@@ -201,7 +201,7 @@ impl Replicas {
         let (deadline, request) = (Deadline::after(REQUEST_TIMEOUT), request.into());
         let call = UpstreamCall::new(request, response_limit_bytes, deadline, false);
         let written = peer.written.clone();
-        within_timeout(&written, self.upstream(peer).answer(&call)).await
+        within_timeout(&written, self.upstream(peer).send(&call)).await
     }
 
     /// The headers of a forwarded message; `None` if it was forwarded before.

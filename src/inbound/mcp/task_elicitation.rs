@@ -93,7 +93,7 @@ pub(super) struct TaskWork {
     pub(super) api: ApiKind,
     pub(super) client: ClientIdentity,
     pub(super) trace: Option<TraceContext>,
-    pub(super) protocol: &'static str,
+    pub(super) mcp_version: &'static str,
     /// Stores the result.
     pub(super) store: Box<dyn FnOnce(ToolResult) -> ElicitingState + Send>,
 }
@@ -223,9 +223,9 @@ impl ElicitingTask {
 
 impl TaskWork {
     fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let (trace, client, protocol) = (self.trace.clone(), self.client.clone(), self.protocol);
+        let (trace, client, mcp_version) = (self.trace.clone(), self.client.clone(), self.mcp_version);
         let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.api, client);
-        Call { trace, protocol, ..call }
+        Call { trace, mcp_version, ..call }
     }
 }
 

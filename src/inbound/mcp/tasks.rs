@@ -130,7 +130,7 @@ pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> R
     let written = match state {
         TaskState::Operation(OperationState::Done(result)) => Some(written_result(result, revision)),
         TaskState::Prepared(bytes) => Some(bytes.to_vec()),
-        TaskState::Operation(OperationState::Lost { why }) => {
+        TaskState::Operation(OperationState::Lost { reason: why }) => {
             members.insert("error".into(), json!({ "code": -32603, "message": why }));
             None
         }
@@ -175,7 +175,7 @@ pub(super) async fn update(
             *answered = answers;
             let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), rpc.revision);
             let Call {
-                arguments, headers, request_id, api, client: client_identity, trace, protocol, ..
+                arguments, headers, request_id, api, client: client_identity, trace, mcp_version, ..
             } = rpc.call(task_request.task.arguments.clone());
             let work = TaskWork {
                 snapshot: Arc::clone(&task_request.snapshot),
@@ -186,7 +186,7 @@ pub(super) async fn update(
                 api,
                 client: client_identity,
                 trace,
-                protocol,
+                mcp_version,
                 store: Box::new(move |result| tasks.store(written_result(result, revision))),
             };
             Arc::clone(&task).begin(&mut state, work);
@@ -409,7 +409,7 @@ impl TaskRequest {
                         return Ok(TaskState::InputRequired(input_requests));
                     }
                     RemainingInput::Result(result) => OperationState::Done(*result),
-                    RemainingInput::Invalid(why) => OperationState::Lost { why },
+                    RemainingInput::Invalid(why) => OperationState::Lost { reason: why },
                     // The route requires less input than before: the next `tasks/update`, with any content,
                     // starts the work.
                     RemainingInput::Nothing => OperationState::Running { message: None, wait: poll },
@@ -421,7 +421,7 @@ impl TaskRequest {
             }
             ElicitingState::Completed(stored) => return Ok(TaskState::Prepared(stored.written.clone())),
             ElicitingState::Discarded => {
-                return Ok(TaskState::Operation(OperationState::Lost { why: TOO_LONG.to_owned() }));
+                return Ok(TaskState::Operation(OperationState::Lost { reason: TOO_LONG.to_owned() }));
             }
             ElicitingState::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
             ElicitingState::Running(operation) => {
@@ -461,7 +461,7 @@ impl TaskRequest {
             TaskState::InputRequired(_) => ("input_required", None),
             TaskState::Operation(OperationState::Done(_)) | TaskState::Prepared(_) => ("completed", None),
             TaskState::Operation(OperationState::Cancelled) => ("cancelled", None),
-            TaskState::Operation(OperationState::Lost { why }) => ("failed", Some(why.as_str())),
+            TaskState::Operation(OperationState::Lost { reason: why }) => ("failed", Some(why.as_str())),
         };
         let mut members = self.task.members_of(&self.id, status, message);
         if let TaskState::Operation(OperationState::Running { wait, .. }) = state {

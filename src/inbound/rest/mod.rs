@@ -41,7 +41,7 @@ use crate::{
     pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot},
     policy,
     route::{EndpointMatch, Route, Scopes},
-    telemetry::method_word,
+    telemetry::method_label,
 };
 
 const TOOLS: &str = "/tools";
@@ -216,7 +216,7 @@ impl RestApi {
         let Arrival { request_id, span, address, api, .. } = &context.arrival;
         if span.is_recorded() {
             let path = endpoint_of(route, head);
-            span.rename(|| format!("{} {path}", method_word(&head.method)));
+            span.rename(|| format!("{} {path}", method_label(&head.method)));
             span.text("http.route", path);
         }
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.client().clone());

@@ -34,7 +34,7 @@ use crate::{
     },
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},
-    telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_word},
+    telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label},
     upstream::{ClientIdentity, UpstreamError, http::remove_hop_by_hop},
     wire::{MapPoll, PolledFrame},
 };
@@ -57,7 +57,7 @@ pub(super) async fn forward(
         started: Instant::now(),
         request_id: request_id.clone(),
         upstream: upstream.name().clone(),
-        method: method_word(&parts.method),
+        method: method_label(&parts.method),
         path: Untrusted(parts.uri.path()).to_string(),
         client_address: context.arrival.address,
         client: client.clone(),
@@ -87,8 +87,8 @@ pub(super) async fn forward(
             (response, status)
         }
         Err(error) => {
-            span.failed(error.facts().label);
-            line.rejected_by = error.facts().rejected_by;
+            span.failed(error.properties().label);
+            line.rejected_by = error.properties().rejected_by;
             if line.rejected_by.is_none() {
                 warn!(
                     %request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
@@ -96,7 +96,7 @@ pub(super) async fn forward(
                 );
             }
             let (status, message) = failure(&error);
-            (response::upstream_failed(status, message, error.facts().retry_after), status)
+            (response::upstream_failed(status, message, error.properties().retry_after), status)
         }
     };
     line.status = Some(status);
@@ -158,7 +158,7 @@ fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     TraceContext::remove(&mut parts.headers);
     context.write(&mut parts.headers);
     if span.is_recorded() {
-        let method = method_word(&parts.method);
+        let method = method_label(&parts.method);
         span.rename(|| method.to_owned());
         span.text("http.request.method", method);
         span.text("glossator.upstream", upstream.name().as_str().to_owned());

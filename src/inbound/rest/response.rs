@@ -86,17 +86,17 @@ pub(super) fn result(result: &ToolResult, format: ResultFormat) -> Response<Body
     if let Some(age) = result.meta.get(AGE_META).and_then(Value::as_u64) {
         response.headers_mut().insert(header::AGE, HeaderValue::from(age));
     }
-    let again_after = match result.outcome {
+    let retry_after = match result.outcome {
         ToolOutcome::Error(
-            ErrorType::Unavailable { again_after } | ErrorType::RateLimited { again_after },
-        ) => Some(seconds(again_after)),
+            ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after },
+        ) => Some(seconds(retry_after)),
         ToolOutcome::Error(_) => {
             result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64).map(HeaderValue::from)
         }
         ToolOutcome::Success => None,
     };
-    if let Some(again_after) = again_after.filter(|_| !response.status().is_success()) {
-        response.headers_mut().insert(header::RETRY_AFTER, again_after);
+    if let Some(retry_after) = retry_after.filter(|_| !response.status().is_success()) {
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after);
     }
     response
 }
@@ -106,7 +106,7 @@ pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     let rejection =
         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.message());
     match result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
-        Some(again_after) => rejection.with_header(header::RETRY_AFTER, HeaderValue::from(again_after)),
+        Some(retry_after) => rejection.with_header(header::RETRY_AFTER, HeaderValue::from(retry_after)),
         None => rejection,
     }
 }
@@ -258,11 +258,11 @@ fn error(status: StatusCode, message: &str) -> Response<Body> {
 pub(super) fn upstream_failed(
     status: StatusCode,
     message: &str,
-    again_after: Option<Duration>,
+    retry_after: Option<Duration>,
 ) -> Response<Body> {
     let mut response = error(status, message);
-    if let Some(again_after) = again_after {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds(again_after));
+    if let Some(retry_after) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds(retry_after));
     }
     response
 }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::model::{BlockText, Content, ContentBlock, JsonText};
 
-    const BUSY: ErrorType = ErrorType::Unavailable { again_after: Duration::from_secs(2) };
+    const BUSY: ErrorType = ErrorType::Unavailable { retry_after: Duration::from_secs(2) };
 
     fn status(error_type: ErrorType) -> u16 {
         status_of(ToolOutcome::Error(error_type), ErrorStatus::Mapped).as_u16()
@@ -338,7 +338,7 @@ mod tests {
             (ErrorType::Unreachable, 502),
             (ErrorType::Timeout, 504),
             (BUSY, 503),
-            (ErrorType::RateLimited { again_after: Duration::from_secs(1) }, 429),
+            (ErrorType::RateLimited { retry_after: Duration::from_secs(1) }, 429),
         ] {
             assert_eq!(status(error_type), expected, "{error_type:?}");
             assert_eq!(status_of(ToolOutcome::Error(error_type), ErrorStatus::Always200), 200);

@@ -34,7 +34,7 @@ impl CachedResponse {
         let is_of_use = match settings.ttl {
             CacheTtl::For(_) => true,
             CacheTtl::Upstream => {
-                let is_fresh = control.lasts.is_some_and(|time| time > control.age);
+                let is_fresh = control.freshness_lifetime.is_some_and(|time| time > control.age);
                 self.has_validator() || (is_fresh && !control.no_cache)
             }
         };
@@ -65,11 +65,13 @@ impl CachedResponse {
     }
 
     /// Remaining freshness.
-    pub(super) fn left(&self, settings: CacheSettings) -> Duration {
+    pub(super) fn remaining_freshness(&self, settings: CacheSettings) -> Duration {
         match settings.ttl {
             CacheTtl::For(time) => time.saturating_sub(self.received_at.elapsed()),
             CacheTtl::Upstream if self.control.no_cache => Duration::ZERO,
-            CacheTtl::Upstream => self.control.lasts.unwrap_or_default().saturating_sub(self.age()),
+            CacheTtl::Upstream => {
+                self.control.freshness_lifetime.unwrap_or_default().saturating_sub(self.age())
+            }
         }
     }
 
@@ -81,7 +83,7 @@ impl CachedResponse {
                 return false;
             }
             CacheTtl::Upstream => (
-                self.control.lasts.unwrap_or_default(),
+                self.control.freshness_lifetime.unwrap_or_default(),
                 settings.stale_if_error.max(self.control.stale_if_error),
             ),
         };
@@ -156,7 +158,7 @@ pub(super) struct CacheControl {
     /// It must not be used stale: `must-revalidate`, `proxy-revalidate`.
     pub(super) must_revalidate: bool,
     /// Freshness lifetime. `None` if none is set.
-    pub(super) lasts: Option<Duration>,
+    pub(super) freshness_lifetime: Option<Duration>,
     /// `stale-if-error`: additional lifetime if the upstream fails.
     pub(super) stale_if_error: Duration,
     /// `Age` when it was received.
@@ -194,7 +196,7 @@ impl CacheControl {
         control.no_cache |= !has_cache_control && contains(header::PRAGMA, "no-cache");
         // An invalid date, such as `0`, counts as expired.
         let expires = || headers.get(header::EXPIRES).map(|_| date_ahead(headers, header::EXPIRES));
-        control.lasts = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
+        control.freshness_lifetime = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
         control.age = age.map(seconds).unwrap_or_default();
         control.uncacheable_vary =
@@ -234,30 +236,30 @@ mod tests {
         )
     }
 
-    fn lasts(seconds: u64) -> CacheControl {
-        CacheControl { lasts: Some(Duration::from_secs(seconds)), ..CacheControl::default() }
+    fn freshness_lifetime(seconds: u64) -> CacheControl {
+        CacheControl { freshness_lifetime: Some(Duration::from_secs(seconds)), ..CacheControl::default() }
     }
 
     #[test]
     fn max_age_sets_the_freshness_lifetime() {
         assert_eq!(control(&[]), CacheControl::default());
-        assert_eq!(control(&[("cache-control", "public, Max-Age=\"60\"")]), lasts(60));
-        assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), lasts(60));
+        assert_eq!(control(&[("cache-control", "public, Max-Age=\"60\"")]), freshness_lifetime(60));
+        assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), freshness_lifetime(60));
         assert_eq!(
             control(&[("cache-control", "max-age=60, s-maxage=9")]),
-            CacheControl { must_revalidate: true, ..lasts(9) }
+            CacheControl { must_revalidate: true, ..freshness_lifetime(9) }
         );
-        assert_eq!(control(&[("cache-control", "max-age=soon")]), lasts(0));
+        assert_eq!(control(&[("cache-control", "max-age=soon")]), freshness_lifetime(0));
         assert_eq!(
             control(&[("cache-control", "max-age=99999999999999999999999")]),
-            lasts(MAX_COUNT.as_secs())
+            freshness_lifetime(MAX_COUNT.as_secs())
         );
         let dates = [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("expires", "Sun, 06 Nov 1994 08:50:37 GMT")];
-        assert_eq!(control(&dates), lasts(60));
-        assert_eq!(control(&[("expires", "0")]), lasts(0));
+        assert_eq!(control(&dates), freshness_lifetime(60));
+        assert_eq!(control(&[("expires", "0")]), freshness_lifetime(0));
         let aged = control(&[("cache-control", "max-age=60, stale-if-error=5"), ("age", "20")]);
         let (age, stale_if_error) = (Duration::from_secs(20), Duration::from_secs(5));
-        assert_eq!(aged, CacheControl { age, stale_if_error, ..lasts(60) });
+        assert_eq!(aged, CacheControl { age, stale_if_error, ..freshness_lifetime(60) });
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl ResponseCache {
             deadline: _,
             idempotent: _,
             client: _,
-            meanwhile: _,
+            progress: _,
             context: _,
             charge: _,
             traced: _,
@@ -231,14 +231,14 @@ impl ResponseCache {
         key: &Key,
         entry: Option<&Arc<CachedResponse>>,
     ) -> Option<CallResponse> {
-        let entry = entry.filter(|entry| !entry.left(settings).is_zero())?;
+        let entry = entry.filter(|entry| !entry.remaining_freshness(settings).is_zero())?;
         self.counts.cache_hits.add();
         Some(self.to_response(key, entry))
     }
 
     fn to_response(self: &Arc<Self>, key: &Key, entry: &Arc<CachedResponse>) -> CallResponse {
-        let place = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
-        CallResponse { response: entry.to_client_response(), age: Some(entry.age()), entry: Some(place) }
+        let handle = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
+        CallResponse { response: entry.to_client_response(), age: Some(entry.age()), entry: Some(handle) }
     }
 
     /// Returns the response that another replica has cached if it is newer than the local one, and stores it
@@ -261,8 +261,8 @@ impl ResponseCache {
             return own;
         }
         let entry = Arc::new(entry);
-        self.store.put(key, entry.clone());
-        if !entry.left(settings).is_zero() {
+        self.store.insert(key, entry.clone());
+        if !entry.remaining_freshness(settings).is_zero() {
             self.counts.replica_cache_hits.add();
         }
         Some(entry)
@@ -306,21 +306,21 @@ impl ResponseCache {
             if let Some(stored) = stored
                 && !response.response.status.is_server_error()
             {
-                self.forget(&key, &stored);
+                self.remove(&key, &stored);
             }
             return Ok(response);
         }
         let entry = Arc::new(entry.compact());
-        self.store.put(&key, entry.clone());
+        self.store.insert(&key, entry.clone());
         if let Some(remote) = &self.remote {
-            remote.put(&key[UPSTREAM_ID_BYTES..], &entry, settings);
+            remote.store(&key[UPSTREAM_ID_BYTES..], &entry, settings);
         }
         Ok(CallResponse { entry: Some(CacheEntry { cache: self, key, entry }), ..response })
     }
 
     /// Removes a response from the local cache and the remote one.
-    fn forget(&self, key: &Key, entry: &Arc<CachedResponse>) {
-        self.store.forget(key, entry);
+    fn remove(&self, key: &Key, entry: &Arc<CachedResponse>) {
+        self.store.remove(key, entry);
         if let Some(remote) = &self.remote {
             remote.remove(&key[UPSTREAM_ID_BYTES..]);
         }
@@ -406,8 +406,8 @@ pub struct CacheEntry {
 impl CacheEntry {
     /// Removes it from the cache, unless it was replaced since. For a response whose translation turns out to
     /// be an error.
-    pub fn forget(&self) {
-        self.cache.forget(&self.key, &self.entry);
+    pub fn remove(&self) {
+        self.cache.remove(&self.key, &self.entry);
     }
 }
 
@@ -464,12 +464,12 @@ impl CacheStore {
     }
 
     /// Stores a response, replacing the previous one. A response larger than the whole cache is not stored.
-    fn put(&self, key: &Key, entry: Arc<CachedResponse>) {
+    fn insert(&self, key: &Key, entry: Arc<CachedResponse>) {
         self.0.insert(key.clone(), entry);
     }
 
     /// Removes a response, unless it was replaced since.
-    fn forget(&self, key: &Key, entry: &Arc<CachedResponse>) {
+    fn remove(&self, key: &Key, entry: &Arc<CachedResponse>) {
         self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }
 }

@@ -36,13 +36,13 @@ impl RemoteCache {
 
     /// Stores a response for as long as it may be used, in the background. Responses of programs are not
     /// stored, as the encoding has no exit status.
-    pub(super) fn put(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
+    pub(super) fn store(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
         let lifetime = of_use(entry, settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
         if entry.response.exit.is_some() || lifetime.is_zero() || is_too_long {
             return;
         }
-        if let Some(bytes) = written(entry, lifetime) {
+        if let Some(bytes) = encode(entry, lifetime) {
             self.0.store.put(&self.name(request), &bytes, lifetime);
         }
     }
@@ -59,13 +59,13 @@ fn of_use(entry: &CachedResponse, settings: CacheSettings) -> Duration {
         CacheTtl::For(_) => settings.stale_if_error,
         CacheTtl::Upstream => settings.stale_if_error.max(entry.control.stale_if_error),
     };
-    let asked_about = if entry.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
-    entry.left(settings) + stale_lifetime.max(asked_about)
+    let revalidation_ttl = if entry.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
+    entry.remaining_freshness(settings) + stale_lifetime.max(revalidation_ttl)
 }
 
 /// Encodes an entry. `None` if a header is longer than any that is read.
-fn written(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
-    let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.response;
+fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
+    let UpstreamResponse { status, headers, body, exit: _, cgi_exit: _ } = &entry.response;
     let mut out = Vec::with_capacity(body.len() + 1024);
     out.put_u8(VERSION);
     out.put_u16(status.as_u16());
@@ -132,7 +132,7 @@ mod tests {
     async fn an_entry_is_read_as_it_was_written_and_as_old_as_it_is() {
         let entry = entry();
         tokio::time::advance(3 * SECOND).await;
-        let content = written(&entry, 60 * SECOND).unwrap();
+        let content = encode(&entry, 60 * SECOND).unwrap();
         let read = read(&StoredValue { content, left: 50 * SECOND }).unwrap();
         assert_eq!(read.received_at.elapsed(), 13 * SECOND);
         assert_eq!(
@@ -150,11 +150,11 @@ mod tests {
             other.insert(0, VERSION);
             let _ = is_readable(other);
             prop_assert!(content.first() == Some(&VERSION) || !is_readable(content));
-            let mut changed = written(&entry(), SECOND).unwrap();
+            let mut changed = encode(&entry(), SECOND).unwrap();
             let at = at % changed.len();
             changed[at] = byte;
             let _ = is_readable(changed);
-            let mut cut = written(&entry(), SECOND).unwrap();
+            let mut cut = encode(&entry(), SECOND).unwrap();
             // The body has no length field.
             cut.truncate(at.min(cut.len() - 5));
             prop_assert!(!is_readable(cut));

@@ -68,10 +68,7 @@ async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<CallRes
     let upstream = cached.upstream.clone();
     cached
         .cache
-        .get_or_fetch(
-            &upstream_call,
-            move |upstream_call| async move { upstream.answer(&upstream_call).await },
-        )
+        .get_or_fetch(&upstream_call, move |upstream_call| async move { upstream.send(&upstream_call).await })
         .await
 }
 
@@ -193,7 +190,7 @@ async fn a_stale_response_replaces_a_timeout() {
     let inside = Inside::default();
     let cache = Arc::new(alone(Some(settings)));
     let key = cache.key(&upstream_call(SECOND));
-    cache.store.put(&key, Arc::new(CachedResponse::new(good(&[("x-first", "1")]).unwrap())));
+    cache.store.insert(&key, Arc::new(CachedResponse::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
     let slow = Cached { cache, upstream: answering_after(60 * SECOND, &inside) };
     let started = Instant::now();
@@ -225,7 +222,7 @@ async fn equal_hashes_of_different_requests_do_not_match() {
 async fn a_response_that_is_an_error_is_evicted() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
-    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().forget();
+    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().remove();
     call(&service, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
 }
@@ -384,7 +381,7 @@ async fn an_evicted_response_is_evicted_at_all_replicas() {
     let one = replica(&script, TEN, &memory, "same");
     let response = respond(&one, upstream_call(SECOND)).await.unwrap();
     assert_eq!(memory.names().len(), 1);
-    response.entry.unwrap().forget();
+    response.entry.unwrap().remove();
     assert!(memory.names().is_empty());
     call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
@@ -555,18 +552,18 @@ fn entry(bytes: usize) -> Arc<CachedResponse> {
 async fn the_store_is_bounded_and_evicts_unused_entries() {
     let store = CacheStore::new(10_000);
     let used = key(0, "/used");
-    store.put(&used, entry(2_000));
+    store.insert(&used, entry(2_000));
     for id in 1..100 {
         assert!(store.get(&used).is_some(), "{id}");
-        store.put(&key(id, "/other"), entry(2_000));
+        store.insert(&key(id, "/other"), entry(2_000));
         assert!(store.bytes() <= 10_000 && store.entries() >= 3.min(id as usize), "{id}: {}", store.bytes());
     }
-    store.put(&used, entry(20_000));
+    store.insert(&used, entry(20_000));
     assert!(store.get(&used).is_none(), "it is too large, and what was there is old");
     store.set_limit(0);
     assert_eq!((store.bytes(), store.entries(), store.limit_bytes()), (0, 0, 0));
     store.set_limit(10_000);
-    store.put(&used, entry(2_000));
+    store.insert(&used, entry(2_000));
     assert!(store.get(&used).is_some());
 }
 
@@ -574,11 +571,11 @@ async fn the_store_is_bounded_and_evicts_unused_entries() {
 async fn evicting_a_response_does_not_evict_its_replacement() {
     let store = CacheStore::new(10_000);
     let (key, first, second) = (key(0, "/a"), entry(1), entry(2));
-    store.put(&key, first.clone());
-    store.put(&key, second.clone());
-    store.forget(&key, &first);
+    store.insert(&key, first.clone());
+    store.insert(&key, second.clone());
+    store.remove(&key, &first);
     assert!(store.get(&key).is_some());
-    store.forget(&key, &second);
+    store.remove(&key, &second);
     assert!(store.get(&key).is_none());
     assert_eq!(store.bytes(), 0);
 }
@@ -600,7 +597,7 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {
-            let probe = guarded.enter(&upstream_call)?;
+            let probe = guarded.try_acquire(&upstream_call)?;
             let result: Result<UpstreamResponse, UpstreamError> = std::future::pending().await;
             probe.record(&result);
             result

@@ -21,7 +21,7 @@ use std::{
 
 use http::{Method, StatusCode};
 
-pub use process::method_word;
+pub use process::method_label;
 pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMeters};
 pub use snapshot::{BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 pub use text::TextFormat;
@@ -68,7 +68,7 @@ impl Default for Registry {
 impl Meters {
     /// Limit of the remembered routes, and of the remembered upstreams. Beyond it, those that no longer exist
     /// are removed. So a server whose tools have other names every minute does not exhaust memory.
-    pub const REMEMBERED_LIMIT: usize = 10_000;
+    pub const TRACKED_LIMIT: usize = 10_000;
 
     /// Adds a source, which is read with the other metrics.
     pub fn register(&self, source: impl MeterSource + 'static) {
@@ -77,12 +77,14 @@ impl Meters {
 
     /// The metrics of a route with this number of rules.
     pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
-        let replies = found(&mut lock(&self.0.upstreams), Arc::clone(&upstream), || {
+        let upstream_meters = get_or_create(&mut lock(&self.0.upstreams), Arc::clone(&upstream), || {
             UpstreamMeters::new(Arc::clone(&upstream))
         });
         let key = (Arc::clone(&tool), Arc::clone(&upstream), rules);
         let failures = self.0.failures.clone();
-        found(&mut lock(&self.0.routes), key, || RouteMeters::new(tool, upstream, rules, replies, failures))
+        get_or_create(&mut lock(&self.0.routes), key, || {
+            RouteMeters::new(tool, upstream, rules, upstream_meters, failures)
+        })
     }
 
     /// The time at which counting began.
@@ -157,8 +159,12 @@ fn in_use<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> V
 }
 
 /// The metrics under a key, which are created if there are none.
-fn found<K: Hash + Eq, M>(known: &mut HashMap<K, Arc<M>>, key: K, make: impl FnOnce() -> M) -> Arc<M> {
-    if known.len() >= Meters::REMEMBERED_LIMIT && !known.contains_key(&key) {
+fn get_or_create<K: Hash + Eq, M>(
+    known: &mut HashMap<K, Arc<M>>,
+    key: K,
+    make: impl FnOnce() -> M,
+) -> Arc<M> {
+    if known.len() >= Meters::TRACKED_LIMIT && !known.contains_key(&key) {
         known.retain(|_, meters| Arc::strong_count(meters) > 1);
     }
     Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make())))
@@ -187,7 +193,7 @@ mod tests {
         route.call_started("mcp");
         route.call_started("mcp");
         let end =
-            CallEnd { api: "mcp", protocol: "2025-11-25", outcome: "error", error_type: Some("upstream") };
+            CallEnd { api: "mcp", mcp_version: "2025-11-25", outcome: "error", error_type: Some("upstream") };
         route.call_ended(end, 3 * MILLISECOND);
         route.rule_matched(Some(0));
         route.rule_matched(None);
@@ -251,10 +257,10 @@ mod tests {
     fn routes_that_are_no_more_are_forgotten_before_there_are_too_many() {
         let meters = Meters::default();
         let kept = meters.route("kept".into(), "old".into(), 0);
-        for number in 0..2 * Meters::REMEMBERED_LIMIT {
+        for number in 0..2 * Meters::TRACKED_LIMIT {
             meters.route(number.to_string().into(), "old".into(), 0);
         }
-        assert!(lock(&meters.0.routes).len() <= Meters::REMEMBERED_LIMIT);
+        assert!(lock(&meters.0.routes).len() <= Meters::TRACKED_LIMIT);
         assert!(Arc::ptr_eq(&kept, &meters.route("kept".into(), "old".into(), 0)));
     }
 }

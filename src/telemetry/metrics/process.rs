@@ -76,7 +76,7 @@ impl HttpMeters {
         status: StatusCode,
         took: Duration,
     ) {
-        let key = (scheme, method_word(method), status.as_u16().min(LAST_STATUS));
+        let key = (scheme, method_label(method), status.as_u16().min(LAST_STATUS));
         self.0.get(key).observe(took);
     }
 
@@ -92,7 +92,7 @@ impl HttpMeters {
 }
 
 /// The method, or one constant for all unknown ones: clients can send any.
-pub fn method_word(method: &Method) -> &'static str {
+pub fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",

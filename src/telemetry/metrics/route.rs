@@ -22,11 +22,11 @@ pub struct RouteMeters {
     number: u64,
     tool: Arc<str>,
     upstream: Arc<str>,
-    faces: ByLabel<ApiMeters>,
+    apis: ByLabel<ApiMeters>,
     /// Responses by the rule that matched; the last are those that no rule matched.
     rules: Box<[AtomicU64]>,
     mismatches: ByLabel<AtomicU64>,
-    replies: Arc<UpstreamMeters>,
+    upstream_meters: Arc<UpstreamMeters>,
     failures: FailedCalls,
 }
 
@@ -44,7 +44,7 @@ pub struct CallEnd {
     /// The API.
     pub api: &'static str,
     /// The MCP revision; empty for other APIs.
-    pub protocol: &'static str,
+    pub mcp_version: &'static str,
     /// The outcome: `success`, `error`, `task` or `cancelled`.
     pub outcome: &'static str,
     /// The error type, if the outcome is an error.
@@ -64,7 +64,7 @@ pub enum ResponseMismatch {
 #[derive(Debug)]
 pub struct UpstreamMeters {
     name: Arc<str>,
-    replies: LabelCounter,
+    responses: LabelCounter,
     durations: Histogram,
 }
 
@@ -73,7 +73,7 @@ impl RouteMeters {
         tool: Arc<str>,
         upstream: Arc<str>,
         rules: usize,
-        replies: Arc<UpstreamMeters>,
+        upstream_meters: Arc<UpstreamMeters>,
         failures: FailedCalls,
     ) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -85,20 +85,29 @@ impl RouteMeters {
         }
         mismatches.get(ResponseMismatch::Unparseable.as_str());
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
-        Self { number, tool, upstream, faces: ByLabel::default(), rules, mismatches, replies, failures }
+        Self {
+            number,
+            tool,
+            upstream,
+            apis: ByLabel::default(),
+            rules,
+            mismatches,
+            upstream_meters,
+            failures,
+        }
     }
 
     /// Counts a call that begins.
     pub fn call_started(&self, api: &'static str) {
-        self.faces.get(api).in_flight.fetch_add(1, Ordering::Relaxed);
+        self.apis.get(api).in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a call that ends.
     pub fn call_ended(&self, end: CallEnd, took: Duration) {
-        let CallEnd { api, protocol, outcome, error_type } = end;
-        let api = self.faces.get(api);
+        let CallEnd { api, mcp_version, outcome, error_type } = end;
+        let api = self.apis.get(api);
         api.in_flight.fetch_sub(1, Ordering::Relaxed);
-        api.ended.get(protocol).add(error_type.unwrap_or(outcome));
+        api.ended.get(mcp_version).add(error_type.unwrap_or(outcome));
         api.durations.get(outcome).observe(took);
     }
 
@@ -119,14 +128,14 @@ impl RouteMeters {
     }
 
     /// Counts a response that is unmatched or unparseable.
-    pub fn unmatched(&self, why: ResponseMismatch) {
-        self.mismatches.get(why.as_str()).fetch_add(1, Ordering::Relaxed);
+    pub fn unmatched(&self, mismatch: ResponseMismatch) {
+        self.mismatches.get(mismatch.as_str()).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of an upstream request: `2xx`, or a label for the error.
     pub fn upstream_responded(&self, result: &'static str, took: Duration) {
-        self.replies.replies.add(result);
-        self.replies.durations.observe(took);
+        self.upstream_meters.responses.add(result);
+        self.upstream_meters.durations.observe(took);
     }
 
     /// The tool.
@@ -142,14 +151,14 @@ impl RouteMeters {
     /// The number of completed calls, how many of them were errors, and their durations.
     pub(in crate::telemetry) fn totals(&self) -> (u64, u64, Durations) {
         let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
-        for (_, of_face) in self.faces.all() {
-            for (word, count) in of_face.ended.all().iter().flat_map(|(_, ended)| ended.read()) {
+        for (_, api_meters) in self.apis.all() {
+            for (label, count) in api_meters.ended.all().iter().flat_map(|(_, ended)| ended.read()) {
                 calls += count;
-                if is_error_type(word) {
+                if is_error_type(label) {
                     errors += count;
                 }
             }
-            of_face.durations.all().iter().for_each(|(_, histogram)| took.add(&histogram.read()));
+            api_meters.durations.all().iter().for_each(|(_, histogram)| took.add(&histogram.read()));
         }
         (calls, errors, took)
     }
@@ -159,22 +168,22 @@ impl RouteMeters {
             let all = [&[("route", &*self.tool)][..], more].concat();
             all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
         };
-        for (api, of_face) in self.faces.all() {
+        for (api, api_meters) in self.apis.all() {
             let in_flight = reading.gauge("glossator_calls_in_flight", "Tool calls in flight");
-            in_flight.add(labels(&[("api", api)]), of_face.in_flight.load(Ordering::Relaxed));
+            in_flight.add(labels(&[("api", api)]), api_meters.in_flight.load(Ordering::Relaxed));
             let durations = reading.histogram("glossator_call_duration_seconds", "Duration of tool calls");
-            for (outcome, histogram) in of_face.durations.all() {
+            for (outcome, histogram) in api_meters.durations.all() {
                 durations.add(labels(&[("api", api), ("outcome", outcome)]), histogram.read());
             }
             let calls = reading.counter("glossator_calls", "Tool calls completed");
-            for (protocol, ended) in of_face.ended.all() {
-                for (word, count) in ended.read() {
+            for (mcp_version, ended) in api_meters.ended.all() {
+                for (label, count) in ended.read() {
                     let (outcome, error_type) =
-                        if is_error_type(word) { ("error", word) } else { (word, "") };
+                        if is_error_type(label) { ("error", label) } else { (label, "") };
                     let more = [
                         ("upstream", &*self.upstream),
                         ("api", api),
-                        ("mcp_version", protocol),
+                        ("mcp_version", mcp_version),
                         ("outcome", outcome),
                         ("error_type", error_type),
                     ];
@@ -199,15 +208,15 @@ impl RouteMeters {
 
 impl UpstreamMeters {
     pub(super) fn new(name: Arc<str>) -> Self {
-        Self { name, replies: LabelCounter::default(), durations: Histogram::default() }
+        Self { name, responses: LabelCounter::default(), durations: Histogram::default() }
     }
 
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let upstream = ("upstream", Cow::Owned(self.name.to_string()));
         let help = "Upstream requests by result, retries not counted separately";
-        let replies = reading.counter("glossator_upstream_requests", help);
-        for (result, count) in self.replies.read() {
-            replies.add(vec![upstream.clone(), ("result", result.into())], count);
+        let requests = reading.counter("glossator_upstream_requests", help);
+        for (result, count) in self.responses.read() {
+            requests.add(vec![upstream.clone(), ("result", result.into())], count);
         }
         let help = "Duration of upstream requests, with queueing and retries";
         reading
@@ -217,8 +226,8 @@ impl UpstreamMeters {
 }
 
 /// Whether a label is an error type; the others are outcomes without an error.
-fn is_error_type(word: &str) -> bool {
-    !matches!(word, "success" | "task" | "cancelled")
+fn is_error_type(label: &str) -> bool {
+    !matches!(label, "success" | "task" | "cancelled")
 }
 
 impl ResponseMismatch {
@@ -236,24 +245,24 @@ pub struct LabelCounter(Arc<ByLabel<AtomicU64>>);
 
 impl LabelCounter {
     /// Adds 1.
-    pub fn add(&self, word: &'static str) {
-        self.0.get(word).fetch_add(1, Ordering::Relaxed);
+    pub fn add(&self, label: &'static str) {
+        self.0.get(label).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds a number.
-    pub fn add_many(&self, word: &'static str, count: u64) {
-        self.0.get(word).fetch_add(count, Ordering::Relaxed);
+    pub fn add_many(&self, label: &'static str, count: u64) {
+        self.0.get(label).fetch_add(count, Ordering::Relaxed);
     }
 
     /// Creates counters before there is an event: their growth from 0 is visible then.
-    pub fn expect<const N: usize>(&self, words: [&'static str; N]) {
-        for word in words {
-            let _ = self.0.get(word);
+    pub fn expect<const N: usize>(&self, labels: [&'static str; N]) {
+        for label in labels {
+            let _ = self.0.get(label);
         }
     }
 
     /// All counters with their current values.
     pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.0.all().into_iter().map(|(word, count)| (word, count.load(Ordering::Relaxed)))
+        self.0.all().into_iter().map(|(label, count)| (label, count.load(Ordering::Relaxed)))
     }
 }

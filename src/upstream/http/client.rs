@@ -93,7 +93,7 @@ impl HttpUpstream {
     /// # Errors
     ///
     /// [`UpstreamError`], if there is no response.
-    pub async fn answer(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         self.attempt(upstream_call, &AttemptedEndpoints::default()).await
     }
 
@@ -103,19 +103,20 @@ impl HttpUpstream {
         upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, response_limit_bytes, deadline, meanwhile, idempotent, context, .. } =
+        let UpstreamCall { request, response_limit_bytes, deadline, progress, idempotent, context, .. } =
             upstream_call;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
         let credential = self.credential(context).await?;
-        let mut load = self.shared.endpoints.pick(tried, deadline.latest).await?;
+        let mut in_flight = self.shared.endpoints.pick(tried, deadline.latest).await?;
         let mut reconnects = if *idempotent { RECONNECT_LIMIT } else { 0 };
         loop {
-            let result = match self.open_at(load.endpoint(), request, credential.clone(), context).await {
+            let result = match self.open_at(in_flight.endpoint(), request, credential.clone(), context).await
+            {
                 Ok(response) => {
                     let account = upstream_call.account(*response_limit_bytes);
-                    response.whole(*response_limit_bytes, account, meanwhile.as_ref()).await
+                    response.read_whole(*response_limit_bytes, account, progress.as_ref()).await
                 }
                 // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so this does
                 // not count as a failure of the server.
@@ -129,7 +130,7 @@ impl HttpUpstream {
                 Err(error) => Err(error),
             };
             let status = result.as_ref().map(|upstream_response| upstream_response.status);
-            if !self.shared.endpoints.fail_over(&mut load, tried, context, status) {
+            if !self.shared.endpoints.fail_over(&mut in_flight, tried, context, status) {
                 return result;
             }
         }
@@ -143,11 +144,11 @@ impl HttpUpstream {
     ) -> Result<IncomingResponse, UpstreamError> {
         let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
         let credential = self.credential(&context).await?;
-        let mut load = self.shared.endpoints.pick(&tried, deadline).await?;
+        let mut in_flight = self.shared.endpoints.pick(&tried, deadline).await?;
         loop {
-            let result = self.open_at(load.endpoint(), &request, credential.clone(), &context).await;
+            let result = self.open_at(in_flight.endpoint(), &request, credential.clone(), &context).await;
             let status = result.as_ref().map(IncomingResponse::status);
-            if !self.shared.endpoints.fail_over(&mut load, &tried, &context, status) {
+            if !self.shared.endpoints.fail_over(&mut in_flight, &tried, &context, status) {
                 return result;
             }
         }
@@ -222,7 +223,7 @@ impl HttpUpstream {
         credential: Option<&Credential>,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let response =
-            self.send(endpoint, authorized(request, credential)).await.map_err(|(error, _)| error)?;
+            self.send_to(endpoint, authorized(request, credential)).await.map_err(|(error, _)| error)?;
         if let (Some(credentials), Some(credential)) = (&self.shared.credentials, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
@@ -236,7 +237,7 @@ impl HttpUpstream {
     /// # Errors
     ///
     /// The error, and the request if certainly none of it was sent.
-    pub(super) fn send(
+    pub(super) fn send_to(
         &self,
         endpoint: &Endpoint,
         request: Request<RequestBody>,
@@ -297,7 +298,7 @@ impl HttpUpstream {
 
 /// Copy of a request with its credential.
 fn authorized(request: &Request<Bytes>, credential: Option<&Credential>) -> Request<RequestBody> {
-    let mut request = request.clone().map(connection::whole);
+    let mut request = request.clone().map(connection::full_body);
     if let Some(credential) = credential {
         request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
     }

@@ -43,7 +43,7 @@ pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 pub(super) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Request body from bytes in memory.
-pub(super) fn whole(content: Bytes) -> RequestBody {
+pub(super) fn full_body(content: Bytes) -> RequestBody {
     Full::new(content).map_err(|never| match never {}).boxed_unsync()
 }
 

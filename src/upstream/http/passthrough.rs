@@ -51,24 +51,24 @@ impl HttpUpstream {
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         let tried = AttemptedEndpoints::default();
-        let mut load = self.shared.endpoints.pick(&tried, deadline).await?;
+        let mut in_flight = self.shared.endpoints.pick(&tried, deadline).await?;
         loop {
-            let address = load.endpoint().address();
+            let address = in_flight.endpoint().address();
             *request.uri_mut() = address.join(&path).map_err(|source| self.unsendable(source))?;
             let host = HeaderValue::from_str(address.authority().as_str())
                 .expect("an authority has visible ASCII characters only");
             request.headers_mut().insert(header::HOST, host);
-            let (result, unsent) = match self.send(load.endpoint(), request).await {
+            let (result, unsent) = match self.send_to(in_flight.endpoint(), request).await {
                 Ok(response) => (Ok(response), None),
                 Err((error, unsent)) => (Err(error), unsent),
             };
             let status = result.as_ref().map(Response::status);
             let fails_over =
-                self.shared.endpoints.fail_over(&mut load, &tried, &CallContext::default(), status);
+                self.shared.endpoints.fail_over(&mut in_flight, &tried, &CallContext::default(), status);
             match (result, unsent) {
                 (Ok(mut response), _) => {
                     remove_hop_by_hop(response.headers_mut());
-                    return Ok(response.map(|body| error_after_flush(body, load)));
+                    return Ok(response.map(|body| error_after_flush(body, in_flight)));
                 }
                 (Err(_), Some(unsent)) if fails_over => request = *unsent,
                 (Err(error), _) => return Err(error),

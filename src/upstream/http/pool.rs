@@ -340,7 +340,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::upstream::http::{ConnectTimedOut, connection::whole};
+    use crate::upstream::http::{ConnectTimedOut, connection::full_body};
 
     /// Server that responds `ok` with a header. Reports how many connections were opened and are open.
     async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     fn request(address: &Address) -> Request<RequestBody> {
-        let mut request = Request::new(whole(Bytes::new()));
+        let mut request = Request::new(full_body(Bytes::new()));
         (*request.method_mut(), *request.uri_mut()) = (Method::GET, address.itself().unwrap());
         request
     }

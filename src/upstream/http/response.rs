@@ -35,15 +35,15 @@ impl IncomingResponse {
     }
 
     /// Reads the whole body.
-    pub(in crate::upstream) async fn whole(
+    pub(in crate::upstream) async fn read_whole(
         self,
         limit_bytes: usize,
         mut account: BodyAccount<'_>,
-        meanwhile: Option<&ProgressSender>,
+        progress: Option<&ProgressSender>,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let Self { upstream, response, scrubber } = self;
         let (mut head, body) = response.into_parts();
-        let body = read_body(&upstream, body, limit_bytes, &mut account, meanwhile).await?;
+        let body = read_body(&upstream, body, limit_bytes, &mut account, progress).await?;
         remove_hop_by_hop(&mut head.headers);
         let upstream_response = scrubber.scrub(UpstreamResponse::new(head.status, head.headers, body));
         account.finish_response(upstream_response).await.map_err(|full| full.into_error(&upstream))
@@ -156,7 +156,7 @@ async fn read_body(
     mut body: ResponseBody,
     limit_bytes: usize,
     account: &mut BodyAccount<'_>,
-    meanwhile: Option<&ProgressSender>,
+    progress: Option<&ProgressSender>,
 ) -> Result<Bytes, UpstreamError> {
     let too_long = || UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes };
     let hint = body.size_hint();
@@ -166,8 +166,8 @@ async fn read_body(
     }
     account.cover(announced).await.map_err(|full| full.into_error(upstream))?;
     let received = |bytes: usize| {
-        if let Some(meanwhile) = meanwhile {
-            meanwhile.send(ProgressEvent::Received { bytes: bytes as u64, of: hint.exact() });
+        if let Some(progress) = progress {
+            progress.send(ProgressEvent::Received { bytes: bytes as u64, of: hint.exact() });
         }
     };
     let Some(first) = next_chunk(upstream, &mut body).await? else { return Ok(Bytes::new()) };

@@ -21,7 +21,7 @@ use tokio::{
 use tracing::info;
 
 use super::{
-    Answer, McpUpstream, Outgoing,
+    McpResponse, McpUpstream, OutgoingRequest,
     child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES},
     child_output::{log_errors, secrets_regex},
     jsonrpc,
@@ -78,9 +78,12 @@ impl ChildLink {
     }
 
     /// Sends a request and waits for the response.
-    pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        outgoing: &OutgoingRequest<'_>,
+    ) -> Result<McpResponse, UpstreamError> {
         let running = self.running().await?;
-        self.call(&running.handle, outgoing, running.agreed.is_per_request()).await.map(Answer::Message)
+        self.call(&running.handle, outgoing, running.agreed.is_per_request()).await.map(McpResponse::Message)
     }
 
     /// Returns what was negotiated with the child, starting it if necessary.
@@ -91,7 +94,7 @@ impl ChildLink {
     async fn call(
         &self,
         handle: &ChildHandle,
-        outgoing: &Outgoing<'_>,
+        outgoing: &OutgoingRequest<'_>,
         is_per_request: bool,
     ) -> Result<Bytes, UpstreamError> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
@@ -126,9 +129,9 @@ impl ChildLink {
             None => {}
         }
         if let Some(at) = state.not_before {
-            let rest = at.saturating_duration_since(Instant::now());
-            if rest > BACKOFF.0 * 2 {
-                return Err(UpstreamError::Restarting { upstream: self.name.clone(), rest });
+            let retry_after = at.saturating_duration_since(Instant::now());
+            if retry_after > BACKOFF.0 * 2 {
+                return Err(UpstreamError::Restarting { upstream: self.name.clone(), retry_after });
             }
             sleep_until(at).await;
         }
@@ -178,7 +181,7 @@ impl ChildLink {
     /// with a local child, and some old servers exit if they receive anything before `initialize`.
     async fn introduce(&self, handle: &ChildHandle) -> Result<NegotiatedSession, UpstreamError> {
         let headers = HeaderMap::new();
-        let outgoing = |method, params| Outgoing {
+        let outgoing = |method, params| OutgoingRequest {
             method,
             params,
             name: None,
@@ -190,7 +193,7 @@ impl ChildLink {
         let refused = match super::whole_response(&self.name, &text)?.outcome {
             Ok(result) => {
                 let agreed =
-                    NegotiatedSession::of_initialize(result).map_err(|why| not_mcp(&self.name, why))?;
+                    NegotiatedSession::of_initialize(result).map_err(|error| not_mcp(&self.name, error))?;
                 let initialized = jsonrpc::notification("notifications/initialized", Map::new());
                 handle.send(initialized).await?;
                 return Ok(agreed);
@@ -199,7 +202,7 @@ impl ChildLink {
         };
         let text = self.call(handle, &outgoing("server/discover", Map::new()), true).await?;
         match super::whole_response(&self.name, &text)?.outcome {
-            Ok(result) => NegotiatedSession::of_discover(result).map_err(|why| not_mcp(&self.name, why)),
+            Ok(result) => NegotiatedSession::of_discover(result).map_err(|error| not_mcp(&self.name, error)),
             Err(_) => Err(not_mcp(&self.name, QuotedSource::from(refused))),
         }
     }

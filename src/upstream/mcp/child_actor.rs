@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    Outgoing,
+    OutgoingRequest,
     child_output::{LineReader, OutputLine, shown},
     jsonrpc::{self, RequiredAction, ServerMessage},
 };
@@ -68,7 +68,7 @@ struct PendingCall {
     limit_bytes: usize,
     /// Memory charge for the response, and the deadline to wait for memory.
     charge: Option<(BodyCharge, Instant)>,
-    meanwhile: Option<ProgressSender>,
+    progress: Option<ProgressSender>,
 }
 
 impl ChildHandle {
@@ -82,18 +82,18 @@ impl ChildHandle {
         &self,
         id: u64,
         message: Bytes,
-        outgoing: &Outgoing<'_>,
+        outgoing: &OutgoingRequest<'_>,
     ) -> Result<Bytes, UpstreamError> {
         let (respond, response) = oneshot::channel();
         let charge = outgoing
             .upstream_call
             .and_then(|upstream_call| Some((upstream_call.charge.clone()?, upstream_call.deadline.at)));
-        let (limit_bytes, meanwhile) = (outgoing.limit_bytes, outgoing.meanwhile().cloned());
-        let call = PendingCall { respond, limit_bytes, charge, meanwhile };
-        self.commands.send(Command::Call(id, call)).map_err(|_| self.ended())?;
+        let (limit_bytes, progress) = (outgoing.limit_bytes, outgoing.progress().cloned());
+        let call = PendingCall { respond, limit_bytes, charge, progress };
+        self.commands.send(Command::Call(id, call)).map_err(|_| self.exited_error())?;
         let mut guard = AbandonOnDrop { handle: self, id, is_over: false };
         let response = match self.send(message).await {
-            Ok(()) => response.await.unwrap_or_else(|_| Err(self.ended())),
+            Ok(()) => response.await.unwrap_or_else(|_| Err(self.exited_error())),
             Err(failure) => Err(failure),
         };
         guard.is_over = true;
@@ -102,10 +102,10 @@ impl ChildHandle {
 
     /// Sends a message that has no response.
     pub(super) async fn send(&self, message: Bytes) -> Result<(), UpstreamError> {
-        self.out.send(message).await.map_err(|_| self.ended())
+        self.out.send(message).await.map_err(|_| self.exited_error())
     }
 
-    fn ended(&self) -> UpstreamError {
+    fn exited_error(&self) -> UpstreamError {
         UpstreamError::CutOff { upstream: self.name.clone(), source: "MCP program exited".into() }
     }
 
@@ -261,7 +261,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 status.map_or_else(|error| error.to_string(), |status| status.to_string())
             }
             Err(_) => {
-                group.end().await;
+                group.terminate().await;
                 "terminated".to_owned()
             }
         };
@@ -365,8 +365,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 continue;
             }
             let call = jsonrpc::progress_of(&message)
-                .and_then(|id| Some((id, self.pending.get(&id)?.meanwhile.as_ref()?)));
-            match jsonrpc::reaction(&self.name, &message, call) {
+                .and_then(|id| Some((id, self.pending.get(&id)?.progress.as_ref()?)));
+            match jsonrpc::required_action(&self.name, &message, call) {
                 RequiredAction::None => {}
                 RequiredAction::ListsChanged => self.changed.send_replace(()),
                 // A child that does not read its input gets no responses.
@@ -454,7 +454,7 @@ mod tests {
             let id = self.next_id;
             self.next_id += 1;
             let respond = oneshot::channel().0;
-            let call = PendingCall { respond, limit_bytes: 100, charge: None, meanwhile: None };
+            let call = PendingCall { respond, limit_bytes: 100, charge: None, progress: None };
             assert!(self.commands.send(Command::Call(id, call)).is_ok());
             assert!(self.commands.send(Command::Abandon(id)).is_ok());
             let (cancelled, ping) = (self.sent.recv().await.unwrap(), self.sent.recv().await.unwrap());

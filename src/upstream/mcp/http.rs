@@ -22,7 +22,7 @@ use tokio::{
 use tracing::{debug, info};
 
 use super::{
-    Answer, McpUpstream, Outgoing,
+    McpResponse, McpUpstream, OutgoingRequest,
     jsonrpc::{self, JsonRpcError, RequiredAction},
     lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
     not_mcp,
@@ -75,7 +75,7 @@ struct Session {
 /// Reason why a request has no response.
 enum Failure {
     /// The server does not know the session, and has not processed the request.
-    Forgotten,
+    SessionLost,
     /// The server opens no session and refuses with an HTTP status.
     Refused(UpstreamResponse),
     /// Any other error.
@@ -134,47 +134,50 @@ impl HttpLink {
 
     /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
     /// once.
-    pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        outgoing: &OutgoingRequest<'_>,
+    ) -> Result<McpResponse, UpstreamError> {
         match self.try_request(outgoing).await {
-            Ok(answer) => Ok(answer),
-            Err(Failure::Refused(response)) => Ok(Answer::Refused(response)),
+            Ok(response) => Ok(response),
+            Err(Failure::Refused(response)) => Ok(McpResponse::HttpError(response)),
             Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Forgotten) => Err(not_mcp(self.name(), "it forgets every session immediately")),
+            Err(Failure::SessionLost) => Err(not_mcp(self.name(), "it forgets every session immediately")),
         }
     }
 
-    async fn try_request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, Failure> {
+    async fn try_request(self: &Arc<Self>, outgoing: &OutgoingRequest<'_>) -> Result<McpResponse, Failure> {
         let session = self.session().await?;
-        match self.in_session(&session, outgoing).await {
-            Err(Failure::Forgotten) => {}
-            answered => return answered,
+        match self.request_in_session(&session, outgoing).await {
+            Err(Failure::SessionLost) => {}
+            result => return result,
         }
         info!(upstream = %self.name(), "MCP session lost, opening another");
-        self.forget(&session).await;
+        self.drop_session(&session).await;
         let session = self.session().await?;
         // A server that lost its sessions may have restarted with other tools.
         if !outgoing.method.ends_with("/list") {
             self.changed.send_replace(());
         }
-        self.in_session(&session, outgoing).await
+        self.request_in_session(&session, outgoing).await
     }
 
-    async fn in_session(
+    async fn request_in_session(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<Answer, Failure> {
+        outgoing: &OutgoingRequest<'_>,
+    ) -> Result<McpResponse, Failure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
         let body = jsonrpc::request(id, outgoing.method, params);
         let mut guard = CancelOnDrop { link: self, session, id, is_over: false };
         let response = self.post(Some(session), outgoing.headers, body, outgoing.method, outgoing.name).await;
-        let answer = match response {
-            Ok(response) => self.answer(session, response, id, outgoing).await,
+        let result = match response {
+            Ok(response) => self.read_response(session, response, id, outgoing).await,
             Err(error) => Err(error.into()),
         };
         guard.is_over = true;
-        answer
+        result
     }
 
     /// Returns what was negotiated with the server, opening a session if necessary.
@@ -182,7 +185,7 @@ impl HttpLink {
         match self.session().await {
             Ok(session) => Ok(session.agreed),
             Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Refused(_) | Failure::Forgotten) => {
+            Err(Failure::Refused(_) | Failure::SessionLost) => {
                 Err(not_mcp(self.name(), "it starts no session"))
             }
         }
@@ -195,7 +198,7 @@ impl HttpLink {
             return Ok(session.clone());
         }
         let after = McpUpstream::START_TIMEOUT;
-        let begun = timeout(after, self.begin()).await;
+        let begun = timeout(after, self.open_session()).await;
         let begun = begun.map_err(|_| UpstreamError::Deadline { upstream: self.name().clone(), after })??;
         let session = Arc::new(begun);
         if !session.agreed.declared.changes().is_empty() {
@@ -208,7 +211,7 @@ impl HttpLink {
     }
 
     /// Drops a session, unless another was opened already.
-    async fn forget(&self, session: &Arc<Session>) {
+    async fn drop_session(&self, session: &Arc<Session>) {
         let mut open = self.session.lock().await;
         if open.as_ref().is_some_and(|now| Arc::ptr_eq(now, session)) {
             *open = None;
@@ -252,7 +255,7 @@ type Handshake = (Box<RawValue>, Option<HeaderValue>);
 impl HttpLink {
     /// Opens a session with the newest revision. If the server does not support it, falls back to
     /// `initialize` (MCP 2026-07-28, Streamable HTTP, "Backward Compatibility").
-    async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
+    async fn open_session(self: &Arc<Self>) -> Result<Session, Failure> {
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
             && let Ok(agreed) = NegotiatedSession::of_discover(result)
@@ -263,11 +266,12 @@ impl HttpLink {
         let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
         let (result, id) = initialized
             .map_err(|refused| not_mcp(self.name(), QuotedSource::from(newer.unwrap_or(refused))))?;
-        let agreed = NegotiatedSession::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
+        let agreed =
+            NegotiatedSession::of_initialize(&result).map_err(|error| not_mcp(self.name(), error))?;
         let (session, method) = (Session::new(agreed, id), "notifications/initialized");
         let message = jsonrpc::notification(method, Map::new());
         let response = self.post(Some(&session), &HeaderMap::new(), message, method, None).await?;
-        let _ = response.whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None).await;
+        let _ = response.read_whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None).await;
         Ok(session)
     }
 
@@ -280,23 +284,29 @@ impl HttpLink {
     ) -> Result<Result<Handshake, JsonRpcError>, Failure> {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = MESSAGE_LIMIT_BYTES;
-        let outgoing =
-            Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
+        let outgoing = OutgoingRequest {
+            method,
+            params,
+            name: None,
+            headers: &headers,
+            limit_bytes,
+            upstream_call: None,
+        };
         let agreed = NegotiatedSession { revision: PER_REQUEST, declared: ServerCapabilities::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
         let own = is_per_request.then_some(&*session);
         let response = self.post(own, &headers, body, method, None).await?;
         let session_id = response.headers().get(&SESSION_ID).cloned();
-        match self.answer(&session, response, id, &outgoing).await {
-            Ok(Answer::Message(text)) => {
+        match self.read_response(&session, response, id, &outgoing).await {
+            Ok(McpResponse::Message(text)) => {
                 let outcome = whole_response(self.name(), &text)?.outcome;
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
-            Ok(Answer::Refused(upstream_response)) if is_final(upstream_response.status) => {
+            Ok(McpResponse::HttpError(upstream_response)) if is_final(upstream_response.status) => {
                 Err(Failure::Refused(upstream_response))
             }
-            Ok(Answer::Refused(upstream_response)) => {
+            Ok(McpResponse::HttpError(upstream_response)) => {
                 let message = format!("it responded to `{method}` with status {}", upstream_response.status);
                 let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
                 Ok(Err(jsonrpc::error_in(text).unwrap_or(JsonRpcError {
@@ -346,7 +356,7 @@ impl HttpLink {
             let headers = HeaderMap::new();
             let sent = link.post(Some(&session), &headers, body, "notifications/cancelled", None);
             if let Ok(Ok(response)) = timeout(NOTIFY_TIMEOUT, sent).await {
-                let read = response.whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None);
+                let read = response.read_whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None);
                 let _ = timeout(END_TIMEOUT, read).await;
             }
         });
@@ -396,23 +406,25 @@ fn header_value(text: &str) -> HeaderValue {
 
 impl HttpLink {
     /// Reads the response to a request: a JSON document, or an event stream.
-    async fn answer(
+    async fn read_response(
         self: &Arc<Self>,
         session: &Arc<Session>,
         response: IncomingResponse,
         id: u64,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<Answer, Failure> {
+        outgoing: &OutgoingRequest<'_>,
+    ) -> Result<McpResponse, Failure> {
         let status = response.status();
         if status.is_success() && is_event_stream(response.headers()) {
             let (body, scrubber) = response.into_body();
-            return Ok(Answer::Message(self.answer_in_events(session, body, &scrubber, id, outgoing).await?));
+            return Ok(McpResponse::Message(
+                self.read_event_stream(session, body, &scrubber, id, outgoing).await?,
+            ));
         }
         let upstream_response =
-            response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
+            response.read_whole(outgoing.limit_bytes, outgoing.account(), outgoing.progress()).await?;
         let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
         if let Some(response) = jsonrpc::response_to(text, id) {
-            return Ok(Answer::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
+            return Ok(McpResponse::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
         }
         if status.is_success() {
             return Err(
@@ -422,19 +434,19 @@ impl HttpLink {
         // An error without an id concerns the whole message. For an unknown session, servers of legacy
         // revisions respond 404, and many 400.
         if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
-            return Err(Failure::Forgotten);
+            return Err(Failure::SessionLost);
         }
-        Ok(Answer::Refused(upstream_response))
+        Ok(McpResponse::HttpError(upstream_response))
     }
 
     /// Reads an event stream until the response to the request.
-    async fn answer_in_events(
+    async fn read_event_stream(
         self: &Arc<Self>,
         session: &Arc<Session>,
         mut body: ResponseBody,
         scrubber: &ResponseScrubber,
         id: u64,
-        outgoing: &Outgoing<'_>,
+        outgoing: &OutgoingRequest<'_>,
     ) -> Result<Bytes, UpstreamError> {
         let limit_bytes = outgoing.limit_bytes;
         let (mut events, mut account) = (EventParser::new(limit_bytes), outgoing.account());
@@ -451,7 +463,7 @@ impl HttpLink {
                         scrubber.scrub(UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text)).body;
                     return Ok(account.finish(text));
                 }
-                self.react(session, &data, outgoing.meanwhile().map(|meanwhile| (id, meanwhile)));
+                self.handle_messages(session, &data, outgoing.progress().map(|progress| (id, progress)));
             }
             let cut_off = |source| UpstreamError::CutOff { upstream: self.name().clone(), source };
             match body.frame().await {
@@ -468,9 +480,14 @@ impl HttpLink {
     }
 
     /// Handles messages other than responses: notifications, and requests of the server.
-    fn react(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &ProgressSender)>) {
+    fn handle_messages(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        text: &str,
+        call: Option<(u64, &ProgressSender)>,
+    ) {
         for message in jsonrpc::messages(text) {
-            match jsonrpc::reaction(self.name(), &message, call) {
+            match jsonrpc::required_action(self.name(), &message, call) {
                 RequiredAction::None => {}
                 RequiredAction::ListsChanged => self.changed.send_replace(()),
                 RequiredAction::Respond(response) => self.notify(session, response),
@@ -489,8 +506,14 @@ impl HttpLink {
         let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
         let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
         let params = params.into_iter().collect();
-        let outgoing =
-            Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
+        let outgoing = OutgoingRequest {
+            method,
+            params,
+            name: None,
+            headers: &headers,
+            limit_bytes,
+            upstream_call: None,
+        };
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
         post_request(Some(session), &headers, body, method, None)
     }
@@ -536,7 +559,7 @@ async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, mut 
             let Ok(next) = events.next() else { return };
             let Some(data) = next else { break };
             let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
-            link.react(&session, &data, None);
+            link.handle_messages(&session, &data, None);
         }
     }
 }

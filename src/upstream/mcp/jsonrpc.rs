@@ -210,7 +210,7 @@ struct ProgressParams<'a> {
 
 /// Action for a message that is not a response to a pending call. Progress of `call` is reported to its
 /// client.
-pub(super) fn reaction(
+pub(super) fn required_action(
     upstream: &UpstreamName,
     message: &ServerMessage<'_>,
     call: Option<(u64, &ProgressSender)>,
@@ -231,12 +231,12 @@ pub(super) fn reaction(
             "notifications/progress" => {
                 let read =
                     params.and_then(|params| serde_json::from_str::<ProgressParams<'_>>(params.get()).ok());
-                if let (Some(read), Some((id, meanwhile))) = (read, call)
+                if let (Some(read), Some((id, progress))) = (read, call)
                     && read
                         .progress_token
                         .is_some_and(|token| token.get().trim_matches('"') == id.to_string())
                 {
-                    meanwhile.send(ProgressEvent::Progress { done: read.progress, total: read.total });
+                    progress.send(ProgressEvent::Progress { done: read.progress, total: read.total });
                 }
                 RequiredAction::None
             }

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::Outgoing;
+use super::OutgoingRequest;
 use crate::upstream::error::QuotedSource;
 
 /// Revision without sessions: each request carries what `initialize` negotiated before.
@@ -75,8 +75,8 @@ impl NegotiatedSession {
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
         let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
             let found: String = found.chars().take(40).collect();
-            let words = format!("it uses revision `{found}`, which is not supported");
-            return Err(QuotedSource::new("it uses a revision that is not supported", words));
+            let quoted = format!("it uses revision `{found}`, which is not supported");
+            return Err(QuotedSource::new("it uses a revision that is not supported", quoted));
         };
         Ok(Self { revision, declared: introduction.declared() })
     }
@@ -136,14 +136,14 @@ pub(super) fn initialize() -> Map<String, Value> {
 }
 
 /// Parameters of a request with `_meta` as its revision requires.
-pub(super) fn params(outgoing: &Outgoing<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
+pub(super) fn params(outgoing: &OutgoingRequest<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
     let mut meta = Map::new();
     if is_per_request {
         meta.insert("io.modelcontextprotocol/protocolVersion".into(), PER_REQUEST.into());
         meta.insert("io.modelcontextprotocol/clientInfo".into(), client_info());
         meta.insert("io.modelcontextprotocol/clientCapabilities".into(), json!({}));
     }
-    if outgoing.meanwhile().is_some() {
+    if outgoing.progress().is_some() {
         meta.insert("progressToken".into(), id.into());
     }
     meta.extend(trace(outgoing.headers));
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
         assert_eq!(agreed.declared.changes(), object(json!({ "toolsListChanged": true })));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
-        assert!(NegotiatedSession::of_initialize(&raw(odd)).unwrap_err().words().contains("`1.0`"));
+        assert!(NegotiatedSession::of_initialize(&raw(odd)).unwrap_err().quoted().contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
         let agreed = NegotiatedSession::of_discover(&raw(new)).unwrap();
         assert!(agreed.is_per_request() && agreed.declared.changes().is_empty());

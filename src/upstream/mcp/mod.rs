@@ -86,8 +86,8 @@ enum Link {
     Child(Arc<ChildLink>),
 }
 
-/// Outgoing request.
-struct Outgoing<'a> {
+/// OutgoingRequest request.
+struct OutgoingRequest<'a> {
     method: &'static str,
     params: Map<String, Value>,
     /// Name of the tool, prompt or resource, which revision 2026-07-28 requires in a header.
@@ -99,10 +99,10 @@ struct Outgoing<'a> {
     upstream_call: Option<&'a UpstreamCall>,
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> OutgoingRequest<'a> {
     /// Channel for progress before the response.
-    fn meanwhile(&self) -> Option<&'a ProgressSender> {
-        self.upstream_call.and_then(|upstream_call| upstream_call.meanwhile.as_ref())
+    fn progress(&self) -> Option<&'a ProgressSender> {
+        self.upstream_call.and_then(|upstream_call| upstream_call.progress.as_ref())
     }
 
     /// Memory account for the response body.
@@ -115,11 +115,11 @@ impl<'a> Outgoing<'a> {
 }
 
 /// Response to a request.
-enum Answer {
+enum McpResponse {
     /// Complete JSON-RPC response.
     Message(Bytes),
     /// HTTP error response without a JSON-RPC message.
-    Refused(UpstreamResponse),
+    HttpError(UpstreamResponse),
 }
 
 /// List of a server, each entry as JSON.
@@ -283,7 +283,10 @@ impl McpUpstream {
             }
         }
         let (limit, pages, (_, list_name)) = (Self::LIST_LIMIT, Self::PAGES_LIMIT, kind.names());
-        warn!(upstream = %self.name, list = list_name, limit, pages, "list of the MCP server truncated: it is over the limit");
+        warn!(
+            upstream = %self.name, list = list_name, limit, pages,
+            "list of the MCP server truncated: it is over the limit"
+        );
         list.truncate(Self::LIST_LIMIT);
         Ok(list)
     }
@@ -295,7 +298,7 @@ impl McpUpstream {
         cursor: Option<String>,
     ) -> Result<(McpList, Option<String>), UpstreamError> {
         let (headers, (method, member)) = (HeaderMap::new(), kind.names());
-        let outgoing = Outgoing {
+        let outgoing = OutgoingRequest {
             method,
             params: cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect(),
             name: None,
@@ -304,12 +307,12 @@ impl McpUpstream {
             upstream_call: None,
         };
         let timeout_after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
-        let answer = timeout(timeout_after, self.request(&outgoing)).await;
-        let answer = answer
+        let result = timeout(timeout_after, self.request(&outgoing)).await;
+        let result = result
             .map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after: timeout_after })??;
-        let text = match answer {
-            Answer::Message(text) => text,
-            Answer::Refused(upstream_response) => {
+        let text = match result {
+            McpResponse::Message(text) => text,
+            McpResponse::HttpError(upstream_response) => {
                 return Err(not_mcp(&self.name, format!("its status is {}", upstream_response.status)));
             }
         };
@@ -330,7 +333,7 @@ impl McpUpstream {
         page().map_err(|error| not_mcp(&self.name, QuotedSource::of_json(&error)))
     }
 
-    async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
+    async fn request(&self, outgoing: &OutgoingRequest<'_>) -> Result<McpResponse, UpstreamError> {
         match &self.link {
             Link::Http(link) => link.request(outgoing).await,
             Link::Child(link) => link.request(outgoing).await,
@@ -339,10 +342,7 @@ impl McpUpstream {
 }
 
 impl McpUpstream {
-    pub(super) async fn answer(
-        &self,
-        upstream_call: &UpstreamCall,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn call(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         let UpstreamRequest::Tool(request) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
@@ -359,7 +359,7 @@ impl McpUpstream {
             }
             McpMethod::Complete => params.clone_from(arguments),
         }
-        let outgoing = Outgoing {
+        let outgoing = OutgoingRequest {
             method: method.as_str(),
             params,
             name: (*method != McpMethod::Complete).then_some(tool),
@@ -368,8 +368,8 @@ impl McpUpstream {
             upstream_call: Some(upstream_call),
         };
         match self.request(&outgoing).await? {
-            Answer::Refused(response) => Ok(response),
-            Answer::Message(text) => {
+            McpResponse::HttpError(response) => Ok(response),
+            McpResponse::Message(text) => {
                 if let Err(error) = &whole_response(&self.name, &text)?.outcome
                     && *method == McpMethod::CallTool
                     && is_of_no_tool(error)

@@ -324,10 +324,10 @@ pub enum CredentialError {
         found: &'static str,
     },
     /// A request failed before, and the backoff is not over.
-    #[error("the next token request is sent in {rest:?}, after {failures} failures")]
-    CircuitOpen {
+    #[error("the next token request is sent in {retry_after:?}, after {failures} failures")]
+    Backoff {
         /// Time until the next request.
-        rest: Duration,
+        retry_after: Duration,
         /// Consecutive failures.
         failures: u32,
         /// Last failure.
@@ -343,7 +343,7 @@ impl CredentialError {
     /// Time until the next token request, if it is delayed.
     pub fn backoff(&self) -> Option<Duration> {
         match self {
-            Self::CircuitOpen { rest, .. } => Some(*rest),
+            Self::Backoff { retry_after, .. } => Some(*retry_after),
             Self::File { .. }
             | Self::NoTokenInFile { .. }
             | Self::Unreached(_)

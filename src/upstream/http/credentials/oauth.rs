@@ -202,7 +202,7 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
             UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
         let server = server.clone();
         let granting: TokenRequest = Box::pin(async move {
-            let response = server.answer(&upstream_call).await.map_err(CredentialError::Unreached)?;
+            let response = server.send(&upstream_call).await.map_err(CredentialError::Unreached)?;
             granted(&response)
         });
         granting

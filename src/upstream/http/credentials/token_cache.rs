@@ -177,28 +177,28 @@ impl Shared {
             && now < *until
         {
             let (failures, source) = (*failures, last.clone());
-            return Err(Arc::new(CredentialError::CircuitOpen { rest: *until - now, failures, source }));
+            return Err(Arc::new(CredentialError::Backoff { retry_after: *until - now, failures, source }));
         }
         let (shared, request, context) = (self.clone(), (self.new_request)(), context.clone());
         let in_flight = SharedTask::spawn(async move {
-            let answer = timeout(REQUEST_TIMEOUT, request).await;
-            let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: REQUEST_TIMEOUT }));
-            shared.learn(answer, now, &context)
+            let issued = timeout(REQUEST_TIMEOUT, request).await;
+            let issued = issued.unwrap_or(Err(CredentialError::Deadline { after: REQUEST_TIMEOUT }));
+            shared.record_outcome(issued, now, &context)
         });
         state.in_flight = Some(in_flight.clone());
         Ok(in_flight)
     }
 
-    fn learn(
+    fn record_outcome(
         &self,
-        answer: Result<IssuedToken, CredentialError>,
+        issued: Result<IssuedToken, CredentialError>,
         requested_at: Instant,
         context: &CallContext,
     ) -> Outcome {
         let (upstream, request_id) = (&self.upstream, context.request_id());
         let mut state = self.state();
         state.in_flight = None;
-        match answer {
+        match issued {
             Ok(IssuedToken { token, lifetime }) => {
                 state.count += 1;
                 state.failures = None;

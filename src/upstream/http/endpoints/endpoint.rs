@@ -82,7 +82,7 @@ impl Endpoint {
     /// Whether requests may be sent to it.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         match self.condition().state(now) {
-            EndpointState::Up | EndpointState::Probing => true,
+            EndpointState::Healthy | EndpointState::Probing => true,
             EndpointState::Ejected { .. } | EndpointState::Unhealthy => false,
         }
     }
@@ -96,8 +96,8 @@ impl Endpoint {
     }
 
     /// Records the result of a health check.
-    pub(super) fn checked(&self, well: bool, failures: u32) {
-        let change = self.condition().checked(well, failures);
+    pub(super) fn record_check(&self, passed: bool, unhealthy_threshold: u32) {
+        let change = self.condition().record_check(passed, unhealthy_threshold);
         self.log(change, &CallContext::default());
     }
 
@@ -105,9 +105,9 @@ impl Endpoint {
     /// logged.
     fn record(&self, outcome: RequestOutcome, is_only: bool, context: &CallContext) {
         let change = match outcome {
-            RequestOutcome::Success => self.condition().succeeded(),
+            RequestOutcome::Success => self.condition().record_success(),
             RequestOutcome::Failure => {
-                self.condition().failed(&self.settings.outlier_detection, Instant::now())
+                self.condition().record_failure(&self.settings.outlier_detection, Instant::now())
             }
             RequestOutcome::Unknown => None,
         };
@@ -122,7 +122,7 @@ impl Endpoint {
             StateChange::Ejected(ejection_time) => {
                 warn!(%upstream, request_id, address, ?ejection_time, "endpoint ejected");
             }
-            StateChange::Back => info!(%upstream, request_id, address, "endpoint recovered"),
+            StateChange::Recovered => info!(%upstream, request_id, address, "endpoint recovered"),
             StateChange::Unhealthy => warn!(%upstream, address, "endpoint unhealthy"),
             StateChange::Healthy => info!(%upstream, address, "endpoint healthy"),
         }
@@ -147,7 +147,7 @@ pub(super) enum RequestOutcome {
 impl RequestOutcome {
     /// Outcome of a request, by the status of the response or the error.
     pub(super) fn from_result(result: Result<StatusCode, &UpstreamError>) -> Self {
-        match result.map_err(|error| error.facts().stage) {
+        match result.map_err(|error| error.properties().stage) {
             Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
             | Err(FailureStage::NotReached | FailureStage::NoResponse | FailureStage::Malformed) => {
                 Self::Failure

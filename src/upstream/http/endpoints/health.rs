@@ -26,7 +26,7 @@ use crate::{
     telemetry::ErrorChain,
     upstream::http::{
         client::USER_AGENT,
-        connection::{BoxError, whole},
+        connection::{BoxError, full_body},
     },
 };
 
@@ -96,7 +96,7 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
                     let error = ErrorChain(&**error);
                     debug!(address = %endpoint.address(), error = %error, "health check failed");
                 }
-                endpoint.checked(outcome.is_ok(), settings.unhealthy_threshold);
+                endpoint.record_check(outcome.is_ok(), settings.unhealthy_threshold);
                 if let (Ok(()), Some(endpoints)) = (outcome, endpoints.upgrade()) {
                     endpoints.when_healthy.get().inspect(|OnHealthy(callback)| callback());
                 }
@@ -110,7 +110,7 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
 
 async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
     let settings = endpoint.settings();
-    let mut request = Request::new(whole(Bytes::new()));
+    let mut request = Request::new(full_body(Bytes::new()));
     *request.method_mut() = Method::GET;
     *request.uri_mut() = endpoint.address().join(path)?;
     *request.version_mut() = settings.protocol.version();

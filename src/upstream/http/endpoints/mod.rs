@@ -50,7 +50,7 @@ struct OnHealthy(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for OnHealthy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("WhenHealthy")
+        formatter.write_str("OnHealthy")
     }
 }
 
@@ -97,7 +97,7 @@ impl Endpoints {
         deadline: Instant,
     ) -> Result<InFlightRequest, UpstreamError> {
         let endpoints = self.known().await?;
-        let endpoint = pick(&endpoints, tried).clone();
+        let endpoint = pick_any(&endpoints, tried).clone();
         if endpoints.len() > 1 {
             tried.add(endpoint.id());
         }
@@ -108,15 +108,15 @@ impl Endpoints {
     /// request there and returns `true`.
     pub(super) fn fail_over(
         &self,
-        load: &mut InFlightRequest,
+        in_flight: &mut InFlightRequest,
         tried: &AttemptedEndpoints,
         context: &CallContext,
         result: Result<StatusCode, &UpstreamError>,
     ) -> bool {
-        load.record(RequestOutcome::from_result(result), context);
-        let is_unreached = result.is_err_and(|error| error.facts().stage == FailureStage::NotReached);
-        let other = is_unreached.then(|| self.pick_other(tried, load.deadline)).flatten();
-        other.map(|other| *load = other).is_some()
+        in_flight.record(RequestOutcome::from_result(result), context);
+        let is_unreached = result.is_err_and(|error| error.properties().stage == FailureStage::NotReached);
+        let other = is_unreached.then(|| self.pick_other(tried, in_flight.deadline)).flatten();
+        other.map(|other| *in_flight = other).is_some()
     }
 
     fn pick_other(&self, tried: &AttemptedEndpoints, deadline: Instant) -> Option<InFlightRequest> {
@@ -150,8 +150,8 @@ pub struct AddressView {
     pub in_flight: usize,
 }
 
-/// Selects the endpoint for a request. There is at least one.
-fn pick<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<Endpoint> {
+/// Selects the endpoint for a request, even a tried or an ejected one. There is at least one.
+fn pick_any<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<Endpoint> {
     if let [only] = endpoints {
         return &only.endpoint;
     }

@@ -48,11 +48,11 @@ impl OutlierDetectionSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointState {
     /// Requests are sent to it.
-    Up,
+    Healthy,
     /// Ejected after failures.
     Ejected {
         /// Remaining time.
-        rest: Duration,
+        remaining: Duration,
     },
     /// The ejection is over, and the next request probes the endpoint.
     Probing,
@@ -62,13 +62,13 @@ pub enum EndpointState {
 
 impl EndpointState {
     /// Labels of all states in metrics and the admin API.
-    pub const WORDS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
+    pub const LABELS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
 
     /// Label of this state.
     pub fn as_str(self) -> &'static str {
-        let [healthy, ejected, probing, unhealthy] = Self::WORDS;
+        let [healthy, ejected, probing, unhealthy] = Self::LABELS;
         match self {
-            Self::Up => healthy,
+            Self::Healthy => healthy,
             Self::Ejected { .. } => ejected,
             Self::Probing => probing,
             Self::Unhealthy => unhealthy,
@@ -81,7 +81,7 @@ impl EndpointState {
 pub(super) struct EndpointCondition {
     /// Failures since the last success.
     failures: u32,
-    out_until: Option<Instant>,
+    ejected_until: Option<Instant>,
     /// A probe is in flight; its outcome decides.
     is_probing: bool,
     /// Failed health checks since the last success.
@@ -93,17 +93,17 @@ pub(super) struct EndpointCondition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StateChange {
     Ejected(Duration),
-    Back,
+    Recovered,
     Unhealthy,
     Healthy,
 }
 
 impl EndpointCondition {
     pub(super) fn state(&self, now: Instant) -> EndpointState {
-        match self.out_until {
+        match self.ejected_until {
             _ if self.unhealthy => EndpointState::Unhealthy,
-            None => EndpointState::Up,
-            Some(until) if now < until => EndpointState::Ejected { rest: until - now },
+            None => EndpointState::Healthy,
+            Some(until) if now < until => EndpointState::Ejected { remaining: until - now },
             Some(_) => EndpointState::Probing,
         }
     }
@@ -115,45 +115,45 @@ impl EndpointCondition {
         settings: &OutlierDetectionSettings,
         now: impl FnOnce() -> Instant,
     ) {
-        let Some(until) = self.out_until else { return };
+        let Some(until) = self.ejected_until else { return };
         let now = now();
         if until <= now {
-            (self.out_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
+            (self.ejected_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
         }
     }
 
     /// Records a success, even of a request from before the ejection.
-    pub(super) fn succeeded(&mut self) -> Option<StateChange> {
+    pub(super) fn record_success(&mut self) -> Option<StateChange> {
         (self.failures, self.is_probing) = (0, false);
-        self.out_until.take().map(|_| StateChange::Back)
+        self.ejected_until.take().map(|_| StateChange::Recovered)
     }
 
-    pub(super) fn failed(
+    pub(super) fn record_failure(
         &mut self,
         settings: &OutlierDetectionSettings,
         now: Instant,
     ) -> Option<StateChange> {
         let limit = settings.consecutive_failures?;
         // Requests that were in flight together fail together. They count as one failure.
-        if self.out_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
+        if self.ejected_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
             return None;
         }
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.checked_sub(limit)?;
-        let rest =
+        let ejection_time =
             settings.base_ejection_time.saturating_mul(1 << beyond.min(16)).min(settings.max_ejection_time);
-        self.out_until = Some(now + rest);
-        Some(StateChange::Ejected(rest))
+        self.ejected_until = Some(now + ejection_time);
+        Some(StateChange::Ejected(ejection_time))
     }
 
-    /// Records a health check. After `failures` consecutive failures the endpoint is unhealthy.
-    pub(super) fn checked(&mut self, well: bool, failures: u32) -> Option<StateChange> {
-        if well {
+    /// Records a health check. After `unhealthy_threshold` consecutive failures the endpoint is unhealthy.
+    pub(super) fn record_check(&mut self, passed: bool, unhealthy_threshold: u32) -> Option<StateChange> {
+        if passed {
             self.failed_checks = 0;
             return std::mem::take(&mut self.unhealthy).then_some(StateChange::Healthy);
         }
         self.failed_checks = self.failed_checks.saturating_add(1);
-        let now_unhealthy = !self.unhealthy && self.failed_checks >= failures;
+        let now_unhealthy = !self.unhealthy && self.failed_checks >= unhealthy_threshold;
         self.unhealthy |= now_unhealthy;
         now_unhealthy.then_some(StateChange::Unhealthy)
     }
@@ -173,19 +173,25 @@ mod tests {
             max_ejection_time: 3 * SECOND,
         };
         let (mut condition, mut now) = (EndpointCondition::default(), Instant::now());
-        assert_eq!(condition.failed(&settings, now), None);
-        for rest in [1, 2, 3, 3] {
-            assert_eq!(condition.failed(&settings, now), Some(StateChange::Ejected(rest * SECOND)));
-            assert_eq!(condition.state(now), EndpointState::Ejected { rest: rest * SECOND });
-            assert_eq!(condition.failed(&settings, now), None, "it is out already");
-            now += rest * SECOND;
+        assert_eq!(condition.record_failure(&settings, now), None);
+        for seconds in [1, 2, 3, 3] {
+            assert_eq!(
+                condition.record_failure(&settings, now),
+                Some(StateChange::Ejected(seconds * SECOND))
+            );
+            assert_eq!(condition.state(now), EndpointState::Ejected { remaining: seconds * SECOND });
+            assert_eq!(condition.record_failure(&settings, now), None, "it is out already");
+            now += seconds * SECOND;
             assert_eq!(condition.state(now), EndpointState::Probing);
             condition.request_started(&settings, || now);
-            assert_eq!(condition.state(now), EndpointState::Ejected { rest: SECOND }, "one is enough");
+            assert_eq!(condition.state(now), EndpointState::Ejected { remaining: SECOND }, "one is enough");
         }
         assert_eq!(condition.state(now + 3 * SECOND), EndpointState::Probing, "that one never came back");
-        assert_eq!(condition.succeeded(), Some(StateChange::Back));
-        assert_eq!((condition.state(now), condition.failed(&settings, now)), (EndpointState::Up, None));
+        assert_eq!(condition.record_success(), Some(StateChange::Recovered));
+        assert_eq!(
+            (condition.state(now), condition.record_failure(&settings, now)),
+            (EndpointState::Healthy, None)
+        );
     }
 
     #[test]
@@ -193,17 +199,17 @@ mod tests {
         let settings =
             OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() };
         let mut condition = EndpointCondition::default();
-        assert!((0..100).all(|_| condition.failed(&settings, Instant::now()).is_none()));
+        assert!((0..100).all(|_| condition.record_failure(&settings, Instant::now()).is_none()));
     }
 
     #[test]
     fn some_failed_checks_make_it_unhealthy_and_one_good_one_well() {
         let mut condition = EndpointCondition::default();
-        assert_eq!(condition.checked(false, 2), None);
-        assert_eq!(condition.checked(false, 2), Some(StateChange::Unhealthy));
-        assert_eq!(condition.checked(false, 2), None);
+        assert_eq!(condition.record_check(false, 2), None);
+        assert_eq!(condition.record_check(false, 2), Some(StateChange::Unhealthy));
+        assert_eq!(condition.record_check(false, 2), None);
         assert_eq!(condition.state(Instant::now()), EndpointState::Unhealthy);
-        assert_eq!(condition.checked(true, 2), Some(StateChange::Healthy));
-        assert_eq!(condition.state(Instant::now()), EndpointState::Up);
+        assert_eq!(condition.record_check(true, 2), Some(StateChange::Healthy));
+        assert_eq!(condition.state(Instant::now()), EndpointState::Healthy);
     }
 }

@@ -59,12 +59,12 @@ impl DnsCache {
         Self { lookup, turn: tokio::sync::Mutex::default(), last: Mutex::default() }
     }
 
-    fn last(&self) -> LastLookup {
+    fn last_lookup(&self) -> LastLookup {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records that a DNS lookup ended now.
-    fn remember(&self, error: Option<String>) {
+    fn record_lookup(&self, error: Option<String>) {
         let last = LastLookup { at: Some(Instant::now()), error };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
@@ -77,7 +77,7 @@ impl Endpoints {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
         let known = self.current.load_full();
-        match names.last().at.map(|at| at.elapsed()) {
+        match names.last_lookup().at.map(|at| at.elapsed()) {
             Some(age) if age < refresh && !known.is_empty() => return Ok(known),
             Some(age) if age < 2 * refresh && !known.is_empty() => {
                 if names.turn.try_lock().is_ok() {
@@ -95,14 +95,14 @@ impl Endpoints {
             if found.is_err() {
                 // The known addresses are used until the next interval. Otherwise every request would wait as
                 // long.
-                names.remember(Some("no response in time".to_owned()));
+                names.record_lookup(Some("no response in time".to_owned()));
             }
             return Ok(known);
         }
         match found {
             Err(_) => Err(UpstreamError::ConnectDeadline { upstream: self.settings.name.clone(), after }),
             Ok(()) => {
-                let error = names.last().error.unwrap_or_else(|| NO_ADDRESS.to_owned());
+                let error = names.last_lookup().error.unwrap_or_else(|| NO_ADDRESS.to_owned());
                 let (upstream, source) = (self.settings.name.clone(), io::Error::other(error).into());
                 Err(UpstreamError::Connect { upstream, source })
             }
@@ -113,7 +113,7 @@ impl Endpoints {
     async fn look_up(&self, names: &DnsCache) {
         let called_at = Instant::now();
         let _turn = names.turn.lock().await;
-        let last = names.last();
+        let last = names.last_lookup();
         let is_fresh =
             |at: Instant| at >= called_at || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
         if last.at.is_some_and(is_fresh) {
@@ -165,7 +165,7 @@ impl Endpoints {
             info!(upstream = %self.settings.name, addresses = count, "DNS addresses changed");
         }
         self.current.store(Arc::new(entries));
-        names.remember(failed);
+        names.record_lookup(failed);
     }
 }
 

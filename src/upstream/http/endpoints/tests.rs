@@ -93,7 +93,7 @@ async fn lookups(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
     };
     let upstream_call =
         UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
-    Ok(String::from_utf8(upstream.answer(&upstream_call).await?.body.to_vec()).unwrap())
+    Ok(String::from_utf8(upstream.send(&upstream_call).await?.body.to_vec()).unwrap())
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn requests_spread_over_the_addresses_of_a_name() {
     assert_eq!(records.lookups(), 1);
     let view = upstream.addresses();
     assert_eq!(view[0].address, format!("http://old.test:80 ({})", a.ip()));
-    assert!(view.iter().all(|one| (one.state, one.in_flight) == (EndpointState::Up, 0)), "{view:?}");
+    assert!(view.iter().all(|one| (one.state, one.in_flight) == (EndpointState::Healthy, 0)), "{view:?}");
 }
 
 #[tokio::test]
@@ -192,12 +192,12 @@ async fn picked(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFli
 #[tokio::test(start_paused = true)]
 async fn the_less_loaded_of_two_endpoints_is_picked() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
-    let mut loads = Vec::new();
+    let mut in_flight_requests = Vec::new();
     for _ in 0..10 {
-        loads.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
+        in_flight_requests.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
     }
     assert!(endpoints.view().iter().all(|one| one.in_flight == 5), "{:?}", endpoints.view());
-    drop(loads);
+    drop(in_flight_requests);
     assert!(endpoints.view().iter().all(|one| one.in_flight == 0), "{:?}", endpoints.view());
 }
 
@@ -211,15 +211,15 @@ async fn a_failing_endpoint_is_ejected_and_then_probed_by_one_call() {
         assert_ne!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint().id(), bad);
     }
     tokio::time::advance(Duration::from_secs(5)).await;
-    let mut loads = Vec::new();
+    let mut in_flight_requests = Vec::new();
     for _ in 0..20 {
-        loads.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
+        in_flight_requests.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
     }
-    assert_eq!(loads.iter().filter(|load| load.endpoint().id() == bad).count(), 1);
-    for load in &mut loads {
-        load.record(RequestOutcome::Success, &CallContext::default());
+    assert_eq!(in_flight_requests.iter().filter(|in_flight| in_flight.endpoint().id() == bad).count(), 1);
+    for in_flight in &mut in_flight_requests {
+        in_flight.record(RequestOutcome::Success, &CallContext::default());
     }
-    assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Up));
+    assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Healthy));
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +248,7 @@ async fn an_attempt_that_follows_goes_to_another_address() {
             picked(&endpoints, &tried).await,
         ]
         .iter()
-        .map(|load| load.endpoint().id())
+        .map(|in_flight| in_flight.endpoint().id())
         .collect();
         ids.sort_unstable();
         ids.dedup();
@@ -262,11 +262,11 @@ async fn an_attempt_that_follows_goes_to_another_address() {
 async fn a_timed_out_request_is_a_failure_and_a_cancelled_one_is_not() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     drop(picked(&endpoints, &AttemptedEndpoints::default()).await);
-    assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Up));
-    let load = picked(&endpoints, &AttemptedEndpoints::default()).await;
+    assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Healthy));
+    let in_flight = picked(&endpoints, &AttemptedEndpoints::default()).await;
     tokio::time::advance(Duration::from_secs(1)).await;
-    drop(load);
-    assert_eq!(endpoints.view().iter().filter(|one| one.state != EndpointState::Up).count(), 1);
+    drop(in_flight);
+    assert_eq!(endpoints.view().iter().filter(|one| one.state != EndpointState::Healthy).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +297,7 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
 #[tokio::test(start_paused = true)]
 async fn an_only_address_that_cannot_be_reached_is_tried_once() {
     let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), AttemptedEndpoints::default());
-    let _load = picked(&endpoints, &tried).await;
+    let _in_flight = picked(&endpoints, &tried).await;
     assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
 }
 
