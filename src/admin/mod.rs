@@ -55,7 +55,7 @@ use crate::{
     config::AdminSettings,
     crypto::SecretKey,
     inbound::{
-        Arrival,
+        UnauthenticatedRequest,
         context::Rejection,
         filter::{Filter, FilterSettings, ProtectedPort},
     },
@@ -229,8 +229,8 @@ impl Api {
         if access == PathAccess::Probe {
             return Ok(self.filter.admit_probe(head)?);
         }
-        let mut arrival = Arrival::take(head, ApiKind::Rest);
-        if self.filter.admit(head, &mut arrival)?.has_link() && access != PathAccess::Page {
+        let mut unauthenticated = UnauthenticatedRequest::take(head, ApiKind::Rest);
+        if self.filter.admit(head, &mut unauthenticated)?.has_link() && access != PathAccess::Page {
             return Err(ProtectedPort::Admin.foreign_page().into());
         }
         if access != PathAccess::Page && !self.has_token(&head.headers) {

@@ -21,7 +21,7 @@ use crate::{
     inbound::cgi as cgi_api,
     server::{
         self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, StdioPipes,
-        answer_cgi, serve_stdio, stop_signal,
+        handle_cgi, serve_stdio, stop_signal,
     },
     telemetry::{
         ErrorChain,
@@ -196,15 +196,15 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     let mut app = App::new(&loaded).map_err(Failure::from_error)?;
     // One request needs no further threads.
     let runtime = build_runtime(&mut Builder::new_current_thread())?;
-    let answered = runtime.block_on(async move {
+    let result = runtime.block_on(async move {
         app.start().await;
-        let answered = answer_cgi(&app.handler, request, &mut io::stdout().lock()).await;
+        let result = handle_cgi(&app.handler, request, &mut io::stdout().lock()).await;
         app.close().await;
-        answered
+        result
     });
     // Remaining tasks are not awaited.
     runtime.shutdown_background();
-    if let Err(error @ (CgiError::Write(_) | CgiError::CutOff(_))) = answered {
+    if let Err(error @ (CgiError::Write(_) | CgiError::CutOff(_))) = result {
         // The response has started, so the error can only be reported here.
         screen.error_line(&ErrorChain(&error).to_string());
     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::{field::display, info};
 
-use super::context::{Arrival, Rejection, RequestContext};
+use super::context::{Rejection, RequestContext, UnauthenticatedRequest};
 use crate::{
     auth::{Access, AuthError, METADATA_PATH, PresentedCredential, PresentedSecret},
     route::Scopes,
@@ -36,7 +36,7 @@ const AGAIN_AFTER_SECONDS: u64 = 10;
 
 /// Maximum time until an open stream is authorized again: an issuer may have revoked the key that signed a
 /// token.
-const AUTHORIZED_EVERY: Duration = Duration::from_secs(60);
+const REAUTHORIZATION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The authentication rules, if clients are configured. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -104,12 +104,12 @@ impl Authenticator {
     pub(super) async fn identify(
         &self,
         head: &mut Parts,
-        arrival: &Arrival,
+        unauthenticated: &UnauthenticatedRequest,
     ) -> Result<AuthenticatedClient, Rejection> {
-        let Some(access) = self.access() else { return Ok(AuthenticatedClient::by_address(arrival)) };
+        let Some(access) = self.access() else { return Ok(AuthenticatedClient::by_address(unauthenticated)) };
         let found = async {
-            let credential = Credential::from_headers(&head.headers, arrival)?;
-            let request_id_of = || arrival.request_id.clone();
+            let credential = Credential::from_headers(&head.headers, unauthenticated)?;
+            let request_id_of = || unauthenticated.request_id.clone();
             let found = access.identify(credential.presented()?, SystemTime::now(), &request_id_of).await?;
             Ok((found.client, credential))
         };
@@ -122,18 +122,18 @@ impl Authenticator {
     pub(super) fn identify_forwarded(
         &self,
         head: &mut Parts,
-        arrival: &Arrival,
+        unauthenticated: &UnauthenticatedRequest,
         client: ClientIdentity,
     ) -> AuthenticatedClient {
-        let Some(access) = self.access() else { return AuthenticatedClient::by_address(arrival) };
+        let Some(access) = self.access() else { return AuthenticatedClient::by_address(unauthenticated) };
         remove_credentials(&mut head.headers);
         AuthenticatedClient { client, credential: Credential::Replica, access: Some(access) }
     }
 
     /// Whether clients are configured and this request has no credential.
-    pub(super) fn has_no_credential(&self, head: &Parts, arrival: &Arrival) -> bool {
+    pub(super) fn has_no_credential(&self, head: &Parts, unauthenticated: &UnauthenticatedRequest) -> bool {
         self.0.access.load().is_some()
-            && matches!(Credential::from_headers(&head.headers, arrival), Ok(Credential::Nothing))
+            && matches!(Credential::from_headers(&head.headers, unauthenticated), Ok(Credential::Nothing))
     }
 
     /// OAuth metadata at a path, by which clients find the authorization server.
@@ -146,18 +146,18 @@ impl Authenticator {
 
     /// Completes when the client's stream must close; the reason is logged.
     pub(super) fn revoked(&self, context: &RequestContext) -> impl Future<Output = ()> + Send + use<> {
-        let (guard, identity) = (self.clone(), context.identity.clone());
-        let (request_id, address) = (context.arrival.request_id.clone(), context.arrival.address);
+        let (authenticator, identity) = (self.clone(), context.identity.clone());
+        let (request_id, address) = (context.request.request_id.clone(), context.request.address);
         async move {
-            let mut changed = guard.0.changed.subscribe();
-            let why = loop {
-                match guard.authorize_again(&identity, &request_id, SystemTime::now()).await {
-                    Ok(rest) => wait(&mut changed, rest).await,
-                    Err(why) => break why,
+            let mut changed = authenticator.0.changed.subscribe();
+            let revocation = loop {
+                match authenticator.authorize_again(&identity, &request_id, SystemTime::now()).await {
+                    Ok(remaining) => wait_until_due(&mut changed, remaining).await,
+                    Err(revocation) => break revocation,
                 }
             };
             let client_name = identity.client.name_in_log().map(display);
-            info!(%request_id, client = address.map(display), client_name, reason = %why, "stream closed: its client is no longer authorized");
+            info!(%request_id, client = address.map(display), client_name, reason = %revocation, "stream closed: its client is no longer authorized");
         }
     }
 
@@ -184,15 +184,17 @@ impl Authenticator {
         if !client.is_some_and(is_as_before) {
             return Err(Revocation::Changed);
         }
-        let rest = found.until.map(|until| until.duration_since(now).unwrap_or_default());
-        Ok(Some(rest.map_or(AUTHORIZED_EVERY, |rest| rest.min(AUTHORIZED_EVERY))))
+        let remaining = found.until.map(|until| until.duration_since(now).unwrap_or_default());
+        Ok(Some(
+            remaining.map_or(REAUTHORIZATION_INTERVAL, |remaining| remaining.min(REAUTHORIZATION_INTERVAL)),
+        ))
     }
 }
 
-async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
-    let rest = async {
-        match rest {
-            Some(rest) => sleep(rest).await,
+async fn wait_until_due(changed: &mut watch::Receiver<()>, remaining: Option<Duration>) {
+    let due = async {
+        match remaining {
+            Some(remaining) => sleep(remaining).await,
             None => std::future::pending().await,
         }
     };
@@ -201,7 +203,7 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
             // The sender is dropped, so the rules can't change any more.
             std::future::pending().await
         },
-        () = rest => {}
+        () = due => {}
     }
 }
 
@@ -212,9 +214,9 @@ impl AuthenticatedClient {
     }
 
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
-    fn by_address(arrival: &Arrival) -> Self {
-        let client = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
-        Self { client, credential: Credential::of_connection(arrival), access: None }
+    fn by_address(unauthenticated: &UnauthenticatedRequest) -> Self {
+        let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
+        Self { client, credential: Credential::of_connection(unauthenticated), access: None }
     }
 
     pub(super) fn client(&self) -> &ClientIdentity {
@@ -235,7 +237,10 @@ impl AuthenticatedClient {
 
 impl Credential {
     /// Reads the credential of a request; more than one is an error.
-    fn from_headers(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, AuthError> {
+    fn from_headers(
+        headers: &HeaderMap,
+        unauthenticated: &UnauthenticatedRequest,
+    ) -> Result<Self, AuthError> {
         let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
         let (authorization, another) = (bearers.next(), bearers.next());
         let mut keys = headers.get_all(&API_KEY).iter();
@@ -251,12 +256,12 @@ impl Credential {
             }
             (Some(value), None) => Ok(Self::Bearer(value.clone())),
             (None, Some(value)) => Ok(Self::ApiKey(value.clone())),
-            (None, None) => Ok(Self::of_connection(arrival)),
+            (None, None) => Ok(Self::of_connection(unauthenticated)),
         }
     }
 
-    fn of_connection(arrival: &Arrival) -> Self {
-        arrival.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
+    fn of_connection(unauthenticated: &UnauthenticatedRequest) -> Self {
+        unauthenticated.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
     }
 
     fn presented(&self) -> Result<PresentedCredential<'_>, AuthError> {
@@ -347,8 +352,8 @@ mod tests {
     #[track_caller]
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let headers = head(pairs).headers;
-        let arrival = Arrival::new(Arc::default(), &headers);
-        let credential = Credential::from_headers(&headers, &arrival);
+        let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &headers);
+        let credential = Credential::from_headers(&headers, &unauthenticated);
         let found = match credential.as_ref().map(|credential| credential.presented().unwrap()) {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
             Ok(PresentedCredential::Secret(PresentedSecret(text))) => Ok(Some(text)),
@@ -388,7 +393,7 @@ mod tests {
     async fn a_request_without_context_has_no_rights() {
         let write = Scopes::new(["write"]).unwrap();
         let mut head = head(&[]);
-        let unknown = Arrival::take(&mut head, crate::pipeline::ApiKind::Rest);
+        let unknown = UnauthenticatedRequest::take(&mut head, crate::pipeline::ApiKind::Rest);
         let found = Authenticator::default().identify(&mut head, &unknown).await.unwrap();
         assert!(!found.client().may(&write) && found.client().may(&Scopes::default()));
         assert!(

@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{
-    inbound::{Arrival, Connection, ShutdownSignal},
+    inbound::{Connection, ShutdownSignal, UnauthenticatedRequest},
     upstream::http::remove_hop_by_hop,
 };
 
@@ -122,8 +122,11 @@ pub fn request(
     let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), ShutdownSignal::at_once());
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
-    let arrival = Arrival { mount, ..Arrival::new(Arc::new(connection), request.headers()) };
-    request.extensions_mut().insert(arrival);
+    let unauthenticated = UnauthenticatedRequest {
+        mount,
+        ..UnauthenticatedRequest::new(Arc::new(connection), request.headers())
+    };
+    request.extensions_mut().insert(unauthenticated);
     Ok(request)
 }
 
@@ -403,10 +406,10 @@ mod tests {
                 "mcp-protocol-version: 2026-07-28",
             ]
         );
-        let arrival = head.extensions.get::<Arrival>().unwrap();
-        assert_eq!(arrival.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
-        assert!(arrival.connection.is_tls);
-        assert_eq!(arrival.mount.as_ref().unwrap().as_str(), "/cgi-bin/tools");
+        let unauthenticated = head.extensions.get::<UnauthenticatedRequest>().unwrap();
+        assert_eq!(unauthenticated.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
+        assert!(unauthenticated.connection.is_tls);
+        assert_eq!(unauthenticated.mount.as_ref().unwrap().as_str(), "/cgi-bin/tools");
     }
 
     #[test]

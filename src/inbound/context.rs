@@ -38,7 +38,7 @@ pub struct Connection {
 ///
 /// The server adds it to the request's extensions, and the API removes it.
 #[derive(Debug, Clone)]
-pub struct Arrival {
+pub struct UnauthenticatedRequest {
     /// The connection, shared by all of its requests.
     pub connection: Arc<Connection>,
     /// Request id in log lines and errors.
@@ -55,11 +55,11 @@ pub struct Arrival {
 /// Context of a request that the filter has admitted.
 #[derive(Debug)]
 pub(super) struct RequestContext {
-    pub(super) arrival: Arrival,
+    pub(super) request: UnauthenticatedRequest,
     pub(super) identity: AuthenticatedClient,
 }
 
-impl Arrival {
+impl UnauthenticatedRequest {
     /// Context of a request with these headers, which may contain its id.
     pub fn new(connection: Arc<Connection>, headers: &HeaderMap) -> Self {
         Self {
@@ -91,10 +91,10 @@ impl Arrival {
 
     /// Removes the context from a request's extensions, for an API.
     pub fn take(head: &mut Parts, api: ApiKind) -> Self {
-        let arrival = head.extensions.remove::<Self>();
-        let arrival = arrival.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
-        let api = if arrival.mount.is_some() { ApiKind::Cgi } else { api };
-        Self { api, ..arrival }
+        let unauthenticated = head.extensions.remove::<Self>();
+        let unauthenticated = unauthenticated.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
+        let api = if unauthenticated.mount.is_some() { ApiKind::Cgi } else { api };
+        Self { api, ..unauthenticated }
     }
 
     /// The path prefix of all our endpoints, set by the web server over CGI; mostly empty.
@@ -104,7 +104,7 @@ impl Arrival {
 
     /// The request as the log describes it, before its client is identified.
     pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
-        LoggedRequest { arrival: self, head: Some(head), client: None }
+        LoggedRequest { request: self, head: Some(head), client: None }
     }
 }
 
@@ -115,14 +115,14 @@ impl RequestContext {
 
     /// The request as the log describes it. `head` is `None` over stdio.
     pub(super) fn logged<'a>(&'a self, head: Option<&'a Parts>) -> LoggedRequest<'a> {
-        LoggedRequest { arrival: &self.arrival, head, client: Some(self.client()) }
+        LoggedRequest { request: &self.request, head, client: Some(self.client()) }
     }
 }
 
 /// A request as the log describes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoggedRequest<'a> {
-    arrival: &'a Arrival,
+    request: &'a UnauthenticatedRequest,
     head: Option<&'a Parts>,
     client: Option<&'a ClientIdentity>,
 }
@@ -130,17 +130,17 @@ pub(super) struct LoggedRequest<'a> {
 impl LoggedRequest<'_> {
     /// Logs a request that is rejected before any call.
     pub(super) fn log_rejection(self, rejection: &Rejection) {
-        let Self { arrival, head, client } = self;
-        let request_id = &arrival.request_id;
+        let Self { request, head, client } = self;
+        let request_id = &request.request_id;
         let path = head.map(|head| Untrusted(head.uri.path()));
         info!(
             status = rejection.status.as_u16(),
             method = head.map(|head| method_label(&head.method)),
             path = path.map(display),
             reason = rejection.reason,
-            client = arrival.address.map(display),
+            client = request.address.map(display),
             client_name = client.and_then(ClientIdentity::name_in_log).map(display),
-            api = arrival.api.as_str(),
+            api = request.api.as_str(),
             %request_id,
             "request rejected"
         );

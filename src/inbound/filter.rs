@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use super::{
     authenticate::Authenticator,
-    context::{Arrival, Rejection},
+    context::{Rejection, UnauthenticatedRequest},
     host_origin::{self, HostAndOriginRules},
 };
 use crate::{
@@ -243,7 +243,7 @@ pub struct Filter {
     /// Counts the bytes of request bodies that are being read or processed.
     buffer: RequestBuffer,
     /// Identifies the clients of admitted requests.
-    pub guard: Authenticator,
+    pub authenticator: Authenticator,
 }
 
 impl Filter {
@@ -256,7 +256,7 @@ impl Filter {
             rules: Arc::new(ArcSwap::from_pointee(HostAndOriginRules::new(settings))),
             rejected,
             buffer: RequestBuffer::default(),
-            guard: Authenticator::default(),
+            authenticator: Authenticator::default(),
         }
     }
 
@@ -271,12 +271,16 @@ impl Filter {
     /// # Errors
     ///
     /// [`Rejection`] if the host or the origin is not allowed.
-    pub fn admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<CrossOriginPage, Rejection> {
+    pub fn admit(
+        &self,
+        head: &mut Parts,
+        unauthenticated: &mut UnauthenticatedRequest,
+    ) -> Result<CrossOriginPage, Rejection> {
         let rules = self.rules.load();
         let host = rules.check_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST))?;
         let page = rules.check_origin(&head.headers, host.as_ref());
         let page = page.inspect_err(|_| self.rejected.add(REJECTED_ORIGIN))?;
-        let peer = arrival.connection.peer;
+        let peer = unauthenticated.connection.peer;
         let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.trusted_proxies));
         let is_removed = |name: &&HeaderName| {
             let name = name.as_str();
@@ -285,7 +289,7 @@ impl Filter {
         let removed: Vec<HeaderName> = head.headers.keys().filter(is_removed).cloned().collect();
         removed.iter().for_each(|name| drop(head.headers.remove(name)));
         if let Some(peer) = peer {
-            arrival.address = Some(client_address(peer.ip(), &head.headers, &rules.trusted_proxies));
+            unauthenticated.address = Some(client_address(peer.ip(), &head.headers, &rules.trusted_proxies));
         }
         Ok(page)
     }
@@ -419,7 +423,7 @@ impl Reservation {
     }
 
     /// Wraps the body, which is counted until all its slices are dropped.
-    fn with(self, bytes: Vec<u8>) -> Bytes {
+    fn into_bytes(self, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(CountedBody { bytes, _reservation: self })
     }
 }
@@ -498,7 +502,7 @@ impl Filter {
                 }
                 whole.extend_from_slice(&data);
             }
-            Ok(reservation.with(whole))
+            Ok(reservation.into_bytes(whole))
         };
         timeout(after, reading).await.unwrap_or_else(|_| {
             let text = format!("the request's body was not complete within {after:?}");
@@ -519,13 +523,13 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
 /// Rejects such a request (RFC 9112, section 6.1): nothing more is read from its connection.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
-    let arrival = Arrival::take(&mut parts, ApiKind::Rest);
+    let unauthenticated = UnauthenticatedRequest::take(&mut parts, ApiKind::Rest);
     let text = "the request's `Transfer-Encoding` has `chunked` more than once";
     let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
-    let mut response = super::rest::rejected(arrival.logged(&parts), &rejection);
+    let mut response = super::rest::rejected(unauthenticated.logged(&parts), &rejection);
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(RequestId::HEADER, arrival.request_id.header_value());
+    headers.insert(RequestId::HEADER, unauthenticated.request_id.header_value());
     response
 }
 
@@ -592,8 +596,8 @@ mod tests {
     }
 
     fn admit(filter: &Filter, headers: HeaderMap) -> Result<CrossOriginPage, Rejection> {
-        let arrival = &mut Arrival::new(Arc::default(), &headers);
-        filter.admit(&mut head(headers), arrival)
+        let unauthenticated = &mut UnauthenticatedRequest::new(Arc::default(), &headers);
+        filter.admit(&mut head(headers), unauthenticated)
     }
 
     #[track_caller]
@@ -789,7 +793,7 @@ mod tests {
         let mut short = buffer.reserve();
         assert!(!short.grow_to(FREE_BYTES + 1, 100), "there is none left");
         drop((second, short));
-        let body = first.with(vec![7; 3]);
+        let body = first.into_bytes(vec![7; 3]);
         assert_eq!(buffer.0.load(Ordering::Relaxed), 60, "it counts on while somebody has it");
         let part = body.slice(1..);
         drop(body);

@@ -18,7 +18,7 @@ use axum::body::Body;
 use http::Response;
 use http_body::Body as _;
 
-pub use context::{Arrival, Connection, Shutdown, ShutdownSignal};
+pub use context::{Connection, Shutdown, ShutdownSignal, UnauthenticatedRequest};
 pub use filter::parse_network;
 
 /// The paths of the MCP endpoint.

@@ -57,7 +57,7 @@ struct State {
     /// Since when parts of responses wait to be written, by the number of their request.
     waiting: HashMap<u64, Instant>,
     /// Bytes of long responses that are not written yet.
-    held_bytes: usize,
+    buffered_bytes: usize,
     is_evicted: bool,
 }
 
@@ -90,7 +90,7 @@ impl Activity {
             idle_since: Instant::now(),
             headers_since: None,
             waiting: HashMap::new(),
-            held_bytes: 0,
+            buffered_bytes: 0,
             is_evicted: false,
         };
         Self { state: Arc::new(Mutex::new(state)), buffer: buffer.clone() }
@@ -171,7 +171,7 @@ impl Activity {
     pub(super) fn unread(&self) -> Option<UnreadBytes> {
         let state = self.state();
         let since = state.waiting.values().copied().min();
-        let unread = UnreadBytes { since, bytes: state.held_bytes, requests: state.open };
+        let unread = UnreadBytes { since, bytes: state.buffered_bytes, requests: state.open };
         (unread.bytes > 0).then_some(unread)
     }
 
@@ -198,16 +198,16 @@ impl Activity {
         }))
     }
 
-    fn hold(&self, bytes: usize) {
+    fn charge(&self, bytes: usize) {
         if bytes > 0 {
-            self.state().held_bytes += bytes;
-            self.buffer.hold(bytes);
+            self.state().buffered_bytes += bytes;
+            self.buffer.charge(bytes);
         }
     }
 
     fn release(&self, bytes: usize) {
         if bytes > 0 {
-            self.state().held_bytes -= bytes;
+            self.state().buffered_bytes -= bytes;
             self.buffer.release(bytes);
         }
     }
@@ -255,12 +255,12 @@ pub(super) struct ActiveRequest {
 
 impl ActiveRequest {
     /// Wraps the response. If its body is long, it is counted in the response buffer until it is written.
-    pub(super) fn respond(self, response: Response<Body>) -> Response<Body> {
+    pub(super) fn watch_response_body(self, response: Response<Body>) -> Response<Body> {
         let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
             response.body().size_hint().exact().filter(|length| is_here && *length > SHORT_BYTES as u64);
         let counted_bytes = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
-        self.activity.hold(counted_bytes);
+        self.activity.charge(counted_bytes);
         self.set_waiting(true);
         response.map(|body| {
             Body::new(ResponseBody { body, request: Arc::new(self), counted_bytes, rest: Bytes::new() })
@@ -318,7 +318,7 @@ impl ResponseBody {
             let uncounted = self.rest.len().saturating_sub(self.counted_bytes);
             if uncounted > SHORT_BYTES {
                 self.counted_bytes += uncounted;
-                self.request.activity.hold(uncounted);
+                self.request.activity.charge(uncounted);
             }
         }
         Poll::Ready(Some(Ok(Frame::data(self.next_part()))))
@@ -412,7 +412,7 @@ mod tests {
     }
 
     fn respond(activity: &Activity, body: Body) -> Body {
-        activity.begin_request().respond(Response::new(body)).into_body()
+        activity.begin_request().watch_response_body(Response::new(body)).into_body()
     }
 
     async fn ends_after(activity: &Activity) -> Duration {
@@ -459,7 +459,7 @@ mod tests {
         let request = activity.begin_request();
         let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
         waits.unwrap_err();
-        let response = request.respond(Response::new(Body::from("answer")));
+        let response = request.watch_response_body(Response::new(Body::from("answer")));
         assert_eq!(ends_after(&activity).await, 30 * SECOND);
         drop(response);
         assert_eq!(ends_after(&activity).await, 60 * SECOND);
@@ -477,7 +477,7 @@ mod tests {
     async fn a_long_answer_counts_until_it_is_written() {
         let (buffer, activity) = setup();
         let mut body = respond(&activity, Body::from(long()));
-        assert_eq!((buffer.held_bytes(), body.size_hint().exact()), (LONG, Some(LONG as u64)));
+        assert_eq!((buffer.buffered_bytes(), body.size_hint().exact()), (LONG, Some(LONG as u64)));
         let mut parts = Vec::new();
         while !body.is_end_stream() {
             let part = body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -489,23 +489,23 @@ mod tests {
         assert_eq!(parts.len(), 6);
         assert!(body.frame().await.is_none());
         drop(body);
-        assert_eq!(buffer.held_bytes(), LONG, "the connection has it");
+        assert_eq!(buffer.buffered_bytes(), LONG, "the connection has it");
         assert_eq!(activity.idle_since(), None, "the request is not over");
         parts.remove(0);
-        assert_eq!(buffer.held_bytes(), LONG - PART_BYTES);
+        assert_eq!(buffer.buffered_bytes(), LONG - PART_BYTES);
         drop(parts);
-        assert!(buffer.held_bytes() == 0 && activity.idle_since().is_some());
+        assert!(buffer.buffered_bytes() == 0 && activity.idle_since().is_some());
     }
 
     #[tokio::test]
     async fn unrequested_bytes_do_not_extend_the_timeout() {
         let (buffer, activity) = setup();
         drop(respond(&activity, Body::from(long())));
-        assert_eq!(buffer.held_bytes(), 0, "as for `HEAD`");
+        assert_eq!(buffer.buffered_bytes(), 0, "as for `HEAD`");
         let mut body = respond(&activity, Body::from(long()));
         body.frame().await.unwrap().unwrap();
         drop(body);
-        assert_eq!(buffer.held_bytes(), 0, "as when it is broken off");
+        assert_eq!(buffer.buffered_bytes(), 0, "as when it is broken off");
     }
 
     #[tokio::test]
@@ -514,10 +514,10 @@ mod tests {
         let _short = respond(&activity, Body::from(vec![b'a'; SHORT_BYTES]));
         let mut far = Response::new(Body::from(long()));
         StreamedPassthrough::mark(&mut far);
-        let mut far = activity.begin_request().respond(far).into_body();
-        assert_eq!(buffer.held_bytes(), 0);
+        let mut far = activity.begin_request().watch_response_body(far).into_body();
+        assert_eq!(buffer.buffered_bytes(), 0);
         let _part = far.frame().await.unwrap().unwrap();
-        assert_eq!(buffer.held_bytes(), LONG, "but what has come of it");
+        assert_eq!(buffer.buffered_bytes(), LONG, "but what has come of it");
     }
 
     #[tokio::test]
@@ -526,9 +526,9 @@ mod tests {
         let events = Body::new(Events(Some(vec![long(), Bytes::from_static(b"short")])));
         let mut body = respond(&activity, events);
         body.frame().await.unwrap().unwrap();
-        assert_eq!(buffer.held_bytes(), 0);
+        assert_eq!(buffer.buffered_bytes(), 0);
         let _part = body.frame().await.unwrap().unwrap();
-        assert_eq!(buffer.held_bytes(), LONG);
+        assert_eq!(buffer.buffered_bytes(), LONG);
         assert!(respond(&activity, Body::new(Empty::new())).is_end_stream());
     }
 }

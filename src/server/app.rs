@@ -126,7 +126,7 @@ impl App {
         let snapshot = active.snapshot(&mut lists, &parts)?;
         let gateway = Gateway::new(snapshot).sharing(shared.clone());
         let filter = Filter::new(&loaded.filter);
-        filter.guard.replace(access(loaded));
+        filter.authenticator.replace(access(loaded));
         let mcp = McpEndpoint::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
         let rest = RestApi::new(gateway.clone(), filter.clone());
         let expiries = Expiries(Arc::new(ArcSwap::from_pointee(loaded.certificates.clone())));
@@ -242,14 +242,14 @@ impl App {
 
     /// Replaces the access rules. Returns whether they have changed.
     fn apply_access(&self, loaded: &Loaded) -> bool {
-        let now = self.filter.guard.access();
+        let now = self.filter.authenticator.access();
         let is_same = match (now.as_deref(), &loaded.access) {
             (None, None) => true,
             (Some(now), Some(then)) => now.has(then, loaded.tls.as_ref()),
             (Some(_), None) | (None, Some(_)) => false,
         };
         if !is_same {
-            self.filter.guard.replace(access(loaded));
+            self.filter.authenticator.replace(access(loaded));
         }
         !is_same
     }
@@ -396,8 +396,8 @@ impl Active {
             let existing = before
                 .and_then(|before| before.upstreams.get(&name))
                 .filter(|bound| bound.file.policy == file.policy && bound.file.settings == file.settings);
-            let bound =
-                existing.map_or_else(|| BoundUpstream::new(file, shared), |existing| existing.with(file));
+            let bound = existing
+                .map_or_else(|| BoundUpstream::new(file, shared), |existing| existing.with_lists(file));
             (name, bound)
         };
         Self {
@@ -487,7 +487,7 @@ impl BoundUpstream {
     }
 
     /// The same upstream with new list rules, which may have another poll interval.
-    fn with(&self, file: &UpstreamFile) -> Self {
+    fn with_lists(&self, file: &UpstreamFile) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
         Self { file: file.clone(), discovery, is_listed: self.is_listed && is_same, ..self.clone() }

@@ -43,7 +43,7 @@ use super::{
 use crate::{
     config::ListenerSettings,
     inbound::{
-        self, Arrival, ShutdownSignal,
+        self, ShutdownSignal, UnauthenticatedRequest,
         filter::{ends_ambiguously, reject_ambiguous_end},
     },
     telemetry::{ErrorChain, RequestId},
@@ -160,7 +160,7 @@ impl ConnectionServer {
         let stream = TokioIo::new(Box::pin(stream));
         let peer = connection.peer;
         let connection = Arc::new(connection);
-        let service = service_fn(|request| self.respond(request, &connection, &activity));
+        let service = service_fn(|request| self.serve_request(request, &connection, &activity));
         if version == Version::HTTP_2 {
             let served = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
@@ -237,8 +237,8 @@ impl ConnectionServer {
         }
     }
 
-    /// Responds to one request of a connection.
-    fn respond(
+    /// Handles one request of a connection, and closes the connection after the response during a shutdown.
+    fn serve_request(
         &self,
         request: Request<Incoming>,
         connection: &Arc<inbound::Connection>,
@@ -248,20 +248,20 @@ impl ConnectionServer {
         let is_http2 = request.version() == Version::HTTP_2;
         let mut request = request.map(|body| activity.watch_request_body(body));
         set_host_header(&mut request);
-        let arrival = Arrival::new(Arc::clone(connection), request.headers());
-        request.extensions_mut().insert(arrival);
+        let unauthenticated = UnauthenticatedRequest::new(Arc::clone(connection), request.headers());
+        request.extensions_mut().insert(unauthenticated);
         let responding = match ends_ambiguously(request.headers()) {
             true => Err(reject_ambiguous_end(request)),
-            false => Ok(respond(&self.handler, request)),
+            false => Ok(respond_with_id(&self.handler, request)),
         };
         let phases = self.phases.clone();
         async move {
             let mut response = match responding {
                 Ok(responding) => responding.await,
-                Err(refused) => refused,
+                Err(rejection) => rejection,
             };
             if is_http2 {
-                return Ok(open.respond(response));
+                return Ok(open.watch_response_body(response));
             }
             if *phases.borrow() > Phase::Serving {
                 // A client, or a load balancer, then opens a new connection for its next request, to the
@@ -272,7 +272,7 @@ impl ConnectionServer {
                 yield_before_write().await;
                 return Ok(response);
             }
-            Ok(open.respond(response))
+            Ok(open.watch_response_body(response))
         }
     }
 }
@@ -319,12 +319,12 @@ async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
 }
 
 /// Handles a request, and sets the request id in its response, unless a passthrough response has one.
-pub(super) fn respond(
+pub(super) fn respond_with_id(
     handler: &HttpHandler,
     mut request: Request<Body>,
 ) -> impl Future<Output = Response<Body>> + use<> {
-    let request_id = Arrival::from_request(&mut request).request_id.clone();
-    let responding = handler.respond(request);
+    let request_id = UnauthenticatedRequest::from_request(&mut request).request_id.clone();
+    let responding = handler.handle(request);
     async move {
         let mut response = responding.await;
         response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());

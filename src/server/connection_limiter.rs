@@ -42,7 +42,7 @@ pub(super) struct ResponseBuffer(Arc<BufferState>);
 
 #[derive(Debug)]
 struct BufferState {
-    held_bytes: AtomicUsize,
+    buffered_bytes: AtomicUsize,
     limit_bytes: usize,
     is_over: Notify,
     /// The memory of the upstream responses from which these were built.
@@ -53,29 +53,29 @@ impl ResponseBuffer {
     /// Creates a buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of
     /// that. So clients that read nothing leave the other half to those that do.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Self {
-        let (held_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
-        Self(Arc::new(BufferState { held_bytes, limit_bytes, is_over, upstream_buffer }))
+        let (buffered_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
+        Self(Arc::new(BufferState { buffered_bytes, limit_bytes, is_over, upstream_buffer }))
     }
 
-    pub(super) fn hold(&self, bytes: usize) {
+    pub(super) fn charge(&self, bytes: usize) {
         if let Some(buffer) = &self.0.upstream_buffer {
             buffer.charge(bytes);
         }
-        self.0.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.0.buffered_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.over_bytes() > 0 {
             self.0.is_over.notify_one();
         }
     }
 
     pub(super) fn release(&self, bytes: usize) {
-        self.0.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.buffered_bytes.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(buffer) = &self.0.upstream_buffer {
             buffer.discharge(bytes);
         }
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
-        self.0.held_bytes.load(Ordering::Relaxed)
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.0.buffered_bytes.load(Ordering::Relaxed)
     }
 
     fn limit_bytes(&self) -> usize {
@@ -84,7 +84,7 @@ impl ResponseBuffer {
     }
 
     fn over_bytes(&self) -> usize {
-        self.held_bytes().saturating_sub(self.limit_bytes())
+        self.buffered_bytes().saturating_sub(self.limit_bytes())
     }
 
     /// Waits until the buffer is over its limit.
@@ -171,10 +171,10 @@ impl ConnectionLimiter {
             self.buffer.wait_until_over().await;
             let connections = self.evict_slow_readers(stalled_for);
             if connections > 0 && take_log_turn(&mut logged) {
-                let (held_bytes, limit_bytes) = (self.buffer.held_bytes(), self.buffer.limit_bytes());
+                let (buffered_bytes, limit_bytes) = (self.buffer.buffered_bytes(), self.buffer.limit_bytes());
                 warn!(
                     connections,
-                    held_bytes,
+                    buffered_bytes,
                     limit_bytes,
                     "response buffer full: closing the connections that have read nothing for longest"
                 );
@@ -187,14 +187,14 @@ impl ConnectionLimiter {
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections();
-        let held: Vec<(UnreadBytes, &Connection)> = connections
+        let unread: Vec<(UnreadBytes, &Connection)> = connections
             .values()
             .filter_map(|connection| Some((connection.activity.unread()?, connection)))
             .collect();
-        if held.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
+        if unread.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
             return 0;
         }
-        let mut stalled: Vec<(Instant, usize, &Connection)> = held
+        let mut stalled: Vec<(Instant, usize, &Connection)> = unread
             .into_iter()
             .filter_map(|(unread, connection)| Some((unread.since?, unread.bytes, connection)))
             .filter(|(since, ..)| since.elapsed() >= stalled_for)
@@ -302,7 +302,7 @@ mod tests {
     /// The body of a response of which this client reads nothing.
     fn unread(slot: &ConnectionSlot, bytes: usize) -> Body {
         let response = http::Response::new(Body::from(vec![b'a'; bytes]));
-        slot.activity.begin_request().respond(response).into_body()
+        slot.activity.begin_request().watch_response_body(response).into_body()
     }
 
     #[tokio::test(start_paused = true)]

@@ -241,9 +241,9 @@ impl Collector {
             headers,
             body,
         };
-        let ask =
+        let upstream_call =
             UpstreamCall::new(request.into(), RESPONSE_LIMIT_BYTES, Deadline::after(self.timeout), false);
-        let response = timeout(self.timeout, self.http.send(&ask)).await;
+        let response = timeout(self.timeout, self.http.send(&upstream_call)).await;
         let response =
             response.map_err(|_| ExportError::Timeout(self.timeout))?.map_err(ExportError::Failed)?;
         if !response.status.is_success() {
@@ -286,8 +286,8 @@ impl MeterSource for ExportCounts {
         }
         let help = "Requests to the collector, by signal and result";
         let family = reading.counter("glossator_telemetry_requests", help);
-        for (signal, words) in [("traces", &self.traces), ("metrics", &self.metrics)] {
-            for (result, count) in words.read() {
+        for (signal, counters) in [("traces", &self.traces), ("metrics", &self.metrics)] {
+            for (result, count) in counters.read() {
                 family.add(vec![("signal", signal.into()), ("result", result.into())], count);
             }
         }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authority};
 
 use crate::{
-    inbound::{Arrival, MCP_PATHS, mcp::McpEndpoint, rest::RestApi},
+    inbound::{MCP_PATHS, UnauthenticatedRequest, mcp::McpEndpoint, rest::RestApi},
     route::TraceContext,
     telemetry::{Meters, Span, SpanKind, Tracer, method_label},
 };
@@ -30,11 +30,11 @@ impl HttpHandler {
     /// are counted and traced.
     pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
         let apis = Arc::new(ClientApis { rest, mcp, meters, tracing });
-        Self(Arc::new(move |request| Arc::clone(&apis).respond(request)))
+        Self(Arc::new(move |request| Arc::clone(&apis).route(request)))
     }
 
     /// Handles a request.
-    pub fn respond(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
+    pub fn handle(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
         (self.0)(request)
     }
 }
@@ -54,7 +54,7 @@ struct ClientApis {
 }
 
 impl ClientApis {
-    fn respond(self: Arc<Self>, mut request: Request<Body>) -> ResponseFuture {
+    fn route(self: Arc<Self>, mut request: Request<Body>) -> ResponseFuture {
         let observed = ObservedRequest::begin(&mut request, &self.tracing);
         let path = request.uri().path();
         // Clients may be configured with a slash at the end of the URL.
@@ -85,7 +85,7 @@ struct ObservedRequest {
 impl ObservedRequest {
     /// Starts the measurement, and puts the span into the request.
     fn begin(request: &mut Request<Body>, tracing: &Tracer) -> Self {
-        let connection = Arc::clone(&Arrival::from_request(request).connection);
+        let connection = Arc::clone(&UnauthenticatedRequest::from_request(request).connection);
         let scheme = if connection.is_tls { "https" } else { "http" };
         let mut span = Span::default();
         if tracing.is_on() {
@@ -94,7 +94,7 @@ impl ObservedRequest {
             if span.is_recorded() {
                 describe(&span, request, scheme, connection.peer);
             }
-            Arrival::from_request(request).span = span.clone();
+            UnauthenticatedRequest::from_request(request).span = span.clone();
         }
         Self { span, method: request.method().clone(), scheme, started: Instant::now() }
     }

@@ -17,7 +17,7 @@
 //! Others:
 //!
 //! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client on stdin and stdout,
-//!   [`answer_cgi`] one request of a web server.
+//!   [`handle_cgi`] one request of a web server.
 //! - `exporter` sends traces and metrics to a collector. `signals` are those of the operating system.
 
 mod activity;
@@ -62,7 +62,7 @@ pub use http_handler::HttpHandler;
 pub use listener::{Listener, bind, inherited};
 pub use reload::Reloader;
 pub use signals::{Hangups, stop_signal};
-pub use stdio::{CgiError, StdioPipes, answer_cgi, serve_stdio};
+pub use stdio::{CgiError, StdioPipes, handle_cgi, serve_stdio};
 
 /// Why the server can't start.
 #[derive(Debug, thiserror::Error)]

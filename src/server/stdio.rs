@@ -146,13 +146,13 @@ pub enum CgiError {
 /// # Errors
 ///
 /// [`CgiError`] if the response was not written to its end.
-pub async fn answer_cgi(
+pub async fn handle_cgi(
     handler: &HttpHandler,
     request: Request<Body>,
     out: &mut impl Write,
 ) -> Result<(), CgiError> {
     let head_only = request.method() == Method::HEAD;
-    let (head, mut body) = connection::respond(handler, request).await.into_parts();
+    let (head, mut body) = connection::respond_with_id(handler, request).await.into_parts();
     let has_body = !head_only && !body.is_end_stream();
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(CgiError::Write);
     write(&cgi::write_headers(head, has_body))?;

@@ -98,8 +98,8 @@ pub(crate) fn translate(data: &[u8]) {
     }
     let response = UpstreamResponse::new(status, headers, body.to_vec().into());
     let args = json!({ "city": "Oslo" });
-    let facts = CallInput::new(&case.route.definition.name, &args);
-    let result = translated(&case.route.translator, facts, &response, &mut Trace::on()).result;
+    let input = CallInput::new(&case.route.definition.name, &args);
+    let result = translated(&case.route.translator, input, &response, &mut Trace::on()).result;
     let mut written = Vec::new();
     write_result(&result, StructuredContentSupport::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).expect("a result is JSON");
@@ -181,7 +181,7 @@ pub(crate) fn http_request(data: &[u8]) {
             (runtime, app.handler)
         });
         runtime.block_on(async {
-            let answer = handler.respond(request).await;
+            let answer = handler.handle(request).await;
             let status = answer.status();
             assert!(status != StatusCode::INTERNAL_SERVER_ERROR, "{status}");
             let media_type =

@@ -238,7 +238,7 @@ async fn calls_are_counted_by_their_outcome() {
     };
     let handler = app.handler.clone();
     for body in ["", "{\"x\": 1}"] {
-        let _ = handler.respond(call(body)).await;
+        let _ = handler.handle(call(body)).await;
     }
     drop(snapshot);
     let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
@@ -279,7 +279,7 @@ async fn a_route_that_a_reload_removes_leaves_the_metrics() {
     let (admin, mut app) = admin(&routes(&["kept", "gone"]));
     for path in ["/tools/kept", "/tools/gone"] {
         let request = Request::post(path).header("host", "localhost").body(Body::empty()).unwrap();
-        assert_eq!(app.handler.respond(request).await.status(), 200);
+        assert_eq!(app.handler.handle(request).await.status(), 200);
     }
     let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     assert!(text.contains(r#"route="kept""#) && text.contains(r#"route="gone""#), "{text}");
@@ -306,7 +306,7 @@ async fn errors_of_mcp_are_counted_by_method_and_code() {
         let request = Request::post("/mcp").header("host", "localhost");
         let request = request.header("content-type", "application/json");
         let request = request.header("accept", "application/json, text/event-stream");
-        let _ = app.handler.respond(request.body(Body::from(body)).unwrap()).await;
+        let _ = app.handler.handle(request.body(Body::from(body)).unwrap()).await;
     }
     let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     for line in [
@@ -334,7 +334,7 @@ async fn unmatched_responses_are_counted() {
     for tool in ["a", "b", "c"] {
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
-        let _ = handler.respond(call).await;
+        let _ = handler.handle(call).await;
     }
     let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     for line in [
@@ -357,7 +357,7 @@ async fn an_open_circuit_and_a_rejected_request_are_counted() {
     let handler = app.handler.clone();
     for host in ["localhost", "localhost", "evil.example"] {
         let call = Request::post("/tools/a").header("host", host).body(Body::empty()).unwrap();
-        let _ = handler.respond(call).await;
+        let _ = handler.handle(call).await;
     }
     let openmetrics = ("accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
     let (_, text) = send(&admin, "GET /metrics", &[HERE, openmetrics]).await;
@@ -388,7 +388,7 @@ async fn a_process_is_not_ready_while_a_required_upstream_is_down() {
         assert_eq!(send(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
-        let _ = app.handler.respond(call).await;
+        let _ = app.handler.handle(call).await;
         let (status, body) = send(&admin, "GET /readyz", &[HERE]).await;
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(

@@ -22,7 +22,7 @@ async fn call(app: &glossator::server::App, tool: &str, request_id: &str) {
         .header("x-request-id", request_id)
         .body(Body::empty())
         .unwrap();
-    let _ = app.handler.respond(request).await;
+    let _ = app.handler.handle(request).await;
 }
 
 #[tokio::test]

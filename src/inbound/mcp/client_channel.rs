@@ -248,12 +248,12 @@ impl<'a> CallSubscriber<'a> {
     /// # Errors
     ///
     /// When the requested log level does not exist.
-    pub(super) fn new(protocol: &MessageDispatcher, rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
+    pub(super) fn new(dispatcher: &MessageDispatcher, rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
         let meta = &rpc.request.meta;
         let level = match rpc.revision.lifecycle() {
             Lifecycle::PerRequest => meta.log_level()?,
             Lifecycle::Handshake => {
-                rpc.message_context.session().and_then(|session| protocol.levels.get(session))
+                rpc.message_context.session().and_then(|session| dispatcher.levels.get(session))
             }
         };
         Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     crypto::TokenCipher,
-    inbound::context::{Arrival, LoggedRequest, RequestContext},
+    inbound::context::{LoggedRequest, RequestContext, UnauthenticatedRequest},
     model::ToolResult,
     pipeline::{Call, McpMessage, Members, ProxiedEntry},
     route::{Scopes, TraceContext},
@@ -191,12 +191,12 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// [`RpcError::Headers`] when the two differ.
-    pub(super) fn check_arguments(
+    pub(super) fn check_param_headers(
         self,
         schema: &Map<String, Value>,
         arguments: &Map<String, Value>,
     ) -> Result<(), RpcError> {
-        self.head().map_or(Ok(()), |head| check_arguments(&head.headers, schema, arguments))
+        self.head().map_or(Ok(()), |head| compare_param_headers(&head.headers, schema, arguments))
     }
 
     /// The capabilities that the client of a request has declared.
@@ -204,12 +204,12 @@ impl<'a> MessageContext<'a> {
         self,
         request: &RpcRequest<'_>,
         revision: Revision,
-        seal: &TokenCipher,
+        cipher: &TokenCipher,
     ) -> Map<String, Value> {
         match revision.lifecycle() {
             Lifecycle::PerRequest => request.meta.capabilities(),
             Lifecycle::Handshake => {
-                let session = self.session().and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
+                let session = self.session().and_then(|id| Session::open(cipher, id, SystemTime::now()).ok());
                 session.map(|session| session.capabilities).unwrap_or_default()
             }
         }
@@ -235,7 +235,7 @@ impl<'a> MessageContext<'a> {
 
     /// Completes when the shutdown of the server begins.
     pub(super) fn shutdown_begun(self) -> impl Future<Output = ()> + 'a {
-        self.context.arrival.connection.ending.begun()
+        self.context.request.connection.ending.begun()
     }
 
     /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
@@ -268,7 +268,7 @@ pub(super) struct RpcContext<'a> {
     pub(super) request_id: RequestId,
     /// The queue of messages that are sent before the result.
     pub(super) outbox: &'a Outbox,
-    pub(super) seal: &'a TokenCipher,
+    pub(super) cipher: &'a TokenCipher,
     /// `_meta` of every result.
     pub(super) meta: &'a Map<String, Value>,
 }
@@ -284,7 +284,7 @@ pub(super) struct CacheHints {
 impl RpcContext<'_> {
     /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
-        self.message_context.capabilities(self.request, self.revision, self.seal)
+        self.message_context.capabilities(self.request, self.revision, self.cipher)
     }
 
     /// Checks that the client's scopes include the needed ones.
@@ -355,7 +355,8 @@ impl RpcContext<'_> {
 
     /// A call with these arguments on behalf of the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let Arrival { request_id, span, address, api, .. } = &self.message_context.context.arrival;
+        let UnauthenticatedRequest { request_id, span, address, api, .. } =
+            &self.message_context.context.request;
         let client = self.message_context.client().clone();
         let call = Call::new(arguments, self.message_context.headers(), request_id.clone(), *api, client);
         let message = McpMessage {
@@ -396,7 +397,7 @@ pub(super) fn single_value(
 }
 
 /// Checks `Mcp-Param-…`, which repeat the arguments that the tool's input schema marks with `x-mcp-header`.
-fn check_arguments(
+fn compare_param_headers(
     headers: &HeaderMap,
     schema: &Map<String, Value>,
     arguments: &Map<String, Value>,
@@ -410,7 +411,7 @@ fn check_arguments(
         }
         // A marked property may be nested, as long as only `properties` lead to it.
         let none = Map::new();
-        check_arguments(headers, property, argument.and_then(Value::as_object).unwrap_or(&none))?;
+        compare_param_headers(headers, property, argument.and_then(Value::as_object).unwrap_or(&none))?;
     }
     Ok(())
 }
@@ -494,7 +495,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::inbound::{authenticate::AuthenticatedClient, context::Arrival};
+    use crate::inbound::{authenticate::AuthenticatedClient, context::UnauthenticatedRequest};
 
     #[test]
     fn a_per_request_revision_needs_no_session() {
@@ -504,8 +505,8 @@ mod tests {
                 request = request.header(&PROTOCOL_VERSION, revision);
             }
             let (head, ()) = request.body(()).unwrap().into_parts();
-            let arrival = Arrival::new(Arc::default(), &head.headers);
-            let context = RequestContext { arrival, identity: AuthenticatedClient::local() };
+            let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &head.headers);
+            let context = RequestContext { request: unauthenticated, identity: AuthenticatedClient::local() };
             MessageContext::http(&context, &head).cancelling_session().map(str::to_owned)
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
@@ -530,8 +531,11 @@ mod tests {
             "count": { "type": "integer", "x-mcp-header": "Count" },
             "deep": { "type": "object", "properties": { "flag": { "type": "boolean", "x-mcp-header": "Flag" } } },
         } });
-        let found =
-            check_arguments(&headers(pairs), schema.as_object().unwrap(), arguments.as_object().unwrap());
+        let found = compare_param_headers(
+            &headers(pairs),
+            schema.as_object().unwrap(),
+            arguments.as_object().unwrap(),
+        );
         match (found, expected) {
             (Ok(()), Ok(())) => {}
             (Err(RpcError::Headers(found)), Err(expected)) => assert!(found.contains(expected), "{found}"),
@@ -614,7 +618,7 @@ mod tests {
         let both = name.header("mcp-method", "tools/call");
         let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
         let context = RequestContext {
-            arrival: Arrival::from_stdio(&Arc::default()),
+            request: UnauthenticatedRequest::from_stdio(&Arc::default()),
             identity: AuthenticatedClient::local(),
         };
         let [good, none] = [&good, &none].map(|head| MessageContext::http(&context, head));

@@ -41,10 +41,10 @@ pub(super) struct RequestElicitor<'a> {
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
     subject: String,
-    answers: Map<String, Value>,
+    input_responses: Map<String, Value>,
     /// The names of the input requests that were sent with it: only responses to these are accepted.
     #[serde(default)]
-    asked: Vec<String>,
+    requested: Vec<String>,
 }
 
 impl<'a> RequestElicitor<'a> {
@@ -79,7 +79,7 @@ impl<'a> RequestElicitor<'a> {
                 // have made them up. The input requests are sent (again), as SEP-2322 recommends. Only
                 // arguments are accepted unrequested: the client may set them in the request as well, and
                 // they are checked in the same way.
-                let RequestState { answers: earlier_responses, asked: requested, .. } =
+                let RequestState { input_responses: earlier_responses, requested, .. } =
                     state.unwrap_or_default();
                 responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
                 let capabilities =
@@ -117,12 +117,12 @@ impl<'a> RequestElicitor<'a> {
                     input_requests.iter().map(|input_request| input_request.name.clone()).collect();
                 let state = RequestState {
                     subject: self.subject,
-                    answers: self.round.input_responses,
-                    asked: requested,
+                    input_responses: self.round.input_responses,
+                    requested,
                 };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
                 let expires = SystemTime::now() + self.input_requests.patience;
-                let state = self.rpc.seal.issue(Purpose::State, &state, expires);
+                let state = self.rpc.cipher.issue(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
                 let (id, meta) = (self.rpc.request.id, self.rpc.meta);
                 Ok(Some(RpcResponse::result(id, Some("input_required"), &members, meta)))
@@ -233,7 +233,7 @@ fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<Req
     let invalid =
         |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
     let content = rpc
-        .seal
+        .cipher
         .open(Purpose::State, token, SystemTime::now())
         .map_err(|unsealed: TokenError| invalid(&unsealed.to_string()))?;
     let state: RequestState =

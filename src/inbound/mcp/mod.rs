@@ -67,7 +67,7 @@ use self::{
 use super::{
     Shutdown,
     authenticate::AuthenticatedClient,
-    context::{Arrival, LoggedRequest, Rejection, RequestContext},
+    context::{LoggedRequest, Rejection, RequestContext, UnauthenticatedRequest},
     filter::Filter,
 };
 use crate::{
@@ -102,20 +102,20 @@ const EVENTS_EXPIRED: &str =
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct McpEndpoint {
-    protocol: Arc<MessageDispatcher>,
+    dispatcher: Arc<MessageDispatcher>,
     filter: Filter,
 }
 
 impl McpEndpoint {
     /// Creates an endpoint for the tools of `gateway`.
     pub fn new(gateway: Gateway, settings: McpApiSettings, filter: Filter) -> Self {
-        let protocol = MessageDispatcher::new(gateway, settings, filter.guard.clone());
-        Self { protocol: Arc::new(protocol), filter }
+        let dispatcher = MessageDispatcher::new(gateway, settings, filter.authenticator.clone());
+        Self { dispatcher: Arc::new(dispatcher), filter }
     }
 
     /// Counters of the JSON-RPC errors in responses.
     pub fn error_counts(&self) -> impl MeterSource + use<> {
-        self.protocol.errors.clone()
+        self.dispatcher.errors.clone()
     }
 
     /// Responds to one HTTP request, on any path.
@@ -123,18 +123,18 @@ impl McpEndpoint {
     /// Dropping the future, or the body of the response, cancels the call and its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut arrival = Arrival::take(&mut head, ApiKind::Mcp);
-        let page = match self.filter.admit(&mut head, &mut arrival) {
+        let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Mcp);
+        let page = match self.filter.admit(&mut head, &mut unauthenticated) {
             Ok(page) => page,
-            Err(rejection) => return response::rejected(arrival.logged(&head), &rejection),
+            Err(rejection) => return response::rejected(unauthenticated.logged(&head), &rejection),
         };
         // Preflight requests have no credentials.
         let mut response = if head.method == Method::OPTIONS {
             page.options(&head.headers, METHODS)
         } else {
-            match self.identify(&mut head, &arrival, body).await {
+            match self.identify(&mut head, &unauthenticated, body).await {
                 Ok((identity, body)) => {
-                    let context = RequestContext { arrival, identity };
+                    let context = RequestContext { request: unauthenticated, identity };
                     match head.method {
                         Method::POST => self.post(context, head, body).await,
                         _ => self.respond_without_message(MessageContext::http(&context, &head)).await,
@@ -152,24 +152,24 @@ impl McpEndpoint {
     async fn identify(
         &self,
         head: &mut Parts,
-        arrival: &Arrival,
+        unauthenticated: &UnauthenticatedRequest,
         body: Body,
     ) -> Result<(AuthenticatedClient, RequestBody), Box<Response<Body>>> {
-        let guard = &self.filter.guard;
+        let authenticator = &self.filter.authenticator;
         let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
         if let Some(forwarded_identity) =
-            self.protocol.open_requests.replicas().and_then(|peers| peers.forwarded_identity(head))
+            self.dispatcher.open_requests.replicas().and_then(|peers| peers.forwarded_identity(head))
         {
-            let whole = Box::pin(self.read(arrival.logged(head), head, body)).await?;
+            let whole = Box::pin(self.read(unauthenticated.logged(head), head, body)).await?;
             forwarded = forwarded_identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);
         }
         if let Some(client) = forwarded {
-            return Ok((guard.identify_forwarded(head, arrival, client), body));
+            return Ok((authenticator.identify_forwarded(head, unauthenticated, client), body));
         }
-        match guard.identify(head, arrival).await {
+        match authenticator.identify(head, unauthenticated).await {
             Ok(identity) => Ok((identity, body)),
-            Err(rejection) => Err(Box::new(response::rejected(arrival.logged(head), &rejection))),
+            Err(rejection) => Err(Box::new(response::rejected(unauthenticated.logged(head), &rejection))),
         }
     }
 
@@ -209,7 +209,7 @@ impl McpEndpoint {
                 return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
             }
         };
-        let shutdown = message_context.context.arrival.connection.ending.clone();
+        let shutdown = message_context.context.request.connection.ending.clone();
         match shutdown.stage() {
             Shutdown::Serving => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
@@ -218,23 +218,25 @@ impl McpEndpoint {
                 return Ok(response::rejected(message_context.logged(), &Rejection::shutting_down()));
             }
         }
-        let protocol = Arc::clone(&self.protocol);
-        protocol.sessions.check(Some(session), message_context.owner())?;
+        let dispatcher = Arc::clone(&self.dispatcher);
+        dispatcher.sessions.check(Some(session), message_context.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            let rest = protocol.resumed(message_context, session, id).await;
-            return rest.ok_or_else(|| RpcError::NotAMessage(EVENTS_EXPIRED.into()));
+            let stream = dispatcher.resume(message_context, session, id).await;
+            return stream.ok_or_else(|| RpcError::NotAMessage(EVENTS_EXPIRED.into()));
         }
-        let (slot, closed) = protocol.streams.session_slot(session, message_context.client())?;
-        let listener = protocol.gateway.changes().listen();
-        let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
-        protocol.read_subscriptions(session).await;
-        let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.open_requests));
+        let (slot, closed) = dispatcher.streams.session_slot(session, message_context.client())?;
+        let listener = dispatcher.gateway.changes().listen();
+        let subscribed = dispatcher.subscribed.listen(&dispatcher.gateway, session);
+        dispatcher.read_subscriptions(session).await;
+        let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
         let (revoked, client) =
-            (self.filter.guard.revoked(message_context.context), message_context.client().clone());
+            (self.filter.authenticator.revoked(message_context.context), message_context.client().clone());
         let notifying = async move {
-            let audience = subscriptions::Recipient { gateway: &protocol.gateway, client };
+            let recipient = subscriptions::Recipient { gateway: &dispatcher.gateway, client };
             tokio::select! {
-                () = subscriptions::notify_session(listener, &outbox, &audience, &slot, subscribed, closed) => {}
+                () = subscriptions::notify_session(
+                    listener, &outbox, &recipient, &slot, subscribed, closed,
+                ) => {}
                 () = revoked => {}
                 () = shutdown.begun() => {}
             }
@@ -249,9 +251,9 @@ impl McpEndpoint {
             RpcError::NotAMessage("header `Mcp-Session-Id` is missing: it names the session to end".into())
         };
         let id = message_context.session_to_check()?.ok_or_else(missing)?;
-        self.protocol.sessions.end(id, message_context.owner())?;
-        self.protocol.forget(id);
-        self.protocol.publish_ended(id);
+        self.dispatcher.sessions.end(id, message_context.owner())?;
+        self.dispatcher.remove_session(id);
+        self.dispatcher.publish_ended(id);
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         Ok(response)
@@ -267,10 +269,10 @@ impl McpEndpoint {
             Ok(body) => body,
             Err(rejected) => return *rejected,
         };
-        let protocol = Arc::clone(&self.protocol);
-        let resumables = Arc::clone(&protocol.resumables);
+        let dispatcher = Arc::clone(&self.dispatcher);
+        let resumables = Arc::clone(&dispatcher.resumables);
         let session = resumables.is_enabled().then(|| legacy_session(message_context)).flatten();
-        let open_requests = Arc::clone(&protocol.open_requests);
+        let open_requests = Arc::clone(&dispatcher.open_requests);
         let (outbox, mailbox) = match form {
             ResponseForm::Json => (Outbox::closed(open_requests), None),
             ResponseForm::Either | ResponseForm::EventStream => {
@@ -279,7 +281,7 @@ impl McpEndpoint {
             }
         };
         let mut pending: PendingResponse = pin_in_box!(async move {
-            protocol.handle(MessageContext::http(&context, &head), &body, &outbox).await
+            dispatcher.handle(MessageContext::http(&context, &head), &body, &outbox).await
         });
         let Some(mut mailbox) = mailbox else { return into_http_response(pending.await, form) };
         tokio::select! {

@@ -23,14 +23,17 @@ use crate::{
 };
 
 /// `prompts/get`.
-pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn get(
+    dispatcher: &MessageDispatcher,
+    rpc: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let name = rpc.request.name()?;
     let arguments = rpc.request.arguments()?;
     match rpc.revision.lifecycle() {
         Lifecycle::Handshake => {}
         Lifecycle::PerRequest => rpc.message_context.check_name(&name)?,
     }
-    let snapshot = protocol.gateway.snapshot();
+    let snapshot = dispatcher.gateway.snapshot();
     let prompt = snapshot.prompts.get(&*name);
     let Some(prompt) = prompt else {
         return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
@@ -165,7 +168,7 @@ fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, Rpc
 
 /// `completion/complete`.
 pub(super) async fn complete(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let request = rpc.request;
@@ -175,7 +178,7 @@ pub(super) async fn complete(
         RpcError::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
     })?;
     let typed = TypedArgument { argument: &name, value: &value, others: context_arguments(request)? };
-    let snapshot = protocol.gateway.snapshot();
+    let snapshot = dispatcher.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
         return Box::pin(forward_completion(rpc, &snapshot, entry, reference, typed)).await;
     }

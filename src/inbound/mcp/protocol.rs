@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     crypto::TokenCipher,
-    inbound::{authenticate::Authenticator, context::Arrival},
+    inbound::{authenticate::Authenticator, context::UnauthenticatedRequest},
     pipeline::Gateway,
 };
 
@@ -39,9 +39,9 @@ use crate::{
 pub(super) struct MessageDispatcher {
     pub(super) gateway: Gateway,
     /// Authorizes open streams again.
-    pub(super) guard: Authenticator,
+    pub(super) authenticator: Authenticator,
     pub(super) server_info: ServerInfo,
-    pub(super) seal: TokenCipher,
+    pub(super) cipher: TokenCipher,
     pub(super) open_requests: Arc<OpenRequests>,
     pub(super) eliciting_tasks: Arc<ElicitingTasks>,
     pub(super) levels: LogLevels,
@@ -54,23 +54,23 @@ pub(super) struct MessageDispatcher {
 }
 
 impl MessageDispatcher {
-    pub(super) fn new(gateway: Gateway, settings: McpApiSettings, guard: Authenticator) -> Self {
-        let seal = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
+    pub(super) fn new(gateway: Gateway, settings: McpApiSettings, authenticator: Authenticator) -> Self {
+        let cipher = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
         let unknown_sessions =
             if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
-        let sessions = Sessions::new(seal.clone(), unknown_sessions);
+        let sessions = Sessions::new(cipher.clone(), unknown_sessions);
         let streams = OpenStreams::new(settings.max_streams, settings.max_streams_per_client);
         let open_requests = Arc::new(OpenRequests::new(Replicas::new(
-            seal.clone(),
+            cipher.clone(),
             settings.advertise_url.clone(),
             settings.peer_tls.clone(),
         )));
         Self {
             gateway,
-            guard,
+            authenticator,
             resumables: Arc::new(ResumableStreams::new(settings.resume, Arc::clone(&open_requests))),
             server_info: ServerInfo::new(settings.server),
-            seal,
+            cipher,
             open_requests,
             eliciting_tasks: Arc::default(),
             levels: LogLevels::default(),
@@ -86,7 +86,7 @@ impl MessageDispatcher {
     pub(super) async fn revoked(&self, message_context: MessageContext<'_>) {
         match message_context.is_stdio() {
             true => std::future::pending().await,
-            false => self.guard.revoked(message_context.context).await,
+            false => self.authenticator.revoked(message_context.context).await,
         }
     }
 
@@ -247,8 +247,8 @@ impl MessageDispatcher {
         }
     }
 
-    /// The rest of a stream after the event with this id, from this replica or another.
-    pub(super) async fn resumed(
+    /// Resumes a stream after the event with this id, at this replica or another.
+    pub(super) async fn resume(
         &self,
         message_context: MessageContext<'_>,
         session: &str,
@@ -310,11 +310,11 @@ impl MessageDispatcher {
             // Such an error has the same status in every revision.
             Err(error) => return reject(Revision::R2026_07_28, &error),
         };
-        let Arrival { request_id, connection, .. } = &message_context.context.arrival;
+        let UnauthenticatedRequest { request_id, connection, .. } = &message_context.context.request;
         let request_id = request_id.clone();
-        let (seal, meta) = (&self.seal, self.server_info.result_meta(revision));
-        let client = RpcContext { revision, request, message_context, request_id, outbox, seal, meta };
-        let result = pin!(self.result(&client));
+        let (cipher, meta) = (&self.cipher, self.server_info.result_meta(revision));
+        let rpc = RpcContext { revision, request, message_context, request_id, outbox, cipher, meta };
+        let result = pin!(self.result(&rpc));
         let result = connection.ending.unless_overdue(result).await;
         let result = result.unwrap_or(Err(RpcError::ShuttingDown));
         result.unwrap_or_else(|error| reject(revision, &error))
@@ -362,7 +362,7 @@ impl MessageDispatcher {
                 let capabilities = request.param("capabilities").object_or_empty();
                 let session =
                     Session::new(negotiated, capabilities).with_client(rpc.message_context.client());
-                Ok(response.with_session(session.encrypt(&self.seal, SystemTime::now())))
+                Ok(response.with_session(session.encrypt(&self.cipher, SystemTime::now())))
             }
             Method::SetLevel => {
                 let level = request.param("level").level("params.level")?;

@@ -63,7 +63,7 @@ const FORWARDED_HEADERS: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL
 /// The other replicas: forwards messages to them, and issues names that lead them back to this one.
 #[derive(Debug)]
 pub(super) struct Replicas {
-    seal: TokenCipher,
+    cipher: TokenCipher,
     /// The URL at which other replicas reach this one.
     own: Option<ReplicaUrl>,
     /// TLS settings for reaching them.
@@ -103,8 +103,8 @@ impl ReplicaUrl {
 }
 
 impl Replicas {
-    pub(super) fn new(seal: TokenCipher, own: Option<ReplicaUrl>, tls: Option<ClientTls>) -> Self {
-        Self { seal, own, tls }
+    pub(super) fn new(cipher: TokenCipher, own: Option<ReplicaUrl>, tls: Option<ClientTls>) -> Self {
+        Self { cipher, own, tls }
     }
 
     /// An unpredictable name for a request of ours, or a stream. It contains the URL of this replica, if
@@ -115,21 +115,21 @@ impl Replicas {
             None => id,
             Some(own) => {
                 let content = format!("{id} {}", own.written);
-                self.seal.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
+                self.cipher.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
             }
         }
     }
 
     /// The replica that issued this name, if it is another one.
     fn issuer(&self, id: &str) -> Option<ReplicaUrl> {
-        let content = self.seal.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
+        let content = self.cipher.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
         let (_, written) = content.split_once(' ')?;
-        ReplicaUrl::parse(written).filter(|giver| Some(giver) != self.own.as_ref())
+        ReplicaUrl::parse(written).filter(|issuer| Some(issuer) != self.own.as_ref())
     }
 
     /// The URL at which other replicas reach this one.
-    pub(super) fn own(&self) -> Option<&str> {
+    pub(super) fn advertised_url(&self) -> Option<&str> {
         self.own.as_ref().map(|own| own.written.as_str())
     }
 
@@ -140,11 +140,12 @@ impl Replicas {
         message_context: MessageContext<'_>,
         body: &[u8],
     ) -> bool {
-        let Some(giver) = self.issuer(id) else { return false };
+        let Some(issuer) = self.issuer(id) else { return false };
         let headers = message_context.headers();
         let carried =
             FORWARDED_HEADERS.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
-        let response = self.send(giver, message_context, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
+        let response =
+            self.send(issuer, message_context, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
         response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
@@ -154,14 +155,14 @@ impl Replicas {
         name: &str,
         message_context: MessageContext<'_>,
     ) -> Option<Response<Body>> {
-        let giver = self.issuer(name)?;
+        let issuer = self.issuer(name)?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static(PATH);
         let headers = message_context.headers().clone();
         *request.headers_mut() = self.forwarded_headers(message_context, request.method(), headers, b"")?;
-        let written = giver.written.clone();
+        let written = issuer.written.clone();
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
-        let response = within_timeout(&written, self.upstream(giver).stream(request, deadline)).await?;
+        let response = within_timeout(&written, self.upstream(issuer).stream(request, deadline)).await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
@@ -218,7 +219,7 @@ impl Replicas {
         headers.insert(FORWARDED, HeaderValue::from_static("1"));
         headers.remove(IDENTITY);
         if let Some(client) = message_context.client().client() {
-            let token = sign_identity(&self.seal, client, method, &headers, body)?;
+            let token = sign_identity(&self.cipher, client, method, &headers, body)?;
             headers.insert(IDENTITY, token);
         }
         Some(headers)
@@ -227,7 +228,7 @@ impl Replicas {
     /// The client that another replica names as the sender of a forwarded request. No client can forge it: it
     /// is encrypted.
     pub(super) fn forwarded_identity(&self, head: &Parts) -> Option<ForwardedIdentity> {
-        let forwarded_identity = read_forwarded_identity(&self.seal, head, SystemTime::now())?;
+        let forwarded_identity = read_forwarded_identity(&self.cipher, head, SystemTime::now())?;
         head.headers.contains_key(FORWARDED).then_some(forwarded_identity)
     }
 
@@ -274,7 +275,7 @@ const SIGNED_HEADERS: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVEN
 /// Signs the identity of a client for one request to [`PATH`]. `None` for a name that does not fit in a
 /// header.
 pub(super) fn sign_identity(
-    seal: &TokenCipher,
+    cipher: &TokenCipher,
     client: &Client,
     method: &Method,
     headers: &HeaderMap,
@@ -283,7 +284,7 @@ pub(super) fn sign_identity(
     let scopes: Vec<&str> = client.scopes().iter().collect();
     let request = digest(method, PATH, headers, body);
     let content = serde_json::json!([request, client.id(), client.name(), scopes]).to_string();
-    let token = seal.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + SIGNATURE_TTL);
+    let token = cipher.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + SIGNATURE_TTL);
     HeaderValue::from_str(&token).ok()
 }
 
@@ -297,12 +298,12 @@ pub(super) struct ForwardedIdentity {
 /// Decrypts the identity that another replica has signed. `None` if there is none, if it is not from a
 /// replica, or if it has expired. This is checked before the body is read.
 pub(super) fn read_forwarded_identity(
-    seal: &TokenCipher,
+    cipher: &TokenCipher,
     head: &Parts,
     now: SystemTime,
 ) -> Option<ForwardedIdentity> {
     let token = head.headers.get(IDENTITY)?.to_str().ok()?;
-    let content = seal.open(Purpose::ClientIdentity, token, now).ok()?;
+    let content = cipher.open(Purpose::ClientIdentity, token, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
     let scopes = Scopes::from_client(scopes.iter().map(String::as_str));
@@ -359,13 +360,13 @@ mod tests {
     #[test]
     fn the_id_of_a_client_request_reveals_its_replica_only_to_replicas() {
         let (secret, own) = ("the same for all", "http://10.0.0.7:8080");
-        let asker = peers(secret, Some(own));
-        let id = asker.issue_id();
-        assert!(!id.contains("10.0.0.7") && id != asker.issue_id());
+        let sending = peers(secret, Some(own));
+        let id = sending.issue_id();
+        assert!(!id.contains("10.0.0.7") && id != sending.issue_id());
         let other = peers(secret, Some("http://10.0.0.8:8080"));
         assert_eq!(other.issuer(&id), ReplicaUrl::parse(own));
         assert_eq!(peers(secret, None).issuer(&id), ReplicaUrl::parse(own));
-        assert_eq!(asker.issuer(&id), None, "it is here, or nowhere");
+        assert_eq!(sending.issuer(&id), None, "it is here, or nowhere");
         assert_eq!(peers("another secret of all", None).issuer(&id), None);
         assert_eq!(other.issuer(&peers(secret, None).issue_id()), None);
         assert_eq!(other.issuer("made up"), None);
@@ -386,7 +387,7 @@ mod tests {
         (McpEndpoint::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
     }
 
-    async fn answer(replica: &McpEndpoint, id: &str, more: Option<HeaderName>) -> StatusCode {
+    async fn post_response(replica: &McpEndpoint, id: &str, more: Option<HeaderName>) -> StatusCode {
         let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#);
         let mut request = Request::post("/mcp")
             .header(HOST, "localhost")
@@ -402,10 +403,10 @@ mod tests {
     async fn a_response_at_another_replica_is_forwarded_once() {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
-        let (asker, gateway) = replica(own);
+        let (sending, gateway) = replica(own);
         let handler = crate::server::HttpHandler::for_clients(
             RestApi::new(gateway, Filter::new(&FilterSettings::default())),
-            asker.clone(),
+            sending.clone(),
             crate::telemetry::Meters::default(),
             crate::telemetry::Tracer::off(),
         );
@@ -414,7 +415,7 @@ mod tests {
                 .await;
         });
         let (other, _) = replica(None);
-        let (outbox, mut mailbox) = Outbox::new(asker.protocol.open_requests.clone());
+        let (outbox, mut mailbox) = Outbox::new(sending.dispatcher.open_requests.clone());
         let request = tokio::spawn(async move {
             let params = serde_json::json!({});
             outbox
@@ -424,11 +425,11 @@ mod tests {
         });
         let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         let id = sent["id"].as_str().unwrap();
-        assert_eq!(answer(&other, id, Some(FORWARDED)).await, StatusCode::BAD_REQUEST);
-        assert_eq!(answer(&other, id, None).await, StatusCode::ACCEPTED);
+        assert_eq!(post_response(&other, id, Some(FORWARDED)).await, StatusCode::BAD_REQUEST);
+        assert_eq!(post_response(&other, id, None).await, StatusCode::ACCEPTED);
         assert_eq!(request.await.unwrap().unwrap(), r#"{"roots":[]}"#);
-        assert_eq!(answer(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
-        assert_eq!(answer(&asker, id, None).await, StatusCode::BAD_REQUEST);
+        assert_eq!(post_response(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
+        assert_eq!(post_response(&sending, id, None).await, StatusCode::BAD_REQUEST);
     }
 }
 
@@ -450,23 +451,23 @@ mod signed_identity_tests {
 
     #[test]
     fn a_signed_identity_is_valid_for_one_request_and_a_short_time() {
-        let seal = TokenCipher::random();
+        let cipher = TokenCipher::random();
         let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
         let sent = request(Method::POST, PATH, &of_session);
         let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
-        let token = sign_identity(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
+        let token = sign_identity(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
-        let check = |mut head: Parts, body: &[u8], seal: &TokenCipher, now| {
+        let check = |mut head: Parts, body: &[u8], cipher: &TokenCipher, now| {
             head.headers.insert(IDENTITY, token.clone());
-            read_forwarded_identity(seal, &head, now)?.sender_of(&head, body)
+            read_forwarded_identity(cipher, &head, now)?.sender_of(&head, body)
         };
-        let found = check(sent.clone(), BODY, &seal, now).unwrap();
+        let found = check(sent.clone(), BODY, &cipher, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
         assert!(found.may(client.scopes()) && !found.may(&Scopes::new(["more"]).unwrap()));
-        assert_eq!(check(sent.clone(), b"{}", &seal, now), None);
-        assert_eq!(check(sent.clone(), b"", &seal, now), None);
+        assert_eq!(check(sent.clone(), b"{}", &cipher, now), None);
+        assert_eq!(check(sent.clone(), b"", &cipher, now), None);
         assert_eq!(check(sent.clone(), BODY, &TokenCipher::random(), now), None);
-        assert_eq!(check(sent.clone(), BODY, &seal, now + SIGNATURE_TTL + Duration::from_secs(1)), None);
+        assert_eq!(check(sent.clone(), BODY, &cipher, now + SIGNATURE_TTL + Duration::from_secs(1)), None);
         for other in [
             request(Method::GET, PATH, &of_session),
             request(Method::POST, "/message", &of_session),
@@ -477,8 +478,8 @@ mod signed_identity_tests {
             request(Method::POST, PATH, &[&of_session[..], &[(LAST_EVENT_ID, "1")]].concat()),
             request(Method::POST, PATH, &[&of_session[..], &[(SESSION_ID, "b")]].concat()),
         ] {
-            assert_eq!(check(other.clone(), BODY, &seal, now), None, "{other:?}");
+            assert_eq!(check(other.clone(), BODY, &cipher, now), None, "{other:?}");
         }
-        assert!(read_forwarded_identity(&seal, &sent, now).is_none(), "nobody has said anything");
+        assert!(read_forwarded_identity(&cipher, &sent, now).is_none(), "nobody has said anything");
     }
 }

@@ -22,7 +22,7 @@ fn uri_of(request: &RpcRequest<'_>) -> Result<String, RpcError> {
 
 /// `resources/read`.
 pub(super) async fn read(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (rpc.request, rpc.revision);
@@ -31,7 +31,7 @@ pub(super) async fn read(
         Lifecycle::Handshake => {}
         Lifecycle::PerRequest => rpc.message_context.check_name(&uri)?,
     }
-    let snapshot = protocol.gateway.snapshot();
+    let snapshot = dispatcher.gateway.snapshot();
     if let Some(needed) = snapshot.scopes_of_uri(&uri) {
         rpc.may(needed)?;
     }
@@ -39,8 +39,8 @@ pub(super) async fn read(
         let read = Box::pin(forward(rpc, &snapshot, resource, &uri)).await;
         return read.map_err(|error| read_error(uri, &error, rpc));
     }
-    let listening = CallSubscriber::new(protocol, rpc)?;
-    let call = Call { subscriber: Some(&listening), ..rpc.call(Map::new()) };
+    let subscriber = CallSubscriber::new(dispatcher, rpc)?;
+    let call = Call { subscriber: Some(&subscriber), ..rpc.call(Map::new()) };
     // Dropped with the connection, which cancels the upstream request.
     let read = snapshot.read(&uri, call).await;
     let read = read.map_err(|error| read_error(uri, &error, rpc))?;
@@ -75,27 +75,27 @@ struct ReadResult<'a> {
 }
 
 fn read_error(uri: String, error: &ResourceReadError, rpc: &RpcContext<'_>) -> RpcError {
-    let why = error.to_string();
+    let reason = error.to_string();
     match error {
-        ResourceReadError::Unknown | ResourceReadError::Missing(_) => RpcError::NoResource { uri, why },
-        ResourceReadError::Arguments(_) => RpcError::ResourceArguments { uri, why },
+        ResourceReadError::Unknown | ResourceReadError::Missing(_) => RpcError::NoResource { uri, reason },
+        ResourceReadError::Arguments(_) => RpcError::ResourceArguments { uri, reason },
         ResourceReadError::Failed(_) => {
-            RpcError::ResourceFailed { uri, why, request_id: rpc.request_id.as_str().to_owned() }
+            RpcError::ResourceFailed { uri, reason, request_id: rpc.request_id.as_str().to_owned() }
         }
     }
 }
 
 /// `resources/subscribe`, of legacy revisions.
 pub(super) async fn subscribe(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(rpc)?;
-    if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
+    if let Some(needed) = dispatcher.gateway.snapshot().scopes_of_uri(&uri) {
         rpc.may(needed)?;
     }
-    protocol.subscribe(session, &uri).await.map_err(|error| match error {
-        WatchError::Unknown => RpcError::NoResource { uri: uri.clone(), why: error.to_string() },
+    dispatcher.subscribe(session, &uri).await.map_err(|error| match error {
+        WatchError::Unknown => RpcError::NoResource { uri: uri.clone(), reason: error.to_string() },
         WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany | WatchError::Enough => {
             RpcError::Params(error.to_string().into())
         }
@@ -105,17 +105,17 @@ pub(super) async fn subscribe(
 
 /// `resources/unsubscribe`. It is no error if there was no subscription.
 pub(super) async fn unsubscribe(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(rpc)?;
-    protocol.unsubscribe(session, &uri).await;
+    dispatcher.unsubscribe(session, &uri).await;
     Ok(rpc.result(&json!({})))
 }
 
 fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(rpc.request)?;
-    let is_synthetic = |id: &&str| Session::open(rpc.seal, id, SystemTime::now()).is_ok();
+    let is_synthetic = |id: &&str| Session::open(rpc.cipher, id, SystemTime::now()).is_ok();
     let session = rpc.message_context.session().filter(is_synthetic).ok_or_else(|| {
         RpcError::Params(
             "a subscription needs a session, and this request names none that exists: send the \

@@ -87,7 +87,7 @@ impl ResumableStreams {
         mailbox: Mailbox,
         pending: PendingResponse,
     ) -> Response<Body> {
-        let Some(resumable) = self.begin(session) else {
+        let Some(resumable) = self.create_stream(session) else {
             return response::event_stream(first, mailbox, pending);
         };
         let knows_to_return = revision.is_primed();
@@ -114,7 +114,7 @@ impl ResumableStreams {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
         let resumable = self.streams().get(name).filter(|found| *found.session == *session).cloned()?;
-        let next = number.checked_add(1).filter(|next| resumable.log.borrow().has(*next))?;
+        let next = number.checked_add(1).filter(|next| resumable.log.borrow().has_events_from(*next))?;
         let expiry = self.settings.max_stream_duration.map(|expiry| Instant::now() + expiry);
         Some(read(resumable, next, expiry))
     }
@@ -131,7 +131,7 @@ impl ResumableStreams {
         self.settings.stream_resume_timeout > Duration::ZERO
     }
 
-    fn begin(&self, session: &str) -> Option<Arc<ResumableStream>> {
+    fn create_stream(&self, session: &str) -> Option<Arc<ResumableStream>> {
         let mut streams = self.streams();
         if streams.len() >= STREAMS_LIMIT {
             return None;
@@ -239,7 +239,7 @@ impl ResumableStream {
 
     fn push(&self, event: impl FnOnce(&str) -> Vec<u8>) {
         self.log.send_modify(|log| {
-            let event = event(&format!("{}.{}", self.name, log.end()));
+            let event = event(&format!("{}.{}", self.name, log.next_number()));
             log.bytes += event.len();
             log.events.push_back(event.into());
         });
@@ -266,13 +266,13 @@ impl ResumableStream {
 
 impl EventLog {
     /// The number of the next event.
-    fn end(&self) -> u64 {
+    fn next_number(&self) -> u64 {
         self.first + self.events.len() as u64
     }
 
     /// Whether all events from this one on are stored.
-    fn has(&self, next: u64) -> bool {
-        (self.first..=self.end()).contains(&next)
+    fn has_events_from(&self, next: u64) -> bool {
+        (self.first..=self.next_number()).contains(&next)
     }
 
     /// The event, or the first one after it that is stored, and the number of the one after that.
@@ -309,8 +309,9 @@ impl Reader {
     /// taken over.
     async fn event(&self, next: u64, expiry: Option<Instant>) -> Option<(Bytes, u64)> {
         let mut log = self.resumable.log.subscribe();
-        let changed = log
-            .wait_for(|log| log.readers != self.number || log.is_closed || log.is_over || log.end() > next);
+        let changed = log.wait_for(|log| {
+            log.readers != self.number || log.is_closed || log.is_over || log.next_number() > next
+        });
         let life_is_over = async {
             match expiry {
                 Some(expiry) => sleep_until(expiry).await,

@@ -56,14 +56,14 @@ pub(super) enum RpcError {
     #[error("{0}")]
     Failed(String),
     /// An unknown resource.
-    #[error("{why}")]
-    NoResource { uri: String, why: String },
+    #[error("{reason}")]
+    NoResource { uri: String, reason: String },
     /// A URI that matches a template, but has invalid arguments.
-    #[error("{why}")]
-    ResourceArguments { uri: String, why: String },
+    #[error("{reason}")]
+    ResourceArguments { uri: String, reason: String },
     /// A resource that can't be read now.
-    #[error("{why}")]
-    ResourceFailed { uri: String, why: String, request_id: String },
+    #[error("{reason}")]
+    ResourceFailed { uri: String, reason: String, request_id: String },
     /// An unknown cursor.
     #[error("unknown cursor; request the list again without one")]
     UnknownCursor,
@@ -108,7 +108,7 @@ impl RpcError {
     /// The reason in the log, the JSON-RPC code, and the HTTP status in legacy revisions and since
     /// 2026-07-28. Legacy clients lose the error, or their connection, with a status other than 200, so they
     /// get one only for requests that they never send.
-    fn facts(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
+    fn properties(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
         const OK: StatusCode = StatusCode::OK;
         const BAD: StatusCode = StatusCode::BAD_REQUEST;
         const MISSING: StatusCode = StatusCode::NOT_FOUND;
@@ -161,13 +161,13 @@ impl RpcError {
     fn code(&self, revision: Revision) -> ErrorCode {
         match (self, revision.lifecycle()) {
             (Self::NoResource { .. }, Lifecycle::Handshake) => ErrorCode::RESOURCE_NOT_FOUND,
-            _ => self.facts().1,
+            _ => self.properties().1,
         }
     }
 
     /// The HTTP status of the error, for a client of `revision`.
     pub(super) fn status(&self, revision: Revision) -> StatusCode {
-        let (_, _, handshake, per_request) = self.facts();
+        let (_, _, handshake, per_request) = self.properties();
         match revision.lifecycle() {
             Lifecycle::Handshake => handshake,
             Lifecycle::PerRequest => per_request,
@@ -176,7 +176,7 @@ impl RpcError {
 
     /// The error for the log, and for requests without a message.
     pub(super) fn rejection(&self, revision: Revision) -> Rejection {
-        Rejection::new(self.status(revision), self.facts().0, self.to_string())
+        Rejection::new(self.status(revision), self.properties().0, self.to_string())
     }
 
     /// The JSON-RPC error, for a client of `revision`.
@@ -266,7 +266,7 @@ fn names_of(missing: &[MissingCapability]) -> String {
     names.join(", ")
 }
 
-/// Text of a client in a response to it: at most 100 characters.
+/// Client-supplied text quoted in an error, truncated to 100 characters.
 pub(super) struct TruncatedText<'a>(pub(super) &'a str);
 
 impl fmt::Display for TruncatedText<'_> {

@@ -81,7 +81,7 @@ impl SessionSubscriptions {
         if session.resources.contains_key(uri) {
             return Ok(());
         }
-        if !session.fits(uri) {
+        if !session.admits(uri) {
             return Err(WatchError::Enough);
         }
         let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
@@ -107,7 +107,7 @@ impl SessionSubscriptions {
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
             // A URI that is unknown here may belong to another configuration.
             if found.resources.contains_key(uri.as_str())
-                || !found.fits(uri)
+                || !found.admits(uri)
                 || gateway.can_watch(uri).is_err()
             {
                 continue;
@@ -151,7 +151,7 @@ impl SessionSubscriptions {
     }
 
     /// Removes a session that has ended.
-    pub(super) fn end(&self, session: &str) {
+    pub(super) fn remove_session(&self, session: &str) {
         self.sessions().by_id.remove(session);
     }
 
@@ -181,7 +181,7 @@ impl SessionSubscriptions {
 }
 
 impl SubscribedSession {
-    fn fits(&self, uri: &str) -> bool {
+    fn admits(&self, uri: &str) -> bool {
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
         self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
     }
@@ -294,10 +294,10 @@ impl MessageDispatcher {
     }
 
     /// Removes a session that its client has ended.
-    pub(super) fn forget(&self, session: &str) {
+    pub(super) fn remove_session(&self, session: &str) {
         self.streams.close_session(session);
         self.resumables.close_session(session);
-        self.subscribed.end(session);
+        self.subscribed.remove_session(session);
     }
 
     /// Notifies the other replicas that a session was ended here.
@@ -312,8 +312,8 @@ impl MessageDispatcher {
 impl McpEndpoint {
     /// Handles a change of a session's subscriptions at another replica.
     pub async fn on_subscriptions_changed(&self, session: &str) {
-        if self.protocol.subscribed.listens(session) {
-            self.protocol.read_subscriptions(session).await;
+        if self.dispatcher.subscribed.listens(session) {
+            self.dispatcher.read_subscriptions(session).await;
         }
     }
 
@@ -321,30 +321,30 @@ impl McpEndpoint {
     pub fn on_log_level(&self, session: &str, level: &str) {
         // An unknown level may come from another version.
         if let Ok(level) = level.parse() {
-            self.protocol.levels.set(session, level);
+            self.dispatcher.levels.set(session, level);
         }
     }
 
     /// Handles the end of a session at another replica.
     pub fn on_session_ended(&self, session: &str) {
         // It may have been ended here as well, or have expired meanwhile.
-        if self.protocol.sessions.end_remotely(session) {
-            self.protocol.forget(session);
+        if self.dispatcher.sessions.end_remotely(session) {
+            self.dispatcher.remove_session(session);
         }
     }
 
     /// Synchronizes when the store can be reached again: adds what only this replica knows, and reads what
     /// others do.
     pub async fn catch_up(&self) {
-        let Some(shared) = self.protocol.gateway.shared() else { return };
-        for (session, uri) in self.protocol.subscribed.mark_unstored() {
+        let Some(shared) = self.dispatcher.gateway.shared() else { return };
+        for (session, uri) in self.dispatcher.subscribed.mark_unstored() {
             if save(shared, &session, &uri).await == Some(true) {
-                self.protocol.subscribed.mark_stored(&session, &uri);
+                self.dispatcher.subscribed.mark_stored(&session, &uri);
                 shared.publish(&ReplicaMessage::Subscribed { session });
             }
         }
-        for session in self.protocol.subscribed.listening() {
-            self.protocol.read_subscriptions(&session).await;
+        for session in self.dispatcher.subscribed.listening() {
+            self.dispatcher.read_subscriptions(&session).await;
         }
     }
 }
@@ -403,7 +403,7 @@ routes:
         assert_eq!(gateway.watched(), 0);
         let again = subscribed.listen(&gateway, "s");
         assert!(again.wants("t://b"));
-        subscribed.end("s");
+        subscribed.remove_session("s");
         assert!(!again.wants("t://b"));
         assert_eq!(gateway.watched(), 0);
         drop(again);

@@ -72,9 +72,9 @@ impl Session {
     }
 
     /// Encrypts the session into its id.
-    pub(super) fn encrypt(&self, seal: &TokenCipher, now: SystemTime) -> String {
+    pub(super) fn encrypt(&self, cipher: &TokenCipher, now: SystemTime) -> String {
         let content = serde_json::to_vec(self).expect("its keys are strings");
-        seal.issue(Purpose::Session, &content, now + SESSION_TTL)
+        cipher.issue(Purpose::Session, &content, now + SESSION_TTL)
     }
 
     /// Decrypts a session id.
@@ -82,8 +82,8 @@ impl Session {
     /// # Errors
     ///
     /// [`TokenError`] when it is not one of ours, or has expired.
-    pub(super) fn open(seal: &TokenCipher, id: &str, now: SystemTime) -> Result<Self, TokenError> {
-        let content = seal.open(Purpose::Session, id, now)?;
+    pub(super) fn open(cipher: &TokenCipher, id: &str, now: SystemTime) -> Result<Self, TokenError> {
+        let content = cipher.open(Purpose::Session, id, now)?;
         serde_json::from_slice(&content).map_err(|_| TokenError::Invalid)
     }
 }
@@ -96,7 +96,7 @@ const ENDED_LIMIT: usize = 10_000;
 /// Checks session ids, and stores the ids of ended sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    seal: TokenCipher,
+    cipher: TokenCipher,
     unknown_sessions: UnknownSessions,
     ended: Mutex<EndedSessions>,
 }
@@ -137,8 +137,8 @@ impl EndedSessions {
 }
 
 impl Sessions {
-    pub(super) fn new(seal: TokenCipher, unknown_sessions: UnknownSessions) -> Self {
-        Self { seal, unknown_sessions, ended: Mutex::default() }
+    pub(super) fn new(cipher: TokenCipher, unknown_sessions: UnknownSessions) -> Self {
+        Self { cipher, unknown_sessions, ended: Mutex::default() }
     }
 
     /// Checks the session id of a request of `owner`; a request without one is accepted. If clients have
@@ -152,7 +152,7 @@ impl Sessions {
         if self.ended().known.contains(id) {
             return Err(RpcError::NoSession);
         }
-        match (Session::open(&self.seal, id, SystemTime::now()), self.unknown_sessions) {
+        match (Session::open(&self.cipher, id, SystemTime::now()), self.unknown_sessions) {
             (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
             (Err(TokenError::Invalid), UnknownSessions::Accept) if owner.is_none() => Ok(()),
             (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::NoSession),
@@ -173,7 +173,7 @@ impl Sessions {
     /// Ends a session that another replica has ended, and whose owner that replica has checked. Returns
     /// whether there was one.
     pub(super) fn end_remotely(&self, id: &str) -> bool {
-        let Ok(session) = Session::open(&self.seal, id, SystemTime::now()) else {
+        let Ok(session) = Session::open(&self.cipher, id, SystemTime::now()) else {
             // Not an id of ours: if it were stored, anybody could fill the list.
             return false;
         };
@@ -206,14 +206,14 @@ struct LevelTable {
 impl LogLevels {
     /// Stores the log level that a client has set.
     pub(super) fn set(&self, session: &str, level: McpLogLevel) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(session);
-        if kept.levels.insert(key.into(), level).is_none() {
-            kept.order.push_back(key.into());
+        if stored.levels.insert(key.into(), level).is_none() {
+            stored.order.push_back(key.into());
         }
-        while kept.order.len() > LEVELS_LIMIT {
-            if let Some(oldest) = kept.order.pop_front() {
-                kept.levels.remove(&oldest);
+        while stored.order.len() > LEVELS_LIMIT {
+            if let Some(oldest) = stored.order.pop_front() {
+                stored.levels.remove(&oldest);
             }
         }
     }
@@ -300,11 +300,11 @@ mod tests {
 
     #[test]
     fn a_session_is_its_id() {
-        let (seal, now) = (TokenCipher::random(), SystemTime::UNIX_EPOCH);
+        let (cipher, now) = (TokenCipher::random(), SystemTime::UNIX_EPOCH);
         let declared =
             json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
         let session = Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone());
-        let opened = Session::open(&seal, &session.encrypt(&seal, now), now).unwrap();
+        let opened = Session::open(&cipher, &session.encrypt(&cipher, now), now).unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
@@ -325,12 +325,12 @@ mod sessions_tests {
         upstream::{Client, ClientIdentity},
     };
 
-    fn id(seal: &TokenCipher) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).encrypt(seal, SystemTime::now())
+    fn id(cipher: &TokenCipher) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).encrypt(cipher, SystemTime::now())
     }
 
-    fn id_of(seal: &TokenCipher, client: &ClientIdentity) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).with_client(client).encrypt(seal, SystemTime::now())
+    fn id_of(cipher: &TokenCipher, client: &ClientIdentity) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).with_client(client).encrypt(cipher, SystemTime::now())
     }
 
     fn client(name: &str) -> ClientIdentity {
@@ -339,16 +339,17 @@ mod sessions_tests {
 
     #[test]
     fn an_id_is_taken_until_it_is_ended() {
-        let seal = TokenCipher::random();
-        let sessions = Sessions::new(seal.clone(), UnknownSessions::Reject);
-        let (one, other) = (id(&seal), id(&seal));
+        let cipher = TokenCipher::random();
+        let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
+        let (one, other) = (id(&cipher), id(&cipher));
         sessions.check(None, None).unwrap();
         sessions.check(Some(&one), None).unwrap();
         sessions.end(&one, None).unwrap();
         assert_eq!(sessions.check(Some(&one), None).unwrap_err(), RpcError::NoSession);
         assert_eq!(sessions.end(&one, None).unwrap_err(), RpcError::NoSession);
         sessions.check(Some(&other), None).unwrap();
-        let expired = Session::new(Revision::R2025_11_25, Map::new()).encrypt(&seal, SystemTime::UNIX_EPOCH);
+        let expired =
+            Session::new(Revision::R2025_11_25, Map::new()).encrypt(&cipher, SystemTime::UNIX_EPOCH);
         assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), RpcError::NoSession);
     }
 
@@ -365,16 +366,16 @@ mod sessions_tests {
 
     #[test]
     fn a_session_is_nobodys_but_its_owners() {
-        let seal = TokenCipher::random();
+        let cipher = TokenCipher::random();
         let owned = Session::new(Revision::R2025_11_25, Map::new())
             .with_client(&client("me"))
-            .encrypt(&seal, SystemTime::now());
+            .encrypt(&cipher, SystemTime::now());
         for unknown_sessions in [UnknownSessions::Accept, UnknownSessions::Reject] {
-            let sessions = Sessions::new(seal.clone(), unknown_sessions);
+            let sessions = Sessions::new(cipher.clone(), unknown_sessions);
             let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
             assert!(check(&owned, Some("me")));
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
-            assert!(!check(&id(&seal), Some("me")), "it was begun by nobody");
+            assert!(!check(&id(&cipher), Some("me")), "it was begun by nobody");
             assert!(!check(&id(&TokenCipher::random()), Some("me")), "nobody knows whose it is");
             assert_eq!(sessions.end(&owned, Some("you")), Err(RpcError::NoSession));
             assert!(check(&owned, Some("me")));
@@ -383,12 +384,12 @@ mod sessions_tests {
 
     #[test]
     fn the_list_of_ended_sessions_has_an_end() {
-        let seal = TokenCipher::random();
-        let sessions = Sessions::new(seal.clone(), UnknownSessions::Reject);
-        let first = id(&seal);
+        let cipher = TokenCipher::random();
+        let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
+        let first = id(&cipher);
         sessions.end(&first, None).unwrap();
         for _ in 0..ENDED_LIMIT {
-            sessions.end(&id(&seal), None).unwrap();
+            sessions.end(&id(&cipher), None).unwrap();
         }
         assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
         sessions.check(Some(&first), None).unwrap();
@@ -396,18 +397,18 @@ mod sessions_tests {
 
     #[test]
     fn ending_many_sessions_revives_no_other_session() {
-        let seal = TokenCipher::random();
-        let sessions = Sessions::new(seal.clone(), UnknownSessions::Reject);
+        let cipher = TokenCipher::random();
+        let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let (here, there) =
             (["192.0.2.1", "192.0.2.2"]).map(|at| ClientIdentity::from_address(at.parse().unwrap())).into();
         let (known, other) = (client("one"), client("two"));
         for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
-            let forged = id_of(&seal, victim);
-            let first = id_of(&seal, attacker);
+            let forged = id_of(&cipher, victim);
+            let first = id_of(&cipher, attacker);
             sessions.end(&forged, victim.owner()).unwrap();
             sessions.end(&first, attacker.owner()).unwrap();
             for _ in 0..ENDED_LIMIT {
-                sessions.end(&id_of(&seal, attacker), attacker.owner()).unwrap();
+                sessions.end(&id_of(&cipher, attacker), attacker.owner()).unwrap();
             }
             assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::NoSession));
             assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     inbound::{
         authenticate::AuthenticatedClient,
-        context::{Arrival, Connection, RequestContext, Shutdown, ShutdownSignal},
+        context::{Connection, RequestContext, Shutdown, ShutdownSignal, UnauthenticatedRequest},
     },
     upstream::ClientIdentity,
 };
@@ -83,47 +83,47 @@ impl McpEndpoint {
         let mut stop = pin!(stop);
         let gone = out.clone();
         let mut gone = pin!(gone.closed());
-        let mut conversation = StdioConnection::new(Arc::clone(&self.protocol), out);
+        let mut connection = StdioConnection::new(Arc::clone(&self.dispatcher), out);
         loop {
             let line = tokio::select! {
                 biased;
                 () = &mut stop => return ConnectionEnd::Clean,
                 () = &mut gone => return ConnectionEnd::Clean,
                 // Frees slots for further requests.
-                Some(_) = conversation.running.join_next() => continue,
+                Some(_) = connection.running.join_next() => continue,
                 line = lines.recv() => line,
             };
             match line {
                 None => break,
                 Some(ClientLine::Whole(message)) if message.trim_ascii().is_empty() => {}
                 Some(ClientLine::Whole(message)) => {
-                    conversation.handle_line(message).await;
-                    conversation.notify_changes();
+                    connection.handle_line(message).await;
+                    connection.notify_changes();
                 }
                 Some(ClientLine::TooLong { limit_bytes }) => {
-                    let words = format!("a message may have at most {limit_bytes} bytes; this one has more");
-                    conversation.reject(None, RpcError::NotAMessage(words.into())).await;
+                    let error = format!("a message may have at most {limit_bytes} bytes; this one has more");
+                    connection.reject(None, RpcError::NotAMessage(error.into())).await;
                 }
             }
         }
-        conversation.shutdown.send_replace(Shutdown::Begun);
-        let all_answered = async { while conversation.running.join_next().await.is_some() {} };
+        connection.shutdown.send_replace(Shutdown::Begun);
+        let all_responded = async { while connection.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;
             () = &mut stop => return ConnectionEnd::Clean,
             () = &mut gone => return ConnectionEnd::Clean,
-            ended = timeout(shutdown_timeout, all_answered) => ended,
+            ended = timeout(shutdown_timeout, all_responded) => ended,
         };
         match ended {
             Ok(()) => ConnectionEnd::Clean,
-            Err(_) => ConnectionEnd::CutOff { requests: conversation.running.len() },
+            Err(_) => ConnectionEnd::CutOff { requests: connection.running.len() },
         }
     }
 }
 
 /// The connection of one client. Dropping it cancels its requests.
 struct StdioConnection {
-    protocol: Arc<MessageDispatcher>,
+    dispatcher: Arc<MessageDispatcher>,
     out: mpsc::Sender<Bytes>,
     /// The latest handshake.
     handshake: Arc<ArcSwapOption<Handshake>>,
@@ -137,11 +137,11 @@ struct StdioConnection {
 }
 
 impl StdioConnection {
-    fn new(protocol: Arc<MessageDispatcher>, out: mpsc::Sender<Bytes>) -> Self {
+    fn new(dispatcher: Arc<MessageDispatcher>, out: mpsc::Sender<Bytes>) -> Self {
         let (shutdown, ending) = watch::channel(Shutdown::Serving);
         let connection = Connection { ending: ShutdownSignal::new(ending), ..Connection::default() };
         Self {
-            protocol,
+            dispatcher,
             out,
             handshake: Arc::default(),
             connection: Arc::new(connection),
@@ -156,9 +156,9 @@ impl StdioConnection {
         if self.running.len() >= IN_FLIGHT_LIMIT && message::needs_response(&message) {
             return self.reject(Some(&message), RpcError::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
-        let (protocol, context) = (Arc::clone(&self.protocol), self.context());
+        let (dispatcher, context) = (Arc::clone(&self.dispatcher), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
-        let mut pending = Box::pin(respond(protocol, context, message, out, handshake));
+        let mut pending = Box::pin(respond(dispatcher, context, message, out, handshake));
         // Polled once before the next line is read: messages after a handshake depend on it.
         if poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await.is_pending() {
             self.running.spawn(pending);
@@ -168,7 +168,7 @@ impl StdioConnection {
     /// Context of a message from the client, which is the process that started us.
     fn context(&self) -> RequestContext {
         RequestContext {
-            arrival: Arrival::from_stdio(&self.connection),
+            request: UnauthenticatedRequest::from_stdio(&self.connection),
             identity: AuthenticatedClient::local(),
         }
     }
@@ -183,20 +183,20 @@ impl StdioConnection {
         self.telling.abort_all();
         self.told_for.clone_from(&handshake);
         let Some(handshake) = handshake else { return };
-        let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
+        let (dispatcher, out) = (Arc::clone(&self.dispatcher), self.out.clone());
         let session = handshake.session.as_str();
-        let Ok((slot, closed)) = protocol.streams.session_slot(session, &ClientIdentity::Only) else {
+        let Ok((slot, closed)) = dispatcher.streams.session_slot(session, &ClientIdentity::Only) else {
             return;
         };
         // Subscribed before the next response, so that no change after it is missed.
-        let listener = protocol.gateway.changes().listen();
-        let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
+        let listener = dispatcher.gateway.changes().listen();
+        let subscribed = dispatcher.subscribed.listen(&dispatcher.gateway, session);
         self.telling.spawn(async move {
-            let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.open_requests));
-            let audience =
-                subscriptions::Recipient { gateway: &protocol.gateway, client: ClientIdentity::Only };
+            let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
+            let recipient =
+                subscriptions::Recipient { gateway: &dispatcher.gateway, client: ClientIdentity::Only };
             let telling =
-                subscriptions::notify_session(listener, &outbox, &audience, &slot, subscribed, closed);
+                subscriptions::notify_session(listener, &outbox, &recipient, &slot, subscribed, closed);
             send_during(telling, mailbox, &out).await;
         });
     }
@@ -212,7 +212,7 @@ impl StdioConnection {
             }
         };
         let assumed = message_context.revision().unwrap_or(Revision::R2026_07_28);
-        let respond = self.protocol.error_response(message_context, id, method.as_deref(), assumed, &error);
+        let respond = self.dispatcher.error_response(message_context, id, method.as_deref(), assumed, &error);
         // Nobody reads any more: the connection is about to end.
         let _ = self.out.send(in_one_line(respond.into_body())).await;
     }
@@ -220,19 +220,19 @@ impl StdioConnection {
 
 /// Handles one message: sends the messages before its response, and then the response.
 async fn respond(
-    protocol: Arc<MessageDispatcher>,
+    dispatcher: Arc<MessageDispatcher>,
     context: RequestContext,
     message: Vec<u8>,
     out: mpsc::Sender<Bytes>,
     handshake: Arc<ArcSwapOption<Handshake>>,
 ) {
-    let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.open_requests));
+    let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
     let declared = handshake.load_full();
-    let pending = protocol.handle(MessageContext::stdio(&context, declared.as_deref()), &message, &outbox);
+    let pending = dispatcher.handle(MessageContext::stdio(&context, declared.as_deref()), &message, &outbox);
     // There may be no response, or the client may have stopped reading.
     let Some(respond) = send_during(pending, mailbox, &out).await.flatten() else { return };
     if let Some(session) = respond.session()
-        && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())
+        && let Ok(opened) = Session::open(&dispatcher.cipher, session, SystemTime::now())
         && let Ok(revision) = opened.revision.parse()
     {
         handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));

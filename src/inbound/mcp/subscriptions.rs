@@ -57,15 +57,15 @@ pub(super) struct Recipient<'a> {
 /// `subscriptions/listen`: sends the requested notifications until the client disconnects or is no longer
 /// authorized, or the server shuts down.
 pub(super) async fn listen(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let filter = rpc.request.param("notifications").object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
-    let _slot = protocol.streams.slot(rpc.message_context.client())?;
+    let _slot = dispatcher.streams.slot(rpc.message_context.client())?;
     // Before the acknowledgement, so that no change after it is missed.
-    let listener = protocol.gateway.changes().listen();
-    let recipient = Recipient { gateway: &protocol.gateway, client: rpc.message_context.client().clone() };
+    let listener = dispatcher.gateway.changes().listen();
+    let recipient = Recipient { gateway: &dispatcher.gateway, client: rpc.message_context.client().clone() };
     let subscription = Subscription::new(filter, &recipient);
     let meta = json!({ SUBSCRIPTION_ID: rpc.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
@@ -78,7 +78,7 @@ pub(super) async fn listen(
     let subscription = || Some(&subscription);
     tokio::select! {
         _ = notify(listener, rpc.outbox, &recipient, Some(&meta), subscription) => {}
-        () = protocol.revoked(rpc.message_context) => {}
+        () = dispatcher.revoked(rpc.message_context) => {}
         () = rpc.message_context.shutdown_begun() => {}
     }
     let mut meta = rpc.meta.clone();
@@ -259,10 +259,10 @@ impl OpenStreams {
     ///
     /// When all slots are occupied, or as many as one client may have.
     pub(super) fn slot(self: &Arc<Self>, client: &ClientIdentity) -> Result<StreamSlot, RpcError> {
-        self.enter(&mut self.open(), client, None)
+        self.take_slot(&mut self.open(), client, None)
     }
 
-    fn enter(
+    fn take_slot(
         self: &Arc<Self>,
         open: &mut StreamTable,
         client: &ClientIdentity,
@@ -296,7 +296,7 @@ impl OpenStreams {
     ) -> Result<(StreamSlot, StreamClosed), RpcError> {
         let mut open = self.open();
         let session: Arc<str> = session.into();
-        let slot = self.enter(&mut open, client, Some(Arc::clone(&session)))?;
+        let slot = self.take_slot(&mut open, client, Some(Arc::clone(&session)))?;
         let (end, closed) = oneshot::channel();
         let members = open.of_sessions.entry(session).or_default();
         if members.len() >= SESSION_LIMIT {

@@ -73,14 +73,16 @@ pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
 
 /// The response to a call that has become a task.
 pub(super) fn created(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
     tool: &str,
     operation: OpenOperation,
 ) -> RpcResponse {
-    let at =
-        TaskLocation::Upstream { place: operation.location.to_text(), answers: operation.input_responses };
-    let (id, task) = Task::new((protocol, rpc), tool, operation.arguments, at, operation.ttl);
+    let location = TaskLocation::Upstream {
+        location: operation.location.to_text(),
+        input_responses: operation.input_responses,
+    };
+    let (id, task) = Task::new((dispatcher, rpc), tool, operation.arguments, location, operation.ttl);
     let mut members = task.members_of(&id, "working", operation.message.as_deref());
     members.insert("pollIntervalMs".into(), milliseconds(operation.wait).into());
     RpcResponse::result(rpc.request.id, Some("task"), &members, rpc.meta)
@@ -89,7 +91,7 @@ pub(super) fn created(
 /// The response to a call that becomes a task before any input request, so that the task has them. `None` if
 /// the route does not enable that, if there are no input requests, or if there are too many such tasks.
 pub(super) async fn create_with_input(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
@@ -98,10 +100,10 @@ pub(super) async fn create_with_input(
     let capabilities = elicitation::capabilities(rpc.revision, &rpc.capabilities());
     let input_requests =
         task_elicitation::first_input_requests((snapshot, route), arguments, capabilities).await?;
-    let name = protocol.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
-    let address = protocol.open_requests.replicas().and_then(Replicas::own).map(str::to_owned);
-    let (tool, at) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
-    let (id, task) = Task::new((protocol, rpc), tool, arguments.clone(), at, rule.task.ttl);
+    let name = dispatcher.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
+    let address = dispatcher.open_requests.replicas().and_then(Replicas::advertised_url).map(str::to_owned);
+    let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
+    let (id, task) = Task::new((dispatcher, rpc), tool, arguments.clone(), location, rule.task.ttl);
     let mut members = task.members_of(&id, "input_required", None);
     members.insert("inputRequests".into(), elicitation::requests(&input_requests, rpc.revision).into());
     members.insert("pollIntervalMs".into(), milliseconds(rule.poll_interval).into());
@@ -109,13 +111,18 @@ pub(super) async fn create_with_input(
 }
 
 /// `tasks/get`: the state of a task, and its result once there is one.
-pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
-    let task_request = TaskRequest::read(protocol, rpc)?;
-    let state = match &task_request.task.at {
-        TaskLocation::Upstream { place, answers } => task_request.at_upstream(rpc, place, answers).await?,
-        TaskLocation::Replica { name, address } => match protocol.eliciting_tasks.find(name) {
-            Some(task) => task_request.here(rpc, &task).await?,
-            None => return forward(protocol, rpc, address.as_deref()).await,
+pub(super) async fn get(
+    dispatcher: &MessageDispatcher,
+    rpc: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
+    let task_request = TaskRequest::read(dispatcher, rpc)?;
+    let state = match &task_request.task.location {
+        TaskLocation::Upstream { location, input_responses } => {
+            task_request.upstream_state(rpc, location, input_responses).await?
+        }
+        TaskLocation::Replica { name, address } => match dispatcher.eliciting_tasks.find(name) {
+            Some(task) => task_request.local_state(rpc, &task).await?,
+            None => return forward(dispatcher, rpc, address.as_deref()).await,
         },
     };
     #[derive(Serialize)]
@@ -130,8 +137,8 @@ pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> R
     let written = match state {
         TaskState::Operation(OperationState::Done(result)) => Some(written_result(result, revision)),
         TaskState::Prepared(bytes) => Some(bytes.to_vec()),
-        TaskState::Operation(OperationState::Lost { reason: why }) => {
-            members.insert("error".into(), json!({ "code": -32603, "message": why }));
+        TaskState::Operation(OperationState::Lost { reason }) => {
+            members.insert("error".into(), json!({ "code": -32603, "message": reason }));
             None
         }
         TaskState::Operation(OperationState::Running { .. } | OperationState::Cancelled)
@@ -143,21 +150,21 @@ pub(super) async fn get(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> R
 /// `tasks/update`: responses to a task's input requests. An operation at the upstream has none, so responses
 /// for it are ignored, as they must be.
 pub(super) async fn update(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let task_request = TaskRequest::read(protocol, rpc)?;
-    let TaskLocation::Replica { name, address } = &task_request.task.at else {
+    let task_request = TaskRequest::read(dispatcher, rpc)?;
+    let TaskLocation::Replica { name, address } = &task_request.task.location else {
         return Ok(acknowledged(rpc));
     };
-    let Some(task) = protocol.eliciting_tasks.find(name) else {
-        return forward(protocol, rpc, address.as_deref()).await;
+    let Some(task) = dispatcher.eliciting_tasks.find(name) else {
+        return forward(dispatcher, rpc, address.as_deref()).await;
     };
     let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
     let mut state = task.state().await;
     let ElicitingState::InputRequired(answered) = &mut *state else { return Ok(acknowledged(rpc)) };
-    let (remaining, answers) = task
+    let (remaining, input_responses) = task
         .remaining(
             (&task_request.snapshot, &task_request.route),
             &task_request.task.arguments,
@@ -166,14 +173,14 @@ pub(super) async fn update(
         )
         .await;
     match remaining {
-        RemainingInput::InputRequests(_) => *answered = answers,
+        RemainingInput::InputRequests(_) => *answered = input_responses,
         RemainingInput::Invalid(why) => return Err(RpcError::Params(why.into())),
         RemainingInput::Result(result) => {
-            *state = protocol.eliciting_tasks.store(written_result(*result, rpc.revision));
+            *state = dispatcher.eliciting_tasks.store(written_result(*result, rpc.revision));
         }
         RemainingInput::Nothing => {
-            *answered = answers;
-            let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), rpc.revision);
+            *answered = input_responses;
+            let (tasks, revision) = (Arc::clone(&dispatcher.eliciting_tasks), rpc.revision);
             let Call {
                 arguments, headers, request_id, api, client: client_identity, trace, mcp_version, ..
             } = rpc.call(task_request.task.arguments.clone());
@@ -198,19 +205,19 @@ pub(super) async fn update(
 /// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
 /// `tasks/get` reports the outcome.
 pub(super) async fn cancel(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let task_request = TaskRequest::read(protocol, rpc)?;
-    match &task_request.task.at {
-        TaskLocation::Upstream { place, answers: input_responses } => {
-            if let Some(place) = OperationLocation::of_text(place) {
-                task_request.end(rpc, input_responses.clone(), &place).await;
+    let task_request = TaskRequest::read(dispatcher, rpc)?;
+    match &task_request.task.location {
+        TaskLocation::Upstream { location, input_responses } => {
+            if let Some(location) = OperationLocation::of_text(location) {
+                task_request.cancel_operation(rpc, input_responses.clone(), &location).await;
             }
         }
         TaskLocation::Replica { name, address } => {
-            let Some(task) = protocol.eliciting_tasks.find(name) else {
-                return forward(protocol, rpc, address.as_deref()).await;
+            let Some(task) = dispatcher.eliciting_tasks.find(name) else {
+                return forward(dispatcher, rpc, address.as_deref()).await;
             };
             let mut state = task.state().await;
             match &*state {
@@ -218,7 +225,9 @@ pub(super) async fn cancel(
                     *state = ElicitingState::Cancelled
                 }
                 ElicitingState::Running(operation) => {
-                    task_request.end(rpc, operation.input_responses.clone(), &operation.location).await
+                    task_request
+                        .cancel_operation(rpc, operation.input_responses.clone(), &operation.location)
+                        .await
                 }
                 ElicitingState::Completed(_) | ElicitingState::Discarded | ElicitingState::Cancelled => {}
             }
@@ -229,11 +238,11 @@ pub(super) async fn cancel(
 
 /// Forwards the request to the replica that stores the task.
 async fn forward(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
     address: Option<&str>,
 ) -> Result<RpcResponse, RpcError> {
-    let peers = protocol.open_requests.replicas();
+    let peers = dispatcher.open_requests.replicas();
     if let (Some(peers), Some(address)) = (peers, address)
         && let Some(response) = peers.forward_request(address, rpc.message_context, rpc.request.message).await
     {
@@ -268,20 +277,20 @@ fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
 pub(super) struct Task {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
-    pub(super) at: TaskLocation,
+    pub(super) location: TaskLocation,
     /// The client that owns it, if clients have identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
     /// Milliseconds since 1970.
     created: i64,
-    life: u64,
+    ttl_ms: u64,
 }
 
-/// The place where the state of a task is known.
+/// Where the state of a task is stored.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum TaskLocation {
     /// At the upstream.
-    Upstream { place: String, answers: Map<String, Value> },
+    Upstream { location: String, input_responses: Map<String, Value> },
     /// At a replica, under this name.
     Replica { name: String, address: Option<String> },
 }
@@ -289,23 +298,23 @@ pub(super) enum TaskLocation {
 impl Task {
     /// A task that begins now, and its id.
     pub(super) fn new(
-        (protocol, rpc): (&MessageDispatcher, &RpcContext<'_>),
+        (dispatcher, rpc): (&MessageDispatcher, &RpcContext<'_>),
         tool: &str,
         arguments: Map<String, Value>,
-        at: TaskLocation,
+        location: TaskLocation,
         ttl: Duration,
     ) -> (String, Self) {
         let now = SystemTime::now();
         let task = Self {
             tool: tool.to_owned(),
             arguments,
-            at,
+            location,
             owner: rpc.message_context.owner().map(str::to_owned),
             created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
-            life: milliseconds(ttl),
+            ttl_ms: milliseconds(ttl),
         };
         let content = serde_json::to_vec(&task).expect("its keys are strings");
-        (protocol.seal.issue(Purpose::Task, &content, now + ttl), task)
+        (dispatcher.cipher.issue(Purpose::Task, &content, now + ttl), task)
     }
 
     /// The members of every response about the task.
@@ -320,7 +329,7 @@ impl Task {
         members.insert("createdAt".into(), format!("{created:.3}").into());
         // No state is stored, so it was determined just now.
         members.insert("lastUpdatedAt".into(), format!("{:.3}", Timestamp::now()).into());
-        members.insert("ttlMs".into(), self.life.into());
+        members.insert("ttlMs".into(), self.ttl_ms.into());
         members
     }
 }
@@ -347,20 +356,20 @@ enum TaskState {
 }
 
 impl TaskRequest {
-    fn read(protocol: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
+    fn read(dispatcher: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
         if !supports_tasks(rpc) {
             return Err(RpcError::NeedsTasks);
         }
         let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
         rpc.message_context.check_name(&id)?;
-        let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
+        let content = dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| RpcError::Params(TASK_NOT_FOUND.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
         // For other clients it is an unknown task.
         if task.as_ref().is_some_and(|task| task.owner.as_deref() != rpc.message_context.owner()) {
             return Err(RpcError::Params(TASK_NOT_FOUND.into()));
         }
-        let snapshot = protocol.gateway.snapshot();
+        let snapshot = dispatcher.gateway.snapshot();
         let found = task.and_then(|task| {
             let route =
                 snapshot.table.by_tool(&task.tool).filter(|route| route.async_operation.is_some())?.clone();
@@ -373,7 +382,7 @@ impl TaskRequest {
         Ok(Self { id, task, route, snapshot })
     }
 
-    async fn at_upstream(
+    async fn upstream_state(
         &self,
         rpc: &RpcContext<'_>,
         location: &str,
@@ -387,8 +396,8 @@ impl TaskRequest {
     }
 
     /// The state of a task that this replica stores.
-    async fn here(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
-        let poll = self
+    async fn local_state(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
+        let wait = self
             .route
             .async_operation
             .as_ref()
@@ -409,15 +418,15 @@ impl TaskRequest {
                         return Ok(TaskState::InputRequired(input_requests));
                     }
                     RemainingInput::Result(result) => OperationState::Done(*result),
-                    RemainingInput::Invalid(why) => OperationState::Lost { reason: why },
+                    RemainingInput::Invalid(reason) => OperationState::Lost { reason },
                     // The route requires less input than before: the next `tasks/update`, with any content,
                     // starts the work.
-                    RemainingInput::Nothing => OperationState::Running { message: None, wait: poll },
+                    RemainingInput::Nothing => OperationState::Running { message: None, wait },
                 };
                 return Ok(TaskState::Operation(state));
             }
             ElicitingState::Starting { .. } => {
-                return Ok(TaskState::Operation(OperationState::Running { message: None, wait: poll }));
+                return Ok(TaskState::Operation(OperationState::Running { message: None, wait }));
             }
             ElicitingState::Completed(stored) => return Ok(TaskState::Prepared(stored.written.clone())),
             ElicitingState::Discarded => {
@@ -444,7 +453,7 @@ impl TaskRequest {
         TaskState::Operation(self.snapshot.poll_operation(&self.route, call, input_responses, location).await)
     }
 
-    async fn end(
+    async fn cancel_operation(
         &self,
         rpc: &RpcContext<'_>,
         input_responses: Map<String, Value>,
@@ -461,7 +470,7 @@ impl TaskRequest {
             TaskState::InputRequired(_) => ("input_required", None),
             TaskState::Operation(OperationState::Done(_)) | TaskState::Prepared(_) => ("completed", None),
             TaskState::Operation(OperationState::Cancelled) => ("cancelled", None),
-            TaskState::Operation(OperationState::Lost { reason: why }) => ("failed", Some(why.as_str())),
+            TaskState::Operation(OperationState::Lost { reason }) => ("failed", Some(reason.as_str())),
         };
         let mut members = self.task.members_of(&self.id, status, message);
         if let TaskState::Operation(OperationState::Running { wait, .. }) = state {

@@ -8,14 +8,14 @@ use crate::pipeline::{Call, CallOutcome};
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call(
-    protocol: &MessageDispatcher,
+    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (rpc.request, rpc.revision);
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;
     // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
-    let snapshot = protocol.gateway.snapshot();
+    let snapshot = dispatcher.gateway.snapshot();
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
         rpc.may(&route.scopes)?;
@@ -25,7 +25,7 @@ pub(super) async fn call(
         Lifecycle::PerRequest => {
             rpc.message_context.check_name(&tool)?;
             if let Some(route) = route {
-                rpc.message_context.check_arguments(&route.definition.input_schema, &arguments)?;
+                rpc.message_context.check_param_headers(&route.definition.input_schema, &arguments)?;
             }
         }
     }
@@ -39,19 +39,19 @@ pub(super) async fn call(
     };
     if may_be_task
         && let Some(response) =
-            Box::pin(tasks::create_with_input(protocol, rpc, (&snapshot, route), &arguments)).await
+            Box::pin(tasks::create_with_input(dispatcher, rpc, (&snapshot, route), &arguments)).await
     {
         return Ok(response);
     }
     let mut elicitor = RequestElicitor::new(rpc, &route.input_requests, &tool, &arguments)?;
-    let listening = CallSubscriber::new(protocol, rpc)?;
-    let call = Call { subscriber: Some(&listening), ..rpc.call(arguments) };
+    let subscriber = CallSubscriber::new(dispatcher, rpc)?;
+    let call = Call { subscriber: Some(&subscriber), ..rpc.call(arguments) };
     // Dropped with the connection, which cancels the upstream request.
     let result = if may_be_task {
         match Box::pin(snapshot.call_as_task(route, call, &mut elicitor)).await {
             CallOutcome::Result(result) => result,
             CallOutcome::Operation(operation) => {
-                return Ok(tasks::created(protocol, rpc, &tool, *operation));
+                return Ok(tasks::created(dispatcher, rpc, &tool, *operation));
             }
         }
     } else {

@@ -33,7 +33,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     MCP_PATHS,
-    context::{Arrival, LoggedRequest, Rejection, RequestContext},
+    context::{LoggedRequest, Rejection, RequestContext, UnauthenticatedRequest},
     filter::{CrossOriginPage, Filter, ProtectedPort},
 };
 use crate::{
@@ -91,53 +91,55 @@ impl RestApi {
     /// Responds to one request. Dropping the future cancels its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut arrival = Arrival::take(&mut head, ApiKind::Rest);
+        let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Rest);
         let snapshot = self.gateway.snapshot();
         let target = self.find(&snapshot, &head);
         if matches!(target, Target::Health) {
             return match self.filter.admit_probe(&head) {
                 Ok(()) => response::value(StatusCode::OK, &json!({ "status": "ok" })),
-                Err(rejection) => rejected(arrival.logged(&head), &rejection),
+                Err(rejection) => rejected(unauthenticated.logged(&head), &rejection),
             };
         }
-        let page = match self.filter.admit(&mut head, &mut arrival) {
+        let page = match self.filter.admit(&mut head, &mut unauthenticated) {
             Ok(page) => page,
-            Err(rejection) => return rejected(arrival.logged(&head), &rejection),
+            Err(rejection) => return rejected(unauthenticated.logged(&head), &rejection),
         };
-        let guard = &self.filter.guard;
-        let mut response = if head.method == Method::OPTIONS && guard.has_no_credential(&head, &arrival) {
-            // Preflight requests have no credentials. Every path has the same response, or it would reveal
-            // which tools exist.
-            page.options(&head.headers, METHODS)
-        } else if page.has_link() && matches!(target, Target::Tool { .. }) {
-            rejected(arrival.logged(&head), &ProtectedPort::Clients.foreign_page())
-        } else if let Target::Metadata(metadata) = &target {
-            // Clients that request it have no token yet.
-            response::value(StatusCode::OK, metadata)
-        } else {
-            let ending = arrival.connection.ending.clone();
-            let identified = ending.unless_overdue(pin!(guard.identify(&mut head, &arrival))).await;
-            match identified.unwrap_or_else(|| Err(Rejection::shutting_down())) {
-                Err(rejection) => rejected(arrival.logged(&head), &rejection),
-                Ok(identity) => {
-                    let context = RequestContext { arrival, identity };
-                    // The upstream itself decides which pages may read its responses.
-                    let target = url_of(&snapshot, target, &context, &head);
-                    let is_passed = matches!(target, Target::Passthrough(_));
-                    let responded = {
-                        let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
-                        ending.unless_overdue(pin!(respond)).await
-                    };
-                    let responded = responded.unwrap_or_else(|| Err(Rejection::shutting_down()));
-                    let response = responded
-                        .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
-                    if is_passed {
-                        return response;
+        let authenticator = &self.filter.authenticator;
+        let mut response =
+            if head.method == Method::OPTIONS && authenticator.has_no_credential(&head, &unauthenticated) {
+                // Preflight requests have no credentials. Every path has the same response, or it would
+                // reveal which tools exist.
+                page.options(&head.headers, METHODS)
+            } else if page.has_link() && matches!(target, Target::Tool { .. }) {
+                rejected(unauthenticated.logged(&head), &ProtectedPort::Clients.foreign_page())
+            } else if let Target::Metadata(metadata) = &target {
+                // Clients that request it have no token yet.
+                response::value(StatusCode::OK, metadata)
+            } else {
+                let ending = unauthenticated.connection.ending.clone();
+                let identified =
+                    ending.unless_overdue(pin!(authenticator.identify(&mut head, &unauthenticated))).await;
+                match identified.unwrap_or_else(|| Err(Rejection::shutting_down())) {
+                    Err(rejection) => rejected(unauthenticated.logged(&head), &rejection),
+                    Ok(identity) => {
+                        let context = RequestContext { request: unauthenticated, identity };
+                        // The upstream itself decides which pages may read its responses.
+                        let target = url_of(&snapshot, target, &context, &head);
+                        let is_passed = matches!(target, Target::Passthrough(_));
+                        let responded = {
+                            let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
+                            ending.unless_overdue(pin!(respond)).await
+                        };
+                        let responded = responded.unwrap_or_else(|| Err(Rejection::shutting_down()));
+                        let response = responded
+                            .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
+                        if is_passed {
+                            return response;
+                        }
+                        response
                     }
-                    response
                 }
-            }
-        };
+            };
         page.allow_read(response.headers_mut());
         response
     }
@@ -152,7 +154,7 @@ impl RestApi {
         head: &mut Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
-        let (client, mount) = (context.client(), context.arrival.mount());
+        let (client, mount) = (context.client(), context.request.mount());
         Ok(match target {
             Target::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, context, head, body).await?
@@ -160,8 +162,8 @@ impl RestApi {
             Target::Passthrough(upstream) => {
                 check_scopes(snapshot, context, &snapshot.passthrough_scopes)?;
                 passthrough::check(head)?;
-                let guard = &self.filter.guard;
-                Box::pin(passthrough::forward(upstream, guard, context, take(head), body)).await
+                let authenticator = &self.filter.authenticator;
+                Box::pin(passthrough::forward(upstream, authenticator, context, take_head(head), body)).await
             }
             Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
             Target::OpenApi => {
@@ -213,7 +215,7 @@ impl RestApi {
         let body = self.filter.read(&head.headers, body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
         let format = response::ResultFormat::from_headers(route, &head.headers);
-        let Arrival { request_id, span, address, api, .. } = &context.arrival;
+        let UnauthenticatedRequest { request_id, span, address, api, .. } = &context.request;
         if span.is_recorded() {
             let path = endpoint_of(route, head);
             span.rename(|| format!("{} {path}", method_label(&head.method)));
@@ -226,7 +228,7 @@ impl RestApi {
 
     fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Target<'a> {
         let path = parts.uri.path();
-        match self.filter.guard.metadata_at(path, || snapshot.needed_scopes()) {
+        match self.filter.authenticator.metadata_at(path, || snapshot.needed_scopes()) {
             None => find(snapshot, &parts.method, path),
             Some(metadata) => match parts.method {
                 Method::GET | Method::HEAD => Target::Metadata(metadata),
@@ -249,11 +251,11 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
 }
 
 /// Moves the parts out of a request; a copy of method and URI remains for the log.
-fn take(head: &mut Parts) -> Parts {
-    let (mut left, ()) = Request::new(()).into_parts();
-    left.method.clone_from(&head.method);
-    left.uri.clone_from(&head.uri);
-    std::mem::replace(head, left)
+fn take_head(head: &mut Parts) -> Parts {
+    let (mut remaining, ()) = Request::new(()).into_parts();
+    remaining.method.clone_from(&head.method);
+    remaining.uri.clone_from(&head.uri);
+    std::mem::replace(head, remaining)
 }
 
 fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) -> Result<(), Rejection> {

@@ -29,7 +29,7 @@ use crate::{
     inbound::{
         StreamedPassthrough,
         authenticate::{Authenticator, revocable},
-        context::{Arrival, Rejection, RequestContext},
+        context::{Rejection, RequestContext, UnauthenticatedRequest},
         filter::check_transfer_encoding,
     },
     policy::Passthrough,
@@ -47,19 +47,19 @@ const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 /// Proxies a request that [`check`] has accepted.
 pub(super) async fn forward(
     upstream: &Passthrough,
-    guard: &Authenticator,
+    authenticator: &Authenticator,
     context: &RequestContext,
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
-    let (client, request_id) = (context.client(), &context.arrival.request_id);
+    let (client, request_id) = (context.client(), &context.request.request_id);
     let mut line = PassthroughLog {
         started: Instant::now(),
         request_id: request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_label(&parts.method),
         path: Untrusted(parts.uri.path()).to_string(),
-        client_address: context.arrival.address,
+        client_address: context.request.address,
         client: client.clone(),
         status: None,
         rejected_by: None,
@@ -67,15 +67,15 @@ pub(super) async fn forward(
     };
     // First, or a client that names one of the headers below in `Connection` would have it removed.
     remove_hop_by_hop(&mut parts.headers);
-    add_forwarded_headers(&mut parts, &context.arrival);
-    let span = context.arrival.span.child(SpanKind::Client, "passthrough");
+    add_forwarded_headers(&mut parts, &context.request);
+    let span = context.request.span.child(SpanKind::Client, "passthrough");
     add_trace_context(&span, &mut parts, upstream);
     let (response, status) = match upstream.stream(Request::from_parts(parts, body), client).await {
         Ok(upstream_response) => {
             let mut response = upstream_response.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
                 // A body of unknown length may stay open indefinitely.
-                None => revocable(Body::new(body), guard.revoked(context)),
+                None => revocable(Body::new(body), authenticator.revoked(context)),
             });
             response.headers_mut().append(header::VIA, VIA);
             StreamedPassthrough::mark(&mut response);
@@ -103,7 +103,7 @@ pub(super) async fn forward(
     response.map(|body| {
         Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
             if let Poll::Ready(Some(Ok(frame))) = &polled {
-                line.count(frame.data_ref().map_or(0, Bytes::len));
+                line.count_bytes(frame.data_ref().map_or(0, Bytes::len));
             }
             polled
         }))
@@ -129,7 +129,7 @@ struct PassthroughLog {
 
 impl PassthroughLog {
     /// Counts bytes of the body that are sent to the client.
-    fn count(&mut self, bytes: usize) {
+    fn count_bytes(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 }
@@ -197,12 +197,12 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     reject(StatusCode::NOT_IMPLEMENTED, text)
 }
 
-fn add_forwarded_headers(parts: &mut Parts, arrival: &Arrival) {
-    let connection = &arrival.connection;
+fn add_forwarded_headers(parts: &mut Parts, unauthenticated: &UnauthenticatedRequest) {
+    let connection = &unauthenticated.connection;
     let peer = connection.peer.map(|peer| peer.ip().to_canonical().to_string());
     let headers = &mut parts.headers;
     if let Some(peer) = peer {
-        let before = joined(headers, &FORWARDED_FOR);
+        let before = joined_values(headers, &FORWARDED_FOR);
         let all = if before.is_empty() { peer } else { format!("{before}, {peer}") };
         if let Ok(all) = HeaderValue::from_str(&all) {
             headers.insert(FORWARDED_FOR, all);
@@ -220,7 +220,7 @@ fn add_forwarded_headers(parts: &mut Parts, arrival: &Arrival) {
     headers.append(header::VIA, VIA);
 }
 
-fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
+fn joined_values(headers: &HeaderMap, name: &HeaderName) -> String {
     let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     values.join(", ")
 }
