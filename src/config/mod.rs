@@ -2,7 +2,7 @@
 //!
 //! Files:
 //!
-//! - `folder`: finds and reads the files; `file_watch`: fingerprint for the detection of changes.
+//! - `folder`: finds and reads the files; `file_fingerprint`: fingerprint for the detection of changes.
 //! - `file`: parses one file and marks the secrets in it; `version`: version of the language.
 //! - `keys`: top-level sections; `section`: helpers for parsing them; `language`: jq filters and templates.
 //!
@@ -38,7 +38,7 @@ mod content;
 mod draft;
 mod extract;
 mod file;
-mod file_watch;
+mod file_fingerprint;
 mod folder;
 mod import;
 mod input_requests;
@@ -92,7 +92,7 @@ pub(crate) use crate::settings::suggest::listed;
 pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
-pub use file_watch::Look;
+pub use file_fingerprint::ConfigFingerprint;
 pub use import::{ImportNote, Imported, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::{App, Hangups};
 use crate::{
     admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest},
-    config::{self, AdminSettings, ListenerSettings, Loaded, Look, Sources, TelemetrySettings},
+    config::{self, AdminSettings, ConfigFingerprint, ListenerSettings, Loaded, Sources, TelemetrySettings},
     inbound::mcp::McpApiSettings,
     settings::section::Section,
     shared_state::StoreSettings,
@@ -30,14 +30,14 @@ pub struct Reloader {
     /// The files that the configuration refers to.
     named_files: Arc<[PathBuf]>,
     /// The state of all files when they were read.
-    known: Option<Look>,
+    known: Option<ConfigFingerprint>,
 }
 
 impl Reloader {
     /// Creates the reloader of a process whose configuration was loaded from `sources`.
     pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Hangups) -> Self {
         let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
-        let known = sources.look(&named_files);
+        let known = sources.fingerprint(&named_files);
         Self {
             sources: Arc::new(sources),
             process,
@@ -82,15 +82,15 @@ impl Reloader {
         // Blocking: files are read and patterns compiled.
         let read = tokio::task::spawn_blocking(move || {
             // Taken before the files are read: if they are written meanwhile, that is another change.
-            let look = sources.look(&named_files);
-            (look, config::load(&sources))
+            let fingerprint = sources.fingerprint(&named_files);
+            (fingerprint, config::load(&sources))
         });
-        let Ok((look, loaded)) = read.await else {
+        let Ok((fingerprint, loaded)) = read.await else {
             let error = "reading the configuration panicked";
             error!(error, "config reload failed");
             return Err(error.to_owned());
         };
-        self.known = look;
+        self.known = fingerprint;
         let loaded = loaded.map_err(|problems| {
             let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
             let report = format!("\n{problems}");
@@ -116,7 +116,7 @@ impl Reloader {
         }
         if *self.named_files != *loaded.named_files {
             self.named_files = loaded.named_files.clone().into();
-            self.known = self.sources.look(&self.named_files);
+            self.known = self.sources.fingerprint(&self.named_files);
         }
         self.process.status.send_modify(|status| {
             status.generation += 1;
@@ -153,7 +153,7 @@ async fn files_changed(
     sources: &Arc<Sources>,
     named_files: &Arc<[PathBuf]>,
     interval: Duration,
-    known: Option<&Look>,
+    known: Option<&ConfigFingerprint>,
 ) {
     if interval.is_zero() || known.is_none() {
         return std::future::pending().await;
@@ -162,7 +162,9 @@ async fn files_changed(
     loop {
         sleep(interval).await;
         let (sources, named_files) = (Arc::clone(sources), Arc::clone(named_files));
-        let Ok(now) = tokio::task::spawn_blocking(move || sources.look(&named_files)).await else { continue };
+        let Ok(now) = tokio::task::spawn_blocking(move || sources.fingerprint(&named_files)).await else {
+            continue;
+        };
         if now.as_ref() != known && now == before {
             return;
         }

@@ -13,37 +13,39 @@ use super::{ConfigSource, Sources, folder};
 /// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
 /// is written, replaced, or reached through another symlink, as when Kubernetes swaps mounted folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look(Vec<(PathBuf, Option<Stamp>)>);
+pub struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
 
+/// Fingerprint of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
+struct FileFingerprint {
     length: u64,
     modified: Option<SystemTime>,
-    file: PathBuf,
+    /// Path without symlinks.
+    target: PathBuf,
 }
 
 impl Sources {
-    /// Takes the fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for
-    /// a configuration that is not a file.
-    pub fn look(&self, named: &[PathBuf]) -> Option<Look> {
+    /// Fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for a
+    /// configuration that is not a file.
+    pub fn fingerprint(&self, named: &[PathBuf]) -> Option<ConfigFingerprint> {
         let ConfigSource::Path(path) = &self.origin else { return None };
         let own = folder::list(path).unwrap_or_else(|_| vec![path.clone()]);
         let all = own.into_iter().chain(named.iter().cloned());
-        Some(Look(
+        Some(ConfigFingerprint(
             all.map(|path| {
-                let stamp = Stamp::from_path(&path);
-                (path, stamp)
+                let fingerprint = FileFingerprint::from_path(&path);
+                (path, fingerprint)
             })
             .collect(),
         ))
     }
 }
 
-impl Stamp {
+impl FileFingerprint {
     /// `None`: missing file.
     fn from_path(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
-        let file = fs::canonicalize(path).ok()?;
-        Some(Self { length: metadata.len(), modified: metadata.modified().ok(), file })
+        let target = fs::canonicalize(path).ok()?;
+        Some(Self { length: metadata.len(), modified: metadata.modified().ok(), target })
     }
 }
