@@ -15,7 +15,6 @@ use super::{
     response::whole,
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
-    source::SourceSpan,
     upstreams::UpstreamFile,
 };
 use crate::{
@@ -119,25 +118,18 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     Ok(Some(matcher))
 }
 
-/// Inputs of the parser for `async_operation`.
-pub(super) struct OperationContextSettings<'a> {
-    /// Names of all upstreams in the file, including those with errors.
-    pub(super) names: &'a [(UpstreamName, SourceSpan)],
-    pub(super) upstreams: &'a [UpstreamFile],
-    /// Upstream of the route.
-    pub(super) upstream: Option<&'a UpstreamName>,
-}
-
-/// Parses `async_operation`. Returns `None` after reporting the problems.
+/// Parses `async_operation` of a route whose requests go to `upstream`. Returns `None` after reporting the
+/// problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
-    context: &OperationContextSettings<'_>,
+    upstreams: Upstreams<'_>,
+    upstream: Option<&UpstreamName>,
     asked: &mut UsedArguments,
     used: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
     let node = &entry.value;
-    let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
+    let file = upstreams.files.iter().find(|file| Some(file.settings.name()) == upstream);
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
         let message = format!("`async_operation` requires an HTTP upstream, and `{name}` has no `url`");
@@ -148,7 +140,7 @@ pub(super) fn read(
         );
         return None;
     }
-    let base = base(context);
+    let base = file.and_then(base);
     if renamed::report_word(report, node, "route", "async_operation") {
         return None;
     }
@@ -179,7 +171,7 @@ pub(super) fn read(
             AsyncOperationSettings::read(&value.in_scope(scope))
         }),
     };
-    let mut reader = Requests { report, context, named, asked };
+    let mut reader = Requests { report, upstreams, upstream, named, asked };
     let status = node.entry("status").map(|entry| reader.read(entry));
     let result = node.entry("result").map(|entry| reader.read(entry));
     let cancel = node.entry("cancel").map(|entry| match method(&entry.value) {
@@ -221,8 +213,7 @@ pub(super) fn read(
 }
 
 /// Base URI of the route's upstream, against which a `Location` is resolved.
-fn base(context: &OperationContextSettings<'_>) -> Option<Uri> {
-    let upstream = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream)?;
+fn base(upstream: &UpstreamFile) -> Option<Uri> {
     upstream.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()
 }
 
@@ -235,7 +226,8 @@ fn method(node: &Node) -> Option<Method> {
 /// Parser for the requests of an operation: status, result, cancellation.
 struct Requests<'a, 'r, 'f> {
     report: &'r Report<'f>,
-    context: &'a OperationContextSettings<'a>,
+    upstreams: Upstreams<'a>,
+    upstream: Option<&'a UpstreamName>,
     named: bool,
     asked: &'a mut UsedArguments,
 }
@@ -243,9 +235,8 @@ struct Requests<'a, 'r, 'f> {
 impl Requests<'_, '_, '_> {
     fn read(&mut self, entry: &Entry) -> Option<HttpTemplate> {
         let mut asked = UsedArguments::default();
-        let upstreams = Upstreams { names: self.context.names, files: self.context.upstreams };
-        let compiled = request::read(self.report, upstreams, &entry.value, entry.key.span, &mut asked)?;
-        if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
+        let compiled = request::read(self.report, self.upstreams, &entry.value, entry.key.span, &mut asked)?;
+        if self.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` uses another upstream than the request of the route", entry.key.text);
             let help = "an operation is polled at the upstream that started it";
             self.report.error(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);

@@ -9,7 +9,8 @@ use super::{
     node::{Entry, Kind, Node},
     problem::Problem,
     report::Report,
-    routes::{self, RouteSettings, Surroundings},
+    request::Upstreams,
+    routes::{self, RouteContext, RouteSettings},
     source::{Files, SourceSpan},
     yaml,
 };
@@ -57,7 +58,7 @@ impl Importer {
         };
         let route = tree.and_then(|tree| {
             let tree = unwrapped(name, tree);
-            self.trees().around(|around| read(&report, around, name, beginning, tree))
+            self.trees().with_route_context(|context| read(&report, context, name, beginning, tree))
         });
         let route = route.filter(|_| report.errors() == 0);
         Draft { route, problems: report.into_problems() }
@@ -101,12 +102,12 @@ fn unwrapped(name: &str, tree: Node) -> Node {
 
 fn read(
     report: &Report<'_>,
-    around: &Surroundings<'_>,
+    context: &RouteContext<'_>,
     name: &str,
     place: SourceSpan,
     mut tree: Node,
 ) -> Option<RouteFile> {
-    let mut names = around.names.to_vec();
+    let mut names = context.upstreams.names.to_vec();
     if let Kind::Map(entries) = &mut tree.kind {
         let mut add = |name: &str, value: &str| {
             if !entries.iter().any(|entry| entry.key.text == name) {
@@ -117,8 +118,9 @@ fn read(
         add("request", &format!("GET {NOBODY}/"));
         names.extend(NOBODY.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }
-    let around = Surroundings { names: &names, ..*around };
-    routes::read(report, &around, &Entry::new(name, tree, place))
+    let upstreams = Upstreams { names: &names, ..context.upstreams };
+    let context = RouteContext { upstreams, ..*context };
+    routes::read(report, &context, &Entry::new(name, tree, place))
 }
 
 /// Lines of a route's entries without `tests`, unindented. `None` if other text shares these lines.

@@ -21,9 +21,10 @@ use super::{
     prompts::{self, PromptFile},
     renamed::renamed_variable,
     report::Report,
+    request::Upstreams,
     response,
     route_calls::Routes,
-    routes::{self, DefaultSettings, RouteFile, Surroundings},
+    routes::{self, DefaultSettings, RouteContext, RouteFile},
     rules::RuleSets,
     schemas::UsedArguments,
     secret::Environment,
@@ -109,18 +110,17 @@ pub(in crate::config) fn compile(
         .entry("passthrough")
         .and_then(|entry| passthrough::read(context, entry, &names, &upstreams, &clients));
     let calls = RefCell::default();
-    let around = Surroundings {
+    let route_context = RouteContext {
         defaults: &defaults,
         rules: &rules,
         default_response,
-        names: &names,
-        upstreams: &upstreams,
+        upstreams: Upstreams { names: &names, files: &upstreams },
         calls: &calls,
     };
     let written = entries_of("routes");
     let mut routes: Vec<RouteFile> = Vec::with_capacity(written.len());
-    routes.extend(written.iter().filter_map(|entry| routes::read(report, &around, entry)));
-    import::check_tools(report, &root, &around, &upstreams);
+    routes.extend(written.iter().filter_map(|entry| routes::read(report, &route_context, entry)));
+    import::check_tools(report, &root, &route_context, &upstreams);
     let known = Routes { written, read: &routes };
     for call in calls.borrow().iter() {
         call.check(report, known);

@@ -18,7 +18,8 @@ use super::{
     masked::shown,
     node::{Entry, Kind, Node},
     report::Report,
-    routes::{self, Surroundings},
+    request::Upstreams,
+    routes::{self, RouteContext},
     rules::RuleSets,
     section::plain_context,
     source::{Files, SourceSpan},
@@ -92,8 +93,8 @@ impl Importer {
             return Vec::new();
         }
         let trees = self.trees();
-        trees.around(|around| {
-            lists.map(|(upstream, tools)| trees.import(around, upstream, tools, written)).collect()
+        trees.with_route_context(|context| {
+            lists.map(|(upstream, tools)| trees.import(context, upstream, tools, written)).collect()
         })
     }
 
@@ -109,8 +110,8 @@ impl Importer {
             return Vec::new();
         }
         let trees = self.trees();
-        trees.around(|around| {
-            lists.filter_map(|(upstream, lists)| trees.proxy(around, upstream, lists)).collect()
+        trees.with_route_context(|context| {
+            lists.filter_map(|(upstream, lists)| trees.proxy(context, upstream, lists)).collect()
         })
     }
 
@@ -132,7 +133,7 @@ impl Importer {
 impl Trees<'_> {
     fn import(
         &self,
-        around: &Surroundings<'_>,
+        context: &RouteContext<'_>,
         upstream: &UpstreamName,
         tools: &[Box<RawValue>],
         written: &[RouteFile],
@@ -164,7 +165,7 @@ impl Trees<'_> {
             if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
                 && let Some(adopting) = adopting(entry, route, tool)
             {
-                match self.read(around, &adopting).map(|route| with_meta(route, tool)) {
+                match self.read(context, &adopting).map(|route| with_meta(route, tool)) {
                     Ok(route) => imported.written.push(route),
                     Err(why) => imported.notes.push(tool.note(format!(
                         "the route `{}` does not use the server's definition of it: {why}",
@@ -174,14 +175,14 @@ impl Trees<'_> {
             }
         }
         if let Some(rules) = &file.tools {
-            self.list(around, upstream, rules, &listed, written, &mut imported);
+            self.list(context, upstream, rules, &listed, written, &mut imported);
         }
         imported
     }
 
     fn list(
         &self,
-        around: &Surroundings<'_>,
+        context: &RouteContext<'_>,
         upstream: &UpstreamName,
         rules: &ToolRules,
         listed: &[Listed],
@@ -215,7 +216,7 @@ impl Trees<'_> {
                 imported.notes.push(tool.note(format!("omitted: another tool has the name `{name}`, too")));
                 continue;
             }
-            if let Some(route) = self.route_of(around, upstream, rules, tool, &name, &mut imported.notes) {
+            if let Some(route) = self.route_of(context, upstream, rules, tool, &name, &mut imported.notes) {
                 imported.routes.push(route);
                 taken.push(name);
             }
@@ -225,7 +226,7 @@ impl Trees<'_> {
     /// Creates the route of a tool, with as much of the server's schemas as is usable.
     fn route_of(
         &self,
-        around: &Surroundings<'_>,
+        context: &RouteContext<'_>,
         upstream: &UpstreamName,
         rules: &ToolRules,
         tool: &Listed,
@@ -236,7 +237,7 @@ impl Trees<'_> {
         let mut why = String::new();
         for takes in Takes::WAYS {
             let entry = tool.entry(upstream, rules, name, &written, takes);
-            match self.read(around, &entry).map(|route| with_meta(route, tool)) {
+            match self.read(context, &entry).map(|route| with_meta(route, tool)) {
                 Ok(route) => {
                     notes.extend(takes.lost().map(|lost| tool.note(format!("{lost}: {why}"))));
                     return Some(route);
@@ -250,9 +251,9 @@ impl Trees<'_> {
     }
 
     /// Parses a route as if it were in the file.
-    fn read(&self, around: &Surroundings<'_>, entry: &Entry) -> Result<RouteFile, String> {
+    fn read(&self, context: &RouteContext<'_>, entry: &Entry) -> Result<RouteFile, String> {
         let report = Report::new(self.files);
-        let route = routes::read(&report, around, entry);
+        let route = routes::read(&report, context, entry);
         let problems = report.into_problems();
         match (route, problems.iter().find(|problem| problem.is_error())) {
             (Some(file), None) => Ok(file),
@@ -262,24 +263,23 @@ impl Trees<'_> {
     }
 
     /// Calls `work` with the context for parsing routes. It has no errors, because the file had none.
-    pub(in crate::config) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    pub(in crate::config) fn with_route_context<T>(&self, work: impl FnOnce(&RouteContext<'_>) -> T) -> T {
         let report = Report::new(self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
         let written = self.root.entry("defaults");
-        let context = plain_context(&report);
-        let defaults = read_section(context, written, self.root.span, "`defaults`").unwrap_or_default();
+        let defaults =
+            read_section(plain_context(&report), written, self.root.span, "`defaults`").unwrap_or_default();
         let presets = self.presets.as_ref().and_then(|root| root.get("rules")).and_then(Node::as_map);
         let rules = RuleSets::read(&report, entries("rules"), presets.unwrap_or_default());
         let names: Vec<(UpstreamName, SourceSpan)> = entries("upstreams")
             .iter()
             .filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span)))
             .collect();
-        work(&Surroundings {
+        work(&RouteContext {
             defaults: &defaults,
             rules: &rules,
             default_response: written.and_then(|entry| entry.value.entry("response")),
-            names: &names,
-            upstreams: self.upstreams,
+            upstreams: Upstreams { names: &names, files: self.upstreams },
             calls: &RefCell::default(),
         })
     }
@@ -317,7 +317,7 @@ fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> ToolOverrides<'t> 
 pub(super) fn check_tools(
     report: &Report<'_>,
     root: &Node,
-    around: &Surroundings<'_>,
+    context: &RouteContext<'_>,
     upstreams: &[UpstreamFile],
 ) {
     /// Sample tool without overrides.
@@ -332,7 +332,7 @@ pub(super) fn check_tools(
         for tool in tools {
             let _ = routes::read(
                 report,
-                around,
+                context,
                 &written.route(upstream, tool, &rules.name_of(tool), Vec::new()),
             );
         }

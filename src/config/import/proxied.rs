@@ -9,7 +9,7 @@ use crate::{
     config::{
         NameRules, RouteFile,
         node::{Entry, Kind, Node},
-        routes::Surroundings,
+        routes::RouteContext,
     },
     model::ToolName,
     pipeline::{ProxiedEntry, UriPattern},
@@ -44,7 +44,7 @@ type Listed = (String, Map<String, Value>);
 impl Trees<'_> {
     pub(super) fn proxy(
         &self,
-        around: &Surroundings<'_>,
+        context: &RouteContext<'_>,
         upstream: &UpstreamName,
         lists: &McpLists,
     ) -> Option<ProxiedLists> {
@@ -61,7 +61,7 @@ impl Trees<'_> {
         };
         let completes = lists.completes;
         if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
-            && let Some(route) = self.standing_for(around, upstream, "prompts", &mut out)
+            && let Some(route) = self.standing_for(context, upstream, "prompts", &mut out)
         {
             for (upstream_key, mut definition) in
                 taken(lists.get(ListKind::Prompts), "name", rules, &mut out.notes)
@@ -80,7 +80,7 @@ impl Trees<'_> {
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
-            && let Some(route) = self.standing_for(around, upstream, "resources", &mut out)
+            && let Some(route) = self.standing_for(context, upstream, "resources", &mut out)
         {
             let proxied = |(upstream_key, mut definition): Listed| {
                 let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
@@ -105,7 +105,7 @@ impl Trees<'_> {
     /// it.
     fn standing_for(
         &self,
-        around: &Surroundings<'_>,
+        context: &RouteContext<'_>,
         upstream: &UpstreamName,
         key: &'static str,
         out: &mut ProxiedLists,
@@ -121,7 +121,7 @@ impl Trees<'_> {
         let scopes = scopes.map(|node| Entry::new("scopes", node.clone(), node.span));
         let parts = [request, default_rules].into_iter().chain(scopes).collect();
         let name = format!("{upstream}.{key}");
-        match self.read(around, &Entry::new(&name, Node::new(Kind::Map(parts), span), span)) {
+        match self.read(context, &Entry::new(&name, Node::new(Kind::Map(parts), span), span)) {
             Ok(file) => {
                 let route = Arc::clone(&file.route);
                 out.routes.push(file);

@@ -101,7 +101,8 @@ pub(super) struct CompiledRequest {
 /// Upstreams that a request may name.
 #[derive(Clone, Copy)]
 pub(super) struct Upstreams<'a> {
-    /// Names of all upstreams in the file, including those with errors.
+    /// Names of all upstreams in the file, including those with errors, so that such an upstream is not also
+    /// reported as unknown.
     pub(super) names: &'a [(UpstreamName, SourceSpan)],
     /// Upstreams without errors.
     pub(super) files: &'a [UpstreamFile],

@@ -30,14 +30,13 @@ use super::{
     schemas::{self, UsedArguments},
     section::{ReadElsewhere, cursor},
     source::SourceSpan,
-    upstreams::UpstreamFile,
 };
 use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
     policy::RoutePolicySettings,
     route::{
         AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
-        TracePropagation, UpstreamName, Visibility,
+        TracePropagation, Visibility,
     },
     settings::{
         section::{OpenSection, Section as _, Setting},
@@ -77,15 +76,12 @@ impl RouteFile {
 
 /// Context for parsing a route.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct RouteContext<'a> {
     pub(super) defaults: &'a DefaultSettings,
     pub(super) rules: &'a RuleSets<'a>,
     /// `defaults.response`.
     pub(super) default_response: Option<&'a Entry>,
-    /// Names of all upstreams in the file, including those with errors, so that such an upstream is not also
-    /// reported as unknown.
-    pub(super) names: &'a [(UpstreamName, SourceSpan)],
-    pub(super) upstreams: &'a [UpstreamFile],
+    pub(super) upstreams: Upstreams<'a>,
     /// Calls of other routes, which are checked against all routes once they are parsed.
     pub(super) calls: &'a RefCell<Vec<WrittenCall>>,
 }
@@ -175,7 +171,7 @@ pub(super) struct RouteSettings {
 }
 
 /// Parses one route. Returns `None` after reporting the problems.
-pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry) -> Option<RouteFile> {
+pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entry) -> Option<RouteFile> {
     let before = report.errors();
     let name = name(report, entry);
     if let Some(text) = entry.value.as_text() {
@@ -191,19 +187,16 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let section = OpenSection::open(&value, RouteSettings::keys()).ok()?;
     let mut asked = UsedArguments::default();
     let request = match section.entry("request") {
-        Some(Entry { key, value }) => {
-            let upstreams = Upstreams { names: around.names, files: around.upstreams };
-            request::read(report, upstreams, value, key.span, &mut asked)
-        }
+        Some(Entry { key, value }) => request::read(report, context.upstreams, value, key.span, &mut asked),
         None => {
             section.missing("a route has no `request`".to_owned(), "write `request: GET UPSTREAM/path`");
             None
         }
     };
     let upstream = request.as_ref().and_then(|request| {
-        around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream)
+        context.upstreams.files.iter().find(|upstream| *upstream.settings.name() == request.upstream)
     });
-    let defaults = around.defaults;
+    let defaults = context.defaults;
     let inherited = || RouteSettings {
         limits: upstream.map_or(defaults.limits, |file| file.limits),
         responses: defaults.responses.clone(),
@@ -218,12 +211,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let mut in_job = UsedArguments::default();
     let job = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
-        let context = async_operation::OperationContextSettings {
-            names: around.names,
-            upstreams: around.upstreams,
-            upstream,
-        };
-        async_operation::read(report, entry, &context, &mut asked, &mut in_job)
+        async_operation::read(report, entry, context.upstreams, upstream, &mut asked, &mut in_job)
     });
     let mut in_questions = UsedArguments::default();
     let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut in_questions);
@@ -235,10 +223,10 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
     let rest = section.entry("rest").map(|entry| request::rest(report, &entry.value, &mut asked));
     let mut in_rules = UsedArguments::default();
-    let rules = responses::rules(&section, &settings, around, &entry.key.text, &mut in_rules);
+    let rules = responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules);
     let argument_error = section
         .entry("argument_error")
-        .map(|written| responses::argument_error(report, around, written, &mut in_rules));
+        .map(|written| responses::argument_error(report, context, written, &mut in_rules));
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
@@ -321,7 +309,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         );
     }
     let completions =
-        input.as_ref().map(|input| completions::read_all(&section, input, around.calls)).unwrap_or_default();
+        input.as_ref().map(|input| completions::read_all(&section, input, context.calls)).unwrap_or_default();
     if report.errors() > before {
         return None;
     }

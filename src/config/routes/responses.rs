@@ -1,6 +1,6 @@
 //! Rules for the responses of a route, and its output schema.
 
-use super::{RouteSettings, Surroundings};
+use super::{RouteContext, RouteSettings};
 use crate::{
     config::{
         code::Code,
@@ -27,7 +27,7 @@ pub(super) struct RouteRules {
 pub(super) fn rules(
     section: &OpenSection<'_>,
     settings: &RouteSettings,
-    around: &Surroundings<'_>,
+    context: &RouteContext<'_>,
     name: &str,
     used: &mut UsedArguments,
 ) -> Option<RouteRules> {
@@ -35,12 +35,12 @@ pub(super) fn rules(
     let user = format!("the route `{name}`");
     let own = match section.entry("response") {
         Some(entry) => {
-            around.rules.expand(report, &user, entry).and_then(|rules| response::read(report, rules, used))
+            context.rules.expand(report, &user, entry).and_then(|rules| response::read(report, rules, used))
         }
         None => Some(Vec::new()),
     };
     let wanted = settings.default_rules != Some(false);
-    if let (Some(entry), None) = (section.entry("default_rules"), around.default_response) {
+    if let (Some(entry), None) = (section.entry("default_rules"), context.default_response) {
         let help = "remove it, or write `response` under `defaults`";
         report.warning(
             Code::RequiresKey.at_span(entry.key.span),
@@ -48,8 +48,8 @@ pub(super) fn rules(
             help,
         );
     }
-    let defaults = match around.default_response.filter(|_| wanted) {
-        Some(entry) => around
+    let defaults = match context.default_response.filter(|_| wanted) {
+        Some(entry) => context
             .rules
             .expand_defaults(report, &user, entry)
             .and_then(|rules| response::read(report, rules, used)),
@@ -63,14 +63,14 @@ pub(super) fn rules(
 /// Parses `argument_error`: compiled as the `error` of a rule whose response is the error message.
 pub(super) fn argument_error(
     report: &Report<'_>,
-    around: &Surroundings<'_>,
+    context: &RouteContext<'_>,
     written: &Entry,
     used: &mut UsedArguments,
 ) -> Option<Rule> {
     let place = written.key.span;
     let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
     let reply = Entry::new("response", rule, place);
-    let rules = around.rules.expand(report, "`argument_error`", &reply)?;
+    let rules = context.rules.expand(report, "`argument_error`", &reply)?;
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 
