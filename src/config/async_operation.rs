@@ -125,8 +125,8 @@ pub(super) fn read(
     entry: &Entry,
     upstreams: Upstreams<'_>,
     upstream: Option<&UpstreamName>,
-    asked: &mut UsedArguments,
-    used: &mut UsedArguments,
+    in_request: &mut UsedArguments,
+    in_operation: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
     let node = &entry.value;
     let file = upstreams.files.iter().find(|file| Some(file.settings.name()) == upstream);
@@ -146,7 +146,7 @@ pub(super) fn read(
     }
     let named = ["id", "status"].iter().any(|name| node.get(name).is_some());
     if let Some(argument) =
-        asked.arguments.iter().find(|argument| named && argument.name == AsyncOperationRule::ARGUMENT)
+        in_request.arguments.iter().find(|argument| named && argument.name == AsyncOperationRule::ARGUMENT)
     {
         let help = "rename the argument";
         report.error(
@@ -165,13 +165,13 @@ pub(super) fn read(
             report.error(Code::WrongType.at_span(node.span), message, help);
             return None;
         }
-        None => in_scope(&[], used, |scope| {
+        None => in_scope(&[], in_operation, |scope| {
             let value =
                 cursor(report, entry.key.span, node, "`async_operation`", AsyncOperationSettings::KIND);
             AsyncOperationSettings::read(&value.in_scope(scope))
         }),
     };
-    let mut reader = Requests { report, upstreams, upstream, named, asked };
+    let mut reader = Requests { report, upstreams, upstream, named, in_request };
     let status = node.entry("status").map(|entry| reader.read(entry));
     let result = node.entry("result").map(|entry| reader.read(entry));
     let cancel = node.entry("cancel").map(|entry| match method(&entry.value) {
@@ -229,22 +229,22 @@ struct Requests<'a, 'r, 'f> {
     upstreams: Upstreams<'a>,
     upstream: Option<&'a UpstreamName>,
     named: bool,
-    asked: &'a mut UsedArguments,
+    in_request: &'a mut UsedArguments,
 }
 
 impl Requests<'_, '_, '_> {
     fn read(&mut self, entry: &Entry) -> Option<HttpTemplate> {
-        let mut asked = UsedArguments::default();
-        let compiled = request::read(self.report, self.upstreams, &entry.value, entry.key.span, &mut asked)?;
+        let mut used = UsedArguments::default();
+        let compiled = request::read(self.report, self.upstreams, &entry.value, entry.key.span, &mut used)?;
         if self.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` uses another upstream than the request of the route", entry.key.text);
             let help = "an operation is polled at the upstream that started it";
             self.report.error(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);
             return None;
         }
-        for argument in &asked.arguments {
+        for argument in &used.arguments {
             if argument.name != AsyncOperationRule::ARGUMENT {
-                self.asked.add_for(argument, None);
+                self.in_request.add_for(argument, None);
             } else if !self.named {
                 self.report.error(
                     Code::UndeclaredArgument.at_span(argument.span),
@@ -254,7 +254,7 @@ impl Requests<'_, '_, '_> {
                 return None;
             }
         }
-        self.asked.answers.extend(asked.answers);
+        self.in_request.answers.extend(used.answers);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
             // Other kinds belong to another upstream, which has been reported.

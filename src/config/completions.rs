@@ -124,14 +124,14 @@ pub(super) fn read(
     let settings = in_scope(&[], &mut UsedArguments::default(), |scope| {
         CompletionSettings::read(&value.in_scope(scope))
     });
-    let mut asked = UsedArguments::default();
-    let (call, written) = route_calls::read(report, &entry.value, &mut asked)?;
+    let mut used = UsedArguments::default();
+    let (call, written) = route_calls::read(report, &entry.value, &mut used)?;
     let before = report.errors();
-    route_calls::report_unknown(report, &asked, known, "there is no argument", |name| {
+    route_calls::report_unknown(report, &used, known, "there is no argument", |name| {
         format!("declare it as an argument: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);
-    let chosen = asked.names(own);
+    let chosen = used.names(own);
     let completion = Completion::Route(RouteCompletion { call, values, chosen });
     (report.errors() == before).then_some(CompiledCompletion { completion, call: Some(written) })
 }

@@ -173,9 +173,9 @@ pub(super) fn read(
     let names: Vec<String> = written.iter().map(|entry| entry.key.text.clone()).collect();
     let mut arguments: Vec<PromptArgument> =
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
-    let mut asked = UsedArguments::default();
-    let parts = messages(&section, routes, &mut asked);
-    let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut asked);
+    let mut used = UsedArguments::default();
+    let parts = messages(&section, routes, &mut used);
+    let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut used);
     let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
     if section.get("description").is_none() && !section.has_unknown_keys {
         report.warning(
@@ -185,17 +185,17 @@ pub(super) fn read(
         );
     }
     let parts = parts.unwrap_or_default();
-    route_calls::report_unknown(report, &asked, &names, "the prompt has no argument", |name| {
+    route_calls::report_unknown(report, &used, &names, "the prompt has no argument", |name| {
         format!("declare it under `arguments`: `{name}:`")
     });
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().collect();
-        input_requests::report_unknown_input_responses(report, "the prompt", asked.answers.iter(), &names);
-        questions.arguments().for_each(|(name, span)| asked.add(name, true, *span));
+        input_requests::report_unknown_input_responses(report, "the prompt", used.answers.iter(), &names);
+        questions.arguments().for_each(|(name, span)| used.add(name, true, *span));
     }
     // An argument may be used by a part with errors.
     let is_whole = report.errors() == before;
-    for unused in written.iter().filter(|entry| is_whole && !asked.names(&entry.key.text)) {
+    for unused in written.iter().filter(|entry| is_whole && !used.names(&entry.key.text)) {
         let name = &unused.key.text;
         let message = format!("argument `{name}` is unused: no message contains it");
         report.warning(
@@ -289,7 +289,7 @@ fn argument(
 fn messages(
     section: &OpenSection<'_>,
     routes: Routes<'_>,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<Vec<ReadPart>> {
     let report = section.value.context.report;
     let help = "write `messages: [{ user: \"…\" }]`";
@@ -309,7 +309,7 @@ fn messages(
         report.error(Code::EmptyValue.at_span(node.span), "`messages` is an empty list", help);
         return None;
     }
-    let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, asked)).collect();
+    let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, used)).collect();
     let mut fetched = parts.iter().filter(|part| part.template.is_fetched());
     for (parts, limit, what) in [
         (parts.get(Prompt::PART_LIMIT), Prompt::PART_LIMIT, "blocks"),
@@ -328,7 +328,7 @@ fn messages(
 }
 
 /// Parses the parts of a message; reports those with errors and omits them.
-fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut UsedArguments) -> Vec<ReadPart> {
+fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, used: &mut UsedArguments) -> Vec<ReadPart> {
     let Some(section) = open::<MessageSettings>(report, node.span, node) else { return Vec::new() };
     let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
     let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
@@ -352,12 +352,12 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Use
             Vec::new()
         }
         Kind::List(items) => {
-            items.iter().filter_map(|item| block(report, routes, item, item.span, role, asked)).collect()
+            items.iter().filter_map(|item| block(report, routes, item, item.span, role, used)).collect()
         }
-        Kind::Map(_) => block(report, routes, value, entry.key.span, role, asked).into_iter().collect(),
+        Kind::Map(_) => block(report, routes, value, entry.key.span, role, used).into_iter().collect(),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
             let what = format!("`{}`", entry.key.text);
-            let text = template(report, value, &what, asked);
+            let text = template(report, value, &what, used);
             let part = text.map(|text| ReadPart {
                 template: PartTemplate {
                     role,
@@ -379,12 +379,12 @@ fn block(
     node: &Node,
     place: SourceSpan,
     role: Role,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<ReadPart> {
     let section = open::<BlockSettings>(report, place, node)?;
     let read = BlockSettings::read_fields(&section, None);
     let (annotations, last_modified) = match section.entry("annotations") {
-        Some(entry) => read_in_scope::<content::BlockAnnotations>(report, entry, &NAMES, asked)?.into(),
+        Some(entry) => read_in_scope::<content::BlockAnnotations>(report, entry, &NAMES, used)?.into(),
         None => (None, None),
     };
     const KINDS: [&str; 4] = ["text", "route", "resource", "resource_link"];
@@ -412,17 +412,17 @@ fn block(
     read.ok()?;
     let mut call = None;
     let part = match kind {
-        "text" => PartContent::Text(template(report, &one.value, "`text`", asked)?),
+        "text" => PartContent::Text(template(report, &one.value, "`text`", used)?),
         "route" => {
-            let (route, written) = route_calls::read(report, node, asked)?;
+            let (route, written) = route_calls::read(report, node, used)?;
             call = Some(written);
             PartContent::Route(route)
         }
         "resource" if one.value.as_text().is_some() => {
-            read_of(report, &one.value, template(report, &one.value, "`resource`", asked)?, routes)?
+            read_of(report, &one.value, template(report, &one.value, "`resource`", used)?, routes)?
         }
         "resource" => {
-            let ResourceSettings { uri, text, media_type } = read_in_scope(report, one, &NAMES, asked)?;
+            let ResourceSettings { uri, text, media_type } = read_in_scope(report, one, &NAMES, used)?;
             let media_type = media_type.map_or_else(|| "text/plain".to_owned(), |MediaType(text)| text);
             match text {
                 Some(text) => PartContent::Resource { uri, media_type: Some(media_type), text },
@@ -431,7 +431,7 @@ fn block(
         }
         _ => {
             let content::ResourceLink { uri, name, description, media_type } =
-                read_in_scope(report, one, &NAMES, asked)?;
+                read_in_scope(report, one, &NAMES, used)?;
             let media_type = media_type.map(|MediaType(text)| text);
             PartContent::ResourceLink { uri, name, description, media_type }
         }
@@ -459,9 +459,9 @@ fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) 
     Some(PartContent::Read(uri))
 }
 
-fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArguments) -> Option<Template> {
+fn template(report: &Report<'_>, node: &Node, what: &str, used: &mut UsedArguments) -> Option<Template> {
     let template = language::template(report, node, what, &NAMES)?;
-    asked.add_template(report, &template, node.span);
+    used.add_template(report, &template, node.span);
     Some(template)
 }
 

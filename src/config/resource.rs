@@ -56,13 +56,13 @@ pub(super) struct RouteResource {
 }
 
 /// Parses `resource`. Returns `None` after reporting the problems.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<RouteResource> {
+pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut UsedArguments) -> Option<RouteResource> {
     let value = cursor(report, entry.key.span, &entry.value, "`resource`", KIND);
     // Annotations are sent in the resource list, before any response that a template could use.
     let read = in_scope(&[], &mut UsedArguments::default(), |scope| ReadAs::read(&value.in_scope(scope)))?;
     let uri_span = entry.value.get("uri").unwrap_or(&entry.value).span;
     for name in read.uri.arguments() {
-        asked.add(name, false, language::span_of_name(report, uri_span, name));
+        used.add(name, false, language::span_of_name(report, uri_span, name));
     }
     let poll_span = entry.value.entry("poll_interval").map(|entry| entry.key.span);
     Some(RouteResource { read, uri_span, poll_span })

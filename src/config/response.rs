@@ -40,12 +40,15 @@ pub(super) fn read(
     let mut compiled = Vec::with_capacity(rules.len());
     for WrittenRule { node, span, via } in rules {
         let context = via.as_ref().map(|via| &via.context);
-        let mut asked = UsedArguments::default();
-        let read = report.within(context.cloned(), || rule(report, &node, span, &mut asked));
-        used.all |= asked.all;
-        asked.arguments.iter().for_each(|argument| used.add_for(argument, context));
+        let mut in_rule = UsedArguments::default();
+        let read = report.within(context.cloned(), || rule(report, &node, span, &mut in_rule));
+        used.all |= in_rule.all;
+        in_rule.arguments.iter().for_each(|argument| used.add_for(argument, context));
         used.answers.extend(
-            asked.answers.into_iter().map(|answer| InputResponseUse { context: context.cloned(), ..answer }),
+            in_rule
+                .answers
+                .into_iter()
+                .map(|answer| InputResponseUse { context: context.cloned(), ..answer }),
         );
         compiled.push(read.map(|read| CompiledRule { via, ..read }));
     }
@@ -66,9 +69,9 @@ pub(super) fn warn_of_programs(report: &Report<'_>, own: &[CompiledRule]) {
 
 /// Appends the reachable rules of `defaults.response` to those of a route.
 pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRule>) -> Vec<CompiledRule> {
-    let asked = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
-    let asked: Vec<_> = asked.collect();
-    own.extend(asked);
+    let reachable = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
+    let reachable: Vec<_> = reachable.collect();
+    own.extend(reachable);
     own
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Routes<'a> {
 pub(super) fn read(
     report: &Report<'_>,
     section: &Node,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<(RouteCall, WrittenCall)> {
     let node = section.get("route")?;
     let (name, args) = (node.as_text()?, section.get("args"));
@@ -41,7 +41,7 @@ pub(super) fn read(
     let (mut templates, mut arguments) = (Vec::new(), Vec::new());
     for entry in args.and_then(Node::as_map).unwrap_or_default() {
         let what = format!("the argument `{}`", entry.key.text);
-        match request::value(report, &entry.value, &what, asked) {
+        match request::value(report, &entry.value, &what, used) {
             Some(template) => templates.push((entry.key.text.clone(), template)),
             None => good = false,
         }
@@ -107,12 +107,12 @@ impl WrittenCall {
 /// Reports arguments that templates use and that are not in `known`.
 pub(super) fn report_unknown(
     report: &Report<'_>,
-    asked: &UsedArguments,
+    used: &UsedArguments,
     known: &[String],
     missing: &str,
     help: impl Fn(&str) -> String,
 ) {
-    for argument in asked.arguments.iter().filter(|argument| !known.contains(&argument.name)) {
+    for argument in used.arguments.iter().filter(|argument| !known.contains(&argument.name)) {
         let name = &argument.name;
         let nearest = suggest::nearest(name, known.iter().map(String::as_str));
         let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));

@@ -114,8 +114,9 @@ impl std::fmt::Display for Position {
 
 /// Kind of upstream whose response an example has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answerer {
-    Server,
+pub(super) enum UpstreamKind {
+    /// HTTP server, or CGI program.
+    Http,
     McpServer,
     Program,
 }
@@ -169,7 +170,7 @@ struct ExampleResponse {
 }
 
 /// Parses `tests`; examples with errors are reported and omitted.
-pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<Example> {
+pub(super) fn read(report: &Report<'_>, node: &Node, upstream_kind: UpstreamKind) -> Vec<Example> {
     let Kind::List(items) = &node.kind else {
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
         report.error(
@@ -181,12 +182,12 @@ pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<
     };
     let example = |item| {
         let value = cursor(report, first_key(item), item, "an example", ExampleSettings::KIND);
-        example(&value, answerer).ok()
+        example(&value, upstream_kind).ok()
     };
     items.iter().filter_map(example).collect()
 }
 
-fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
+fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> {
     let is_empty =
         |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
@@ -197,28 +198,30 @@ fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
             help,
         );
     }
-    let (read, fits) = (ExampleSettings::read(value), check_answerer(value, answerer));
+    let (read, fits) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
     let ExampleSettings { name, args, answers, response, expect } = read?;
     fits?;
     let nothing = || Expectation { is_missing: true, ..Expectation::default() };
     let expect = expect.unwrap_or_else(nothing);
     let position = Position::new(value.context.report, value.place);
-    Ok(Example { name, position, args, answers, response: response.compile(answerer), expect })
+    Ok(Example { name, position, args, answers, response: response.compile(upstream_kind), expect })
 }
 
-/// Reports keys of a command's output in the response of a server, and the reverse.
-fn check_answerer(value: &Cursor<'_>, answerer: Answerer) -> Checked<()> {
-    let (other, whose): (&[&str], _) = match answerer {
-        Answerer::Server | Answerer::McpServer => (&["exit_status", "stderr"], "the route runs no command"),
-        Answerer::Program => (
+/// Rejects keys of a command's output in the response of a server, and the reverse.
+fn check_upstream_kind(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<()> {
+    let (rejected, why): (&[&str], _) = match upstream_kind {
+        UpstreamKind::Http | UpstreamKind::McpServer => {
+            (&["exit_status", "stderr"], "the route runs no command")
+        }
+        UpstreamKind::Program => (
             &["status", "content_type", "headers"],
             "a command has an `exit_status`, but no status or headers",
         ),
     };
     let Some(response) = value.node.get("response") else { return Ok(()) };
     let mut checked = Ok(());
-    for entry in other.iter().filter_map(|name| response.entry(name)) {
-        let message = format!("`{}` has no effect: {whose}", entry.key.text);
+    for entry in rejected.iter().filter_map(|name| response.entry(name)) {
+        let message = format!("`{}` has no effect: {why}", entry.key.text);
         checked = value
             .reject_at(entry.key.span, Invalid::new(message, "remove it").with_code(Code::WrongUpstreamKind));
     }
@@ -228,10 +231,10 @@ fn check_answerer(value: &Cursor<'_>, answerer: Answerer) -> Checked<()> {
 impl ExampleResponse {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         match (section.entry("body"), section.entry("body_base64")) {
-            (Some(_), Some(other)) => {
+            (Some(_), Some(base64)) => {
                 let message = "`body_base64` has no effect beside `body`";
                 Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(other.value.span),
+                    Code::ConflictingKeys.at_span(base64.value.span),
                     message,
                     "remove one of the two",
                 ))
@@ -240,13 +243,13 @@ impl ExampleResponse {
         }
     }
 
-    fn compile(self, answerer: Answerer) -> UpstreamResponse {
+    fn compile(self, upstream_kind: UpstreamKind) -> UpstreamResponse {
         let Self { status, content_type, body, body_base64, recording, .. } = self;
         let empty = || UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
         let recorded = recording.map_or_else(empty, |Recorded(response)| response);
         let body = body.map(|Body(bytes)| bytes).or_else(|| body_base64.map(|Base64(bytes)| bytes));
         let body = body.unwrap_or(recorded.body);
-        if answerer == Answerer::Program {
+        if upstream_kind == UpstreamKind::Program {
             let stderr = self.stderr.map(|Scalar(text)| text).unwrap_or_default().into();
             return UpstreamResponse::of_program(
                 body,
@@ -255,7 +258,7 @@ impl ExampleResponse {
         }
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
         let mut headers = recorded.headers;
-        if answerer == Answerer::McpServer {
+        if upstream_kind == UpstreamKind::McpServer {
             headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
         }
         if let Some(ContentType(value)) = content_type {

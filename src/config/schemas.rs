@@ -22,13 +22,13 @@ pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputRespons
 pub(super) fn input(
     report: &Report<'_>,
     entry: Option<&Entry>,
-    asked: &UsedArguments,
+    in_request: &UsedArguments,
     used: &UsedArguments,
 ) -> Option<InputSchema> {
     let Some(entry) = entry else {
-        let names = asked.arguments.iter().map(|argument| argument.name.as_str());
-        report_unknown(report, used, names, asked.all, "there is no argument");
-        return Some(InputSchema::new(&inferred(asked, used)).expect("it is made of names and types"));
+        let names = in_request.arguments.iter().map(|argument| argument.name.as_str());
+        report_unknown(report, used, names, in_request.all, "there is no argument");
+        return Some(InputSchema::new(&inferred(in_request, used)).expect("it is made of names and types"));
     };
     let document = written_input(report, entry, used)?;
     warn_of_needed(report, &document, asked);
@@ -79,17 +79,17 @@ fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly:
     );
 }
 
-fn inferred(asked: &UsedArguments, used: &UsedArguments) -> Map<String, Value> {
+fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Value> {
     let kind_of = |name: &str| match used.arguments.iter().find(|argument| argument.name == name) {
         Some(ArgumentUse { kind: ArgumentKind::Count, .. }) => "integer",
         Some(ArgumentUse { kind: ArgumentKind::Text, .. }) | None => "string",
     };
-    let properties: Map<_, _> = asked
+    let properties: Map<_, _> = in_request
         .arguments
         .iter()
         .map(|argument| (argument.name.clone(), serde_json::json!({ "type": kind_of(&argument.name) })))
         .collect();
-    let required: Vec<Value> = asked
+    let required: Vec<Value> = in_request
         .arguments
         .iter()
         .filter(|argument| !argument.optional)
@@ -101,7 +101,7 @@ fn inferred(asked: &UsedArguments, used: &UsedArguments) -> Map<String, Value> {
     if !required.is_empty() {
         document.insert("required".into(), required.into());
     }
-    if !asked.all {
+    if !in_request.all {
         document.insert("additionalProperties".into(), false.into());
     }
     document

@@ -25,7 +25,7 @@ use crate::{
 
 /// Section of an input request.
 #[derive(DeriveSection)]
-#[section(name = "an input request", id = "question")]
+#[section(name = "an input request", id = "input_request")]
 pub(super) struct InputRequestSettings {
     /// jq condition on `$args` and earlier responses, `$input_responses`. Default: always.
     #[key(kind = ValueKind::Text)]
@@ -56,10 +56,10 @@ pub(super) struct InputRequestSettings {
 }
 
 /// Parses one input request; also returns the arguments that it requests.
-pub(super) fn one(
+pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<(InputRequestTemplate, Vec<(String, SourceSpan)>)> {
     let (name, place) = (entry.key.text.as_str(), entry.key.span);
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -82,8 +82,8 @@ pub(super) fn one(
     }
     let section = open::<InputRequestSettings>(report, place, &entry.value)?;
     let settings = InputRequestSettings::read_fields(&section, None);
-    let when = section.get("when").map(|node| condition(report, node, asked));
-    let message = section.get("message").map(|node| template(report, node, "`message`", asked));
+    let when = section.get("when").map(|node| condition(report, node, used));
+    let message = section.get("message").map(|node| template(report, node, "`message`", used));
     let fields = section.entry("fields").map(|entry| fields(report, entry));
     let schema = section.entry("schema").map(|entry| {
         let document = entry.value.as_map().map(Node::entries_to_json).unwrap_or_default();
@@ -94,7 +94,7 @@ pub(super) fn one(
         names.filter_map(|node| Some((node.as_text()?.to_owned(), node.span))).collect::<Vec<_>>()
     });
     let url = section.get("url").map(|node| {
-        let written = template(report, node, "`url`", asked)?;
+        let written = template(report, node, "`url`", used)?;
         if !["https://", "http://"].iter().any(|scheme| written.source().starts_with(scheme)) {
             let help = "write `https://HOST/…`; only the part after the host can be a template";
             report.error(
@@ -106,7 +106,7 @@ pub(super) fn one(
         }
         Template::compile_for(OutputContext::Address, written.source()).ok()
     });
-    let sample = section.entry("sample").map(|entry| sample(report, entry, asked));
+    let sample = section.entry("sample").map(|entry| sample(report, entry, used));
     let roots = section.entry("roots");
     if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Flag(false))) {
         report.error(
@@ -133,7 +133,7 @@ pub(super) fn one(
         return None;
     }
     let InputRequestSettings { optional, .. } = settings.ok()?;
-    let inquiry = match (whole(fields)?, whole(schema)?, &arguments, whole(url)?, whole(sample)?) {
+    let kind = match (whole(fields)?, whole(schema)?, &arguments, whole(url)?, whole(sample)?) {
         (Some(form), ..) | (_, Some(form), ..) => InputRequestKindTemplate::Form { message: message??, form },
         (_, _, Some(_), ..) => {
             InputRequestKindTemplate::Arguments { message: message??, form: InputForm::default() }
@@ -143,13 +143,13 @@ pub(super) fn one(
         _ if roots.is_some() => InputRequestKindTemplate::Roots,
         _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
     };
-    let of_sample = matches!(&inquiry, InputRequestKindTemplate::Sample(sample) if sample.optional);
+    let of_sample = matches!(&kind, InputRequestKindTemplate::Sample(sample) if sample.optional);
     let optional = optional || of_sample;
-    let question = InputRequestTemplate { name: name.to_owned(), when: whole(when)?, optional, inquiry };
-    Some((question, arguments.unwrap_or_default()))
+    let request = InputRequestTemplate { name: name.to_owned(), when: whole(when)?, optional, inquiry: kind };
+    Some((request, arguments.unwrap_or_default()))
 }
 
-fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Option<translate::Jq> {
+fn condition(report: &Report<'_>, node: &Node, used: &mut UsedArguments) -> Option<translate::Jq> {
     let text = text_of(&cursor(report, node.span, node, "`when`", ValueKind::Text)).ok()?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not available: there is no response yet");
@@ -157,17 +157,17 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut UsedArguments) -> Opt
         return None;
     }
     // The condition may use any argument, also as the filter's input `.`.
-    asked.all = true;
-    asked.add_input_responses_of_jq(report, node.span, text);
+    used.all = true;
+    used.add_input_responses_of_jq(report, node.span, text);
     language::condition(report, node, "`when`")
 }
 
-fn sample(report: &Report<'_>, entry: &Entry, asked: &mut UsedArguments) -> Option<SamplingRequestTemplate> {
+fn sample(report: &Report<'_>, entry: &Entry, used: &mut UsedArguments) -> Option<SamplingRequestTemplate> {
     // An argument that is used here remains optional: without it, the request is not sent.
-    let mut used = UsedArguments::default();
-    let sample = read_in_scope(report, entry, &NAMES, &mut used);
-    asked.all |= used.all;
-    used.arguments.iter().for_each(|argument| asked.add(&argument.name, true, argument.span));
-    asked.answers.extend(used.answers);
+    let mut in_sample = UsedArguments::default();
+    let sample = read_in_scope(report, entry, &NAMES, &mut in_sample);
+    used.all |= in_sample.all;
+    in_sample.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    used.answers.extend(in_sample.answers);
     sample
 }

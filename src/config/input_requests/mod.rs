@@ -28,7 +28,7 @@ use crate::{
     translate::Template,
 };
 
-use input_request::{InputRequestSettings, one};
+use input_request::InputRequestSettings;
 
 /// Kinds of values that `input_requests` accepts: one round, or a list of rounds.
 pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&InputRequestSettings::KIND));
@@ -40,14 +40,14 @@ const CONFIRM: &str = "confirm";
 
 /// Parsed input requests. Forms for arguments are compiled once the input schema is known.
 #[derive(Default)]
-pub(super) struct InputRequestsSection {
+pub(super) struct ParsedInputRequests {
     rounds: Vec<InputRound>,
-    of_arguments: Vec<OfArguments>,
-    patience: Option<Duration>,
+    argument_requests: Vec<ArgumentRequest>,
+    timeout: Option<Duration>,
 }
 
-/// Input request for omitted arguments.
-struct OfArguments {
+/// Input request for omitted arguments: its position, and their names.
+struct ArgumentRequest {
     round: usize,
     index: usize,
     names: Vec<(String, SourceSpan)>,
@@ -57,11 +57,11 @@ struct OfArguments {
 pub(super) fn read(
     report: &Report<'_>,
     section: &Node,
-    patience: Option<Duration>,
-    asked: &mut UsedArguments,
-) -> Option<InputRequestsSection> {
+    timeout: Option<Duration>,
+    used: &mut UsedArguments,
+) -> Option<ParsedInputRequests> {
     let before = report.errors();
-    let mut written = InputRequestsSection { patience, ..InputRequestsSection::default() };
+    let mut parsed = ParsedInputRequests { timeout, ..ParsedInputRequests::default() };
     if let Some(entry) = section.entry("input_requests") {
         let rounds = match &entry.value.kind {
             Kind::List(rounds) => rounds.as_slice(),
@@ -70,38 +70,37 @@ pub(super) fn read(
             }
         };
         for round in rounds {
-            written.read_round(report, round, asked);
+            parsed.read_round(report, round, used);
         }
     }
     if let Some(entry) = section.entry("confirm") {
         let place = entry.key.span;
-        match template(report, &entry.value, "`confirm`", asked) {
-            Some(message) => {
-                let inquiry = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-                written.add(report, place, vec![input_request(CONFIRM, inquiry)]);
-            }
+        match template(report, &entry.value, "`confirm`", used) {
+            Some(message) => parsed.add(report, place, vec![confirmation(message)]),
             None => return None,
         }
     }
-    (report.errors() == before).then_some(written)
+    (report.errors() == before).then_some(parsed)
 }
 
-fn input_request(name: &str, inquiry: InputRequestKindTemplate) -> InputRequestTemplate {
-    InputRequestTemplate { name: name.to_owned(), when: None, optional: false, inquiry }
+/// Input request of `confirm`: a form without fields.
+fn confirmation(message: Template) -> InputRequestTemplate {
+    let inquiry = InputRequestKindTemplate::Form { message, form: InputForm::default() };
+    InputRequestTemplate { name: CONFIRM.to_owned(), when: None, optional: false, inquiry }
 }
 
-impl InputRequestsSection {
+impl ParsedInputRequests {
     /// Names of the responses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.rounds.iter().flatten().map(|question| question.name.as_str())
+        self.rounds.iter().flatten().map(|request| request.name.as_str())
     }
 
     /// Arguments that are requested if they are omitted.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, SourceSpan)> {
-        self.of_arguments.iter().flat_map(|question| &question.names)
+        self.argument_requests.iter().flat_map(|request| &request.names)
     }
 
-    fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut UsedArguments) {
+    fn read_round(&mut self, report: &Report<'_>, node: &Node, used: &mut UsedArguments) {
         let Some(entries) = node.as_map() else {
             let message = format!("a round of input requests must be a map of names, found {}", node.found());
             return report.error(
@@ -113,19 +112,19 @@ impl InputRequestsSection {
         let mut round = Vec::new();
         for entry in entries {
             let index = round.len();
-            if let Some((question, names)) = one(report, entry, asked) {
+            if let Some((request, names)) = input_request::read(report, entry, used) {
                 if !names.is_empty() {
-                    self.of_arguments.push(OfArguments { round: self.rounds.len(), index, names });
+                    self.argument_requests.push(ArgumentRequest { round: self.rounds.len(), index, names });
                 }
-                if self.names().any(|known| known == question.name) {
-                    let message = format!("duplicate input request `{}`", question.name);
+                if self.names().any(|known| known == request.name) {
+                    let message = format!("duplicate input request `{}`", request.name);
                     report.error(
                         Code::DuplicateValue.at_span(entry.key.span),
                         message,
                         "rename one: templates find the response by this name",
                     );
                 }
-                round.push(question);
+                round.push(request);
             }
         }
         let place = entries.first().map_or(node.span, |entry| entry.key.span);
@@ -133,7 +132,7 @@ impl InputRequestsSection {
     }
 
     fn add(&mut self, report: &Report<'_>, place: SourceSpan, round: InputRound) {
-        if let Some(twice) = round.iter().find(|question| self.names().any(|known| known == question.name)) {
+        if let Some(twice) = round.iter().find(|request| self.names().any(|known| known == request.name)) {
             let message = format!("duplicate input request `{}`", twice.name);
             return report.error(
                 Code::DuplicateValue.at_span(place),
@@ -151,7 +150,7 @@ impl InputRequestsSection {
     /// Compiles the forms for arguments from the input schema.
     pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
         let before = report.errors();
-        for OfArguments { round, index, names } in &self.of_arguments {
+        for ArgumentRequest { round, index, names } in &self.argument_requests {
             let document = input.document();
             let (properties, required) = (document.get("properties"), document.get("required"));
             let is_required = |name: &str| {
@@ -217,7 +216,7 @@ impl InputRequestsSection {
         (report.errors() == before).then_some(InputRequests {
             rounds: self.rounds,
             sampled: None,
-            patience: self.patience.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT),
+            patience: self.timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT),
         })
     }
 }
@@ -247,20 +246,20 @@ pub(super) fn report_unknown_input_responses<'a>(
     }
 }
 
-fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut UsedArguments) -> Option<Template> {
+fn template(report: &Report<'_>, node: &Node, what: &str, used: &mut UsedArguments) -> Option<Template> {
     let template = language::template(report, node, what, &NAMES)?;
-    note(report, &template, node.span, asked);
+    record_uses(report, &template, node.span, used);
     Some(template)
 }
 
 /// Records the arguments and input responses that a template uses.
-fn note(report: &Report<'_>, template: &Template, span: SourceSpan, asked: &mut UsedArguments) {
-    asked.add_input_responses(report, template, span);
+fn record_uses(report: &Report<'_>, template: &Template, span: SourceSpan, used: &mut UsedArguments) {
+    used.add_input_responses(report, template, span);
     match language::arguments_of(template) {
-        None => asked.all = true,
+        None => used.all = true,
         Some(arguments) => {
             for (name, _) in arguments {
-                asked.add(&name, true, language::span_of_name(report, span, &name));
+                used.add(&name, true, language::span_of_name(report, span, &name));
             }
         }
     }

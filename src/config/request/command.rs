@@ -75,7 +75,7 @@ impl Reader<'_, '_> {
             return reject(format!("`{word}` has braces without an argument name"), HELP);
         }
         for name in &names {
-            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
+            self.used.add(name, false, language::span_of_name(self.report, node.span, name));
         }
         Some(match names[..] {
             [] => WordTemplate::Fixed(word.to_owned()),
@@ -140,8 +140,8 @@ impl Reader<'_, '_> {
             .filter_map(|node| Some((node, node.as_text()?)))
             .collect();
         for (node, name) in &leading_dash_arguments {
-            if !self.asked.names(name) {
-                let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());
+            if !self.used.names(name) {
+                let names = self.used.arguments.iter().map(|argument| argument.name.as_str());
                 let help = suggest::help(name, "known arguments", names);
                 report.error(
                     Code::UnknownArgument.at_span(node.span),
@@ -166,7 +166,7 @@ impl Reader<'_, '_> {
     /// Parses a word in a list: a template.
     fn word(&mut self, node: &Node) -> Option<WordTemplate> {
         if let Some((before, name, after)) = node.as_text().and_then(around_argument) {
-            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
+            self.used.add(name, false, language::span_of_name(self.report, node.span, name));
             return Some(WordTemplate::Argument {
                 before: before.to_owned(),
                 name: name.to_owned(),

@@ -112,7 +112,7 @@ pub(super) struct Upstreams<'a> {
 struct Reader<'s, 'f> {
     report: &'s Report<'f>,
     upstreams: Upstreams<'s>,
-    asked: &'s mut UsedArguments,
+    used: &'s mut UsedArguments,
 }
 
 /// Parses `request`. Returns `None` after reporting the problems.
@@ -121,9 +121,9 @@ pub(super) fn read(
     upstreams: Upstreams<'_>,
     node: &Node,
     place: SourceSpan,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<CompiledRequest> {
-    let mut reader = Reader { report, upstreams, asked };
+    let mut reader = Reader { report, upstreams, used };
     match &node.kind {
         Kind::Text(text) => reader.line(node, &text.text),
         Kind::Map(_) => reader.map(node, place),
@@ -144,10 +144,10 @@ pub(super) fn value(
     report: &Report<'_>,
     node: &Node,
     what: &str,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<JsonTemplate> {
     let upstreams = Upstreams { names: &[], files: &[] };
-    Reader { report, upstreams, asked }.json(node, what)
+    Reader { report, upstreams, used }.json(node, what)
 }
 
 impl Reader<'_, '_> {

@@ -15,7 +15,7 @@ use crate::{
 pub(in crate::config) fn rest(
     report: &Report<'_>,
     node: &Node,
-    asked: &mut UsedArguments,
+    used: &mut UsedArguments,
 ) -> Option<RestEndpoint> {
     let text = text_of(&cursor(report, node.span, node, "`rest`", ValueKind::Text)).ok()?;
     let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
@@ -75,7 +75,7 @@ pub(in crate::config) fn rest(
         return None;
     }
     for name in names {
-        asked.add(name, false, language::span_of_name(report, node.span, name));
+        used.add(name, false, language::span_of_name(report, node.span, name));
     }
     Some(RestEndpoint { method, path: path.to_owned() })
 }

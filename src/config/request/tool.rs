@@ -40,7 +40,7 @@ impl Reader<'_, '_> {
             );
             return None;
         }
-        self.asked.all = true;
+        self.used.all = true;
         let upstream = upstream?;
         self.reject_others(span, &upstream)?;
         Some(CompiledRequest { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
@@ -81,7 +81,7 @@ impl Reader<'_, '_> {
         };
         let mut template = ToolTemplate::new(tool);
         match section.get("arguments") {
-            None => self.asked.all = true,
+            None => self.used.all = true,
             Some(node)
                 if matches!(node.kind, Kind::Map(_))
                     || node.as_text().and_then(expression) == Some("args") =>

@@ -43,7 +43,7 @@ impl Reader<'_, '_> {
         let query = QueryTemplate::parse(query);
         let query = self.parsed(node, query, "write `?units={units}`")?;
         for name in path.arguments().chain(query.arguments()) {
-            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
+            self.used.add(name, false, language::span_of_name(self.report, node.span, name));
         }
         Some((path, query))
     }
@@ -84,7 +84,7 @@ impl Reader<'_, '_> {
 
     pub(super) fn value(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
         if let Some(name) = node.as_text().and_then(single_argument) {
-            self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
+            self.used.add(name, false, language::span_of_name(self.report, node.span, name));
             return Some(ValueTemplate::Argument(name.to_owned()));
         }
         self.text_or_omitted(node, what)
@@ -98,7 +98,7 @@ impl Reader<'_, '_> {
             let template = if is_single { self.template(node, what) } else { self.text(node, what) };
             return template.map(ValueTemplate::Text);
         };
-        self.asked.add(name, true, language::span_of_name(self.report, node.span, name));
+        self.used.add(name, true, language::span_of_name(self.report, node.span, name));
         Some(ValueTemplate::Argument(name.to_owned()))
     }
 
@@ -184,17 +184,17 @@ impl Reader<'_, '_> {
         Some(match &node.kind {
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
             Kind::Text(text) if expression(&text.text) == Some("args") => {
-                self.asked.all = true;
+                self.used.all = true;
                 JsonTemplate::AllArguments
             }
             Kind::Text(text) => match single_argument(&text.text) {
                 Some(name) => {
-                    self.asked.add(name, false, language::span_of_name(self.report, node.span, name));
+                    self.used.add(name, false, language::span_of_name(self.report, node.span, name));
                     JsonTemplate::Argument(name.to_owned())
                 }
                 None if omitted_argument(&text.text).is_some() => {
                     let name = omitted_argument(&text.text)?;
-                    self.asked.add(name, true, language::span_of_name(self.report, node.span, name));
+                    self.used.add(name, true, language::span_of_name(self.report, node.span, name));
                     JsonTemplate::NotNull(name.to_owned())
                 }
                 None if single_answer(&text.text).is_some() => {
@@ -245,12 +245,12 @@ impl Reader<'_, '_> {
             return None;
         }
         let template = language::template(self.report, node, what, &NAMES)?;
-        self.asked.add_input_responses(self.report, &template, node.span);
+        self.used.add_input_responses(self.report, &template, node.span);
         match language::arguments_of(&template) {
-            None => self.asked.all = true,
+            None => self.used.all = true,
             Some(arguments) => {
                 for (name, optional) in arguments {
-                    self.asked.add(&name, optional, language::span_of_name(self.report, node.span, &name));
+                    self.used.add(&name, optional, language::span_of_name(self.report, node.span, &name));
                 }
             }
         }

@@ -25,7 +25,7 @@ use super::{
     resource,
     response::{self, ErrorSettings, whole},
     route_calls::WrittenCall,
-    route_tests::{self, Answerer, Example, Position},
+    route_tests::{self, Example, Position, UpstreamKind},
     rules::RuleSets,
     schemas::{self, UsedArguments},
     section::{ReadElsewhere, cursor},
@@ -185,9 +185,11 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     let value = cursor(report, entry.key.span, &entry.value, "a route", RouteSettings::KIND);
     let section = OpenSection::open(&value, RouteSettings::keys()).ok()?;
-    let mut asked = UsedArguments::default();
+    let mut in_request = UsedArguments::default();
     let request = match section.entry("request") {
-        Some(Entry { key, value }) => request::read(report, context.upstreams, value, key.span, &mut asked),
+        Some(Entry { key, value }) => {
+            request::read(report, context.upstreams, value, key.span, &mut in_request)
+        }
         None => {
             section.missing("a route has no `request`".to_owned(), "write `request: GET UPSTREAM/path`");
             None
@@ -208,20 +210,21 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if calls_a_tool {
         no_effect::reject_async_operation(&section)?;
     }
-    let mut in_job = UsedArguments::default();
-    let job = section.entry("async_operation").map(|entry| {
+    let mut in_operation = UsedArguments::default();
+    let operation = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
-        async_operation::read(report, entry, context.upstreams, upstream, &mut asked, &mut in_job)
+        async_operation::read(report, entry, context.upstreams, upstream, &mut in_request, &mut in_operation)
     });
-    let mut in_questions = UsedArguments::default();
-    let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut in_questions);
-    for (name, _) in questions.iter().flat_map(input_requests::InputRequestsSection::arguments) {
-        asked.make_optional(name);
+    let mut in_input_requests = UsedArguments::default();
+    let input_requests =
+        input_requests::read(report, &entry.value, settings.input_timeout, &mut in_input_requests);
+    for (name, _) in input_requests.iter().flat_map(input_requests::ParsedInputRequests::arguments) {
+        in_request.make_optional(name);
     }
-    let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
-    let sends_all = asked.all;
-    let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
-    let rest = section.entry("rest").map(|entry| request::rest(report, &entry.value, &mut asked));
+    let sent: Vec<String> = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
+    let sends_all = in_request.all;
+    let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut in_request));
+    let rest = section.entry("rest").map(|entry| request::rest(report, &entry.value, &mut in_request));
     let mut in_rules = UsedArguments::default();
     let rules = responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules);
     let argument_error = section
@@ -232,25 +235,29 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
         no_effect::warn_of_lost_arguments(
             report,
-            asked.arguments.iter().filter(|argument| lost(&argument.name)),
+            in_request.arguments.iter().filter(|argument| lost(&argument.name)),
         );
     }
-    let mut used =
-        UsedArguments { all: asked.all || in_rules.all || in_questions.all, ..UsedArguments::default() };
-    asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
-    in_questions.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    let mut used = UsedArguments {
+        all: in_request.all || in_rules.all || in_input_requests.all,
+        ..UsedArguments::default()
+    };
+    in_request.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    in_input_requests.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
-    let log = notifications::read(&section, &mut in_job);
-    used.all |= in_job.all;
-    in_job.arguments.iter().for_each(|argument| used.add_for(argument, None));
+    let log = notifications::read(&section, &mut in_operation);
+    used.all |= in_operation.all;
+    in_operation.arguments.iter().for_each(|argument| used.add_for(argument, None));
     let samples = rules.as_ref().and_then(|rules| responses::sampled(&rules.all));
-    if let Some(questions) = &questions {
-        let names: Vec<&str> = questions.names().chain(samples.map(|_| SAMPLE)).collect();
-        let named = [&asked, &in_questions, &in_job, &in_rules].into_iter().flat_map(|asked| &asked.answers);
+    if let Some(input_requests) = &input_requests {
+        let names: Vec<&str> = input_requests.names().chain(samples.map(|_| SAMPLE)).collect();
+        let named = [&in_request, &in_input_requests, &in_operation, &in_rules]
+            .into_iter()
+            .flat_map(|used| &used.answers);
         input_requests::report_unknown_input_responses(report, "the route", named, &names);
     }
     let input = if request_is_good && rules.is_some() {
-        schemas::input(report, section.entry("input"), &asked, &used)
+        schemas::input(report, section.entry("input"), &in_request, &used)
     } else {
         section.entry("input").and_then(|entry| {
             schemas::input(
@@ -264,12 +271,13 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let wrap = settings.wrap_non_objects;
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
     let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_a_tool);
-    let answerer = match request.as_ref().map(|request| &request.template) {
-        Some(RequestTemplate::Command(_)) => Answerer::Program,
-        Some(RequestTemplate::Tool(_)) => Answerer::McpServer,
-        Some(RequestTemplate::Http(_)) | None => Answerer::Server,
+    let upstream_kind = match request.as_ref().map(|request| &request.template) {
+        Some(RequestTemplate::Command(_)) => UpstreamKind::Program,
+        Some(RequestTemplate::Tool(_)) => UpstreamKind::McpServer,
+        Some(RequestTemplate::Http(_)) | None => UpstreamKind::Http,
     };
-    if let (Some(rules), Answerer::Server | Answerer::McpServer, true) = (&rules, answerer, request.is_some())
+    if let (Some(rules), UpstreamKind::Http | UpstreamKind::McpServer, true) =
+        (&rules, upstream_kind, request.is_some())
     {
         response::warn_of_programs(report, &rules.all[..own_count]);
     }
@@ -277,11 +285,11 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if rules.as_ref().is_some_and(Vec::is_empty) {
         no_effect::warn_of_otherwise(&section);
     }
-    let promised = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
-    let output = promised.schema;
+    let described = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
+    let output = described.schema;
     let tests = section
         .entry("tests")
-        .map(|entry| route_tests::read(report, &entry.value, answerer))
+        .map(|entry| route_tests::read(report, &entry.value, upstream_kind))
         .unwrap_or_default();
     let RouteSettings { title, description, idempotent, policy, limits, responses, .. } = settings;
     let annotations = settings.annotations.map(|AnnotationSettings(annotations)| annotations);
@@ -314,10 +322,10 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         return None;
     }
     let input = input?;
-    let mut asking = questions?.finish(report, &input)?;
-    asking.sampled = samples;
-    if let (Some(Some(job)), Some(entry)) = (&job, section.entry("async_operation")) {
-        input_requests_of_task(report, entry, job, &asking)?;
+    let mut input_requests = input_requests?.finish(report, &input)?;
+    input_requests.sampled = samples;
+    if let (Some(Some(operation)), Some(entry)) = (&operation, section.entry("async_operation")) {
+        input_requests_of_task(report, entry, operation, &input_requests)?;
     }
     if let Some(entry) = section.entry("request") {
         unescaped::warn(report, &entry.value, input.document());
@@ -343,7 +351,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request",
         );
     }
-    if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
+    if let (Some(entry), false) = (section.entry("resource"), input_requests.is_empty()) {
         let message =
             "a route with input requests can't be a resource: `resources/read` can't ask the client";
         report.error(
@@ -396,11 +404,11 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         tool: if is_tool { Visibility::Listed } else { Visibility::Internal },
         resource,
         scopes: settings.scopes,
-        input_requests: asking,
+        input_requests: asking: input_requests,
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
-        async_operation: whole(job)?.map(Box::new),
+        async_operation: whole(operation)?.map(Box::new),
         log: log?,
         traces: if settings.propagate_trace_context == Some(false) {
             TracePropagation::Withheld
@@ -442,7 +450,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         tests,
         position: Position::new(report, entry.key.span),
         rule_origins,
-        no_output_schema: promised.why_none.filter(|_| is_tool && !is_described_by_server),
+        no_output_schema: described.why_none.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
         rest_span: section.entry("rest").map(|entry| entry.value.span),
         resource_span: section.entry("resource").map(|entry| entry.value.span),
@@ -462,10 +470,10 @@ fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
 fn input_requests_of_task(
     report: &Report<'_>,
     entry: &Entry,
-    job: &AsyncOperationRule,
-    asking: &InputRequests,
+    operation: &AsyncOperationRule,
+    input_requests: &InputRequests,
 ) -> Option<()> {
-    if asking.sampled.is_some() && job.task.support != TaskSupport::Forbidden {
+    if input_requests.sampled.is_some() && operation.task.support != TaskSupport::Forbidden {
         let message = "`sample` can't be combined with an `async_operation` that becomes a task: \
                        a client that polls the task can't be sent a sampling request";
         report.error(
@@ -475,7 +483,7 @@ fn input_requests_of_task(
         );
         return None;
     }
-    if asking.rounds.is_empty() && job.task.requests_input {
+    if input_requests.rounds.is_empty() && operation.task.requests_input {
         let help = "add `input_requests` or `confirm`, or remove it";
         report.error(
             Code::RequiresKey.at_span(entry.key.span),
