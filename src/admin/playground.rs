@@ -143,7 +143,7 @@ impl Playground {
         let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
         Some(json!({
             "name": name,
-            "rule": self.importer.written(name)?,
+            "rule": self.importer.route_source(name)?,
             "answered_by": upstream_kind(&file.route),
             "tests": tests.collect::<Vec<_>>(),
         }))

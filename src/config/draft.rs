@@ -27,7 +27,7 @@ use crate::{
 const NAME: &str = "draft";
 
 /// Placeholder upstream of a draft without `request`; no request is sent.
-const NOBODY: &str = "nobody";
+const PLACEHOLDER_UPSTREAM: &str = "nobody";
 
 /// A draft is a route, possibly below its name.
 const KIND: ValueKind = ValueKind::Either(&[RouteSettings::KIND, ValueKind::Map(&RouteSettings::KIND)]);
@@ -57,7 +57,7 @@ impl Importer {
             false => Some(Node::new(Kind::Map(Vec::new()), beginning)),
         };
         let route = tree.and_then(|tree| {
-            let tree = unwrapped(name, tree);
+            let tree = without_name(name, tree);
             self.trees().with_route_context(|context| read(&report, context, name, beginning, tree))
         });
         let route = route.filter(|_| report.errors() == 0);
@@ -66,16 +66,16 @@ impl Importer {
 
     /// Source of a route below its name in the file, without `tests` and with masked secrets. Lines of the
     /// file are used if they can be parsed on their own; otherwise the route is formatted as YAML.
-    pub fn written(&self, name: &str) -> Option<String> {
+    pub fn route_source(&self, name: &str) -> Option<String> {
         let trees = self.trees();
         let entries = trees.entry_of(name)?.value.as_map()?;
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
         let kept = Node::new(Kind::Map(kept), trees.root.span);
         let shown = masked::shown(&kept);
-        let as_written = cut_out(&self.files, entries)
+        let source = source_lines(&self.files, entries)
             .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
-        as_written.or_else(|| {
+        source.or_else(|| {
             let members = shown.as_object()?;
             Some(
                 members
@@ -88,7 +88,7 @@ impl Importer {
 }
 
 /// Removes the route's name if the draft was pasted with it.
-fn unwrapped(name: &str, tree: Node) -> Node {
+fn without_name(name: &str, tree: Node) -> Node {
     match &tree.kind {
         Kind::Map(entries) => match entries.as_slice() {
             [only] if only.key.text == name && RouteSettings::keys().get(name).is_none() => {
@@ -115,8 +115,8 @@ fn read(
             }
         };
         add("description", "A draft.");
-        add("request", &format!("GET {NOBODY}/"));
-        names.extend(NOBODY.parse::<UpstreamName>().ok().map(|name| (name, place)));
+        add("request", &format!("GET {PLACEHOLDER_UPSTREAM}/"));
+        names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }
     let upstreams = Upstreams { names: &names, ..context.upstreams };
     let context = RouteContext { upstreams, ..*context };
@@ -124,7 +124,7 @@ fn read(
 }
 
 /// Lines of a route's entries without `tests`, unindented. `None` if other text shares these lines.
-fn cut_out(files: &Files, entries: &[Entry]) -> Option<String> {
+fn source_lines(files: &Files, entries: &[Entry]) -> Option<String> {
     let first = entries.first()?.key.span;
     let column = files.line_and_column(first).column;
     let mut out = String::new();

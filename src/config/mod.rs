@@ -93,7 +93,7 @@ pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use file_fingerprint::ConfigFingerprint;
-pub use import::{ImportNote, Imported, Importer, ProxiedLists};
+pub use import::{ImportNote, ImportedTools, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;
 pub use renamed::renamed_flag;
@@ -276,8 +276,8 @@ fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> 
 /// Parses the files, and the built-in presets, which come after them.
 fn trees(report: &report::Report<'_>) -> (Vec<node::Node>, Option<node::Node>) {
     let Some(presets) = report.files().built_in() else { return (Vec::new(), None) };
-    let written = (0..presets).filter_map(|index| file::read(report, index)).collect();
-    (written, file::read(report, presets))
+    let file_trees = (0..presets).filter_map(|index| file::read(report, index)).collect();
+    (file_trees, file::read(report, presets))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl DiscoveredLists {
         );
         let names: Vec<UpstreamName> = self.lists.keys().cloned().collect();
         for (upstream, mut imported) in names.into_iter().zip(imported) {
-            for route in imported.written {
+            for route in imported.completed {
                 if let Some(own) = routes.to_mut().iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;
                 }

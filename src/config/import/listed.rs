@@ -14,21 +14,21 @@ use crate::{
 };
 
 /// Tool in the list of an MCP server.
-pub(super) struct Listed {
+pub(super) struct ListedTool {
     pub(super) name: String,
     members: Map<String, Value>,
 }
 
 /// Parts of a tool's schemas that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Takes {
-    input: Input,
+pub(super) struct ImportedParts {
+    input: InputParts,
     output: bool,
 }
 
 /// Parts of the input schema that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
+enum InputParts {
     /// The whole schema.
     Whole,
     /// All except `pattern`: servers use the regular expressions of their own language.
@@ -37,33 +37,35 @@ enum Input {
     Names,
 }
 
-impl Takes {
+impl ImportedParts {
     /// Fallbacks, most complete first.
-    pub(super) const WAYS: [Self; 6] = [
-        Self { input: Input::Whole, output: true },
-        Self { input: Input::WithoutPatterns, output: true },
-        Self { input: Input::Whole, output: false },
-        Self { input: Input::WithoutPatterns, output: false },
-        Self { input: Input::Names, output: true },
-        Self { input: Input::Names, output: false },
+    pub(super) const FALLBACKS: [Self; 6] = [
+        Self { input: InputParts::Whole, output: true },
+        Self { input: InputParts::WithoutPatterns, output: true },
+        Self { input: InputParts::Whole, output: false },
+        Self { input: InputParts::WithoutPatterns, output: false },
+        Self { input: InputParts::Names, output: true },
+        Self { input: InputParts::Names, output: false },
     ];
 
     /// Note about the omitted parts; `None` if nothing is omitted.
-    pub(super) fn lost(self) -> Option<&'static str> {
+    pub(super) fn omission(self) -> Option<&'static str> {
         match (self.input, self.output) {
-            (Input::Whole, true) => None,
-            (Input::Whole, false) => Some("its output schema is not used"),
-            (Input::WithoutPatterns, true) => Some("the patterns of its arguments are not used"),
-            (Input::WithoutPatterns, false) => {
+            (InputParts::Whole, true) => None,
+            (InputParts::Whole, false) => Some("its output schema is not used"),
+            (InputParts::WithoutPatterns, true) => Some("the patterns of its arguments are not used"),
+            (InputParts::WithoutPatterns, false) => {
                 Some("the patterns of its arguments are not used, nor is its output schema")
             }
-            (Input::Names, true) => Some("its arguments are not checked"),
-            (Input::Names, false) => Some("its arguments are not checked, and its output schema is not used"),
+            (InputParts::Names, true) => Some("its arguments are not checked"),
+            (InputParts::Names, false) => {
+                Some("its arguments are not checked, and its output schema is not used")
+            }
         }
     }
 }
 
-impl Listed {
+impl ListedTool {
     pub(super) fn read(tool: &RawValue) -> Result<Self, &'static str> {
         let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool.get()) else {
             return Err("a tool of its list is omitted: it is not an object");
@@ -84,19 +86,19 @@ impl Listed {
         upstream: &UpstreamName,
         rules: &ToolRules,
         name: &str,
-        written: &ToolOverrides<'_>,
-        takes: Takes,
+        settings: &ToolImportSettings<'_>,
+        selected: ImportedParts,
     ) -> Entry {
-        let mut parts = self.parts(written.span, takes);
+        let mut parts = self.parts(settings.span, selected);
         if let Some(description) = rules.description_of(&self.name) {
             parts.retain(|part| part.key.text != "description");
-            parts.push(Entry::new("description", Node::of_text(description, written.span), written.span));
+            parts.push(Entry::new("description", Node::of_text(description, settings.span), settings.span));
         }
-        written.route(upstream, &self.name, name, parts)
+        settings.route(upstream, &self.name, name, parts)
     }
 
     /// Keys of the route that come from the server's definition.
-    pub(super) fn parts(&self, span: SourceSpan, takes: Takes) -> Vec<Entry> {
+    pub(super) fn parts(&self, span: SourceSpan, selected: ImportedParts) -> Vec<Entry> {
         let mut parts = Vec::new();
         for name in ["title", "description"] {
             if let Some(Value::String(found)) = self.members.get(name)
@@ -115,14 +117,14 @@ impl Listed {
             parts.push(Entry::new("annotations", Node::new(Kind::Map(hints), span), span));
         }
         let input = self.members.get("inputSchema").filter(|schema| schema.is_object());
-        let input = match (input, takes.input) {
-            (Some(schema), Input::Whole) => schema.clone(),
-            (Some(schema), Input::WithoutPatterns) => without_patterns(schema),
-            (None, _) | (_, Input::Names) => self.names_only(),
+        let input = match (input, selected.input) {
+            (Some(schema), InputParts::Whole) => schema.clone(),
+            (Some(schema), InputParts::WithoutPatterns) => without_patterns(schema),
+            (None, _) | (_, InputParts::Names) => self.names_only(),
         };
         parts.push(Entry::new("input", Node::of_json(&input, span), span));
         if let Some(output) =
-            self.members.get("outputSchema").filter(|schema| schema.is_object() && takes.output)
+            self.members.get("outputSchema").filter(|schema| schema.is_object() && selected.output)
         {
             parts.push(Entry::new("output", Node::of_json(output, span), span));
         }
@@ -155,7 +157,7 @@ impl Listed {
 }
 
 /// Settings of a server's tools in the file that become part of their routes.
-pub(super) struct ToolOverrides<'t> {
+pub(super) struct ToolImportSettings<'t> {
     /// Span of the upstream.
     pub(super) span: SourceSpan,
     /// Rules for the results of all tools.
@@ -166,7 +168,7 @@ pub(super) struct ToolOverrides<'t> {
     pub(super) overrides: &'t [Entry],
 }
 
-impl ToolOverrides<'_> {
+impl ToolImportSettings<'_> {
     /// The route that calls a tool: the server's definition, the overrides of the file, and the rules.
     pub(super) fn route(
         &self,
@@ -178,8 +180,8 @@ impl ToolOverrides<'_> {
         let span = self.span;
         let overrides = self.overrides.iter().find(|entry| entry.key.text == tool);
         let own = overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default();
-        let rules_of_it = own.iter().find(|entry| entry.key.text == "response");
-        let reply = match (rules_of_it, self.response) {
+        let own_rules = own.iter().find(|entry| entry.key.text == "response");
+        let response = match (own_rules, self.response) {
             (Some(first), Some(then)) => {
                 let rules = [first, then].into_iter().flat_map(|entry| match &entry.value.kind {
                     Kind::List(rules) => rules.clone(),
@@ -191,7 +193,7 @@ impl ToolOverrides<'_> {
             (first, then) => first.or(then).cloned(),
         };
         // If rules change the structured content, the server's output schema no longer applies.
-        if reply.as_ref().is_some_and(|reply| makes_structure(&reply.value)) {
+        if response.as_ref().is_some_and(|response| changes_structured_content(&response.value)) {
             parts.retain(|part| part.key.text != "output");
         }
         parts.retain(|part| own.iter().all(|own| own.key.text != part.key.text));
@@ -201,7 +203,7 @@ impl ToolOverrides<'_> {
             Entry::new("tool", Node::of_text(tool, span), span),
         ];
         parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
-        parts.extend(reply);
+        parts.extend(response);
         parts.extend(self.argument_error.cloned());
         let place = overrides.map_or(span, |entry| entry.key.span);
         Entry::new(name, Node::new(Kind::Map(parts), place), place)
@@ -226,12 +228,12 @@ fn without_patterns(schema: &Value) -> Value {
 }
 
 /// Whether a rule changes the structured content.
-fn makes_structure(rules: &Node) -> bool {
+fn changes_structured_content(rules: &Node) -> bool {
     match &rules.kind {
         Kind::Map(entries) => {
             entries.iter().any(|entry| matches!(&*entry.key.text, "structured" | "extract" | "use"))
         }
-        Kind::List(rules) => rules.iter().any(makes_structure),
+        Kind::List(rules) => rules.iter().any(changes_structured_content),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
     }
 }

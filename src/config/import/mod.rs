@@ -11,7 +11,7 @@ use std::{cell::RefCell, fmt, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 
-use self::listed::{Listed, Takes, ToolOverrides};
+use self::listed::{ImportedParts, ListedTool, ToolImportSettings};
 pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
@@ -36,7 +36,7 @@ pub struct Importer {
     upstreams: Arc<[UpstreamFile]>,
 }
 
-/// The parsed configuration files. Rebuilt on demand and dropped after use: a tree takes several times the
+/// The parsed configuration files. Rebuilt on demand and dropped after use: a tree offers several times the
 /// memory of its text.
 pub(in crate::config) struct Trees<'i> {
     files: &'i Files,
@@ -47,11 +47,11 @@ pub(in crate::config) struct Trees<'i> {
 
 /// Result of the import from one server.
 #[derive(Debug, Default)]
-pub struct Imported {
+pub struct ImportedTools {
     /// A route for each imported tool.
     pub routes: Vec<RouteFile>,
     /// Routes of the file that call a tool, completed by the server's definition of it.
-    pub written: Vec<RouteFile>,
+    pub completed: Vec<RouteFile>,
     /// Notes for operators.
     pub notes: Vec<ImportNote>,
 }
@@ -86,15 +86,15 @@ impl Importer {
     pub fn import<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
-        written: &[RouteFile],
-    ) -> Vec<Imported> {
+        file_routes: &[RouteFile],
+    ) -> Vec<ImportedTools> {
         let mut lists = lists.into_iter().peekable();
         if lists.peek().is_none() {
             return Vec::new();
         }
         let trees = self.trees();
         trees.with_route_context(|context| {
-            lists.map(|(upstream, tools)| trees.import(context, upstream, tools, written)).collect()
+            lists.map(|(upstream, tools)| trees.import(context, upstream, tools, file_routes)).collect()
         })
     }
 
@@ -123,8 +123,8 @@ impl Importer {
     /// Parses the files again; they had no errors when the configuration was loaded.
     pub(in crate::config) fn trees(&self) -> Trees<'_> {
         let report = Report::new(&self.files);
-        let (written, presets) = trees(&report);
-        let root = compile::merge(&report, written);
+        let (file_trees, presets) = trees(&report);
+        let root = compile::merge(&report, file_trees);
         let root = root.unwrap_or_else(|| Node::new(Kind::Nothing, self.files.beginning(0)));
         Trees { files: &self.files, root, presets, upstreams: &self.upstreams }
     }
@@ -136,21 +136,21 @@ impl Trees<'_> {
         context: &RouteContext<'_>,
         upstream: &UpstreamName,
         tools: &[Box<RawValue>],
-        written: &[RouteFile],
-    ) -> Imported {
-        let mut imported = Imported::default();
+        file_routes: &[RouteFile],
+    ) -> ImportedTools {
+        let mut imported = ImportedTools::default();
         let Some(file) = self.upstreams.iter().find(|file| file.settings.name() == upstream) else {
             return imported;
         };
         let mut listed = Vec::with_capacity(tools.len());
         for tool in tools {
-            match Listed::read(tool) {
+            match ListedTool::read(tool) {
                 Ok(tool) => listed.push(tool),
                 Err(what) => imported.notes.push(ImportNote { tool: String::new(), what: what.to_owned() }),
             }
         }
-        for route in written {
-            let Some(called) = called(route, upstream) else { continue };
+        for route in file_routes {
+            let Some(called) = called_tool(route, upstream) else { continue };
             let Some(tool) = listed.iter().find(|tool| tool.name == called) else {
                 let names = listed.iter().map(|tool| tool.name.as_str());
                 let route = &route.route.definition.name;
@@ -163,10 +163,10 @@ impl Trees<'_> {
                 continue;
             };
             if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
-                && let Some(adopting) = adopting(entry, route, tool)
+                && let Some(completed) = completed_route(entry, route, tool)
             {
-                match self.read(context, &adopting).map(|route| with_meta(route, tool)) {
-                    Ok(route) => imported.written.push(route),
+                match self.read(context, &completed).map(|route| with_meta(route, tool)) {
+                    Ok(route) => imported.completed.push(route),
                     Err(why) => imported.notes.push(tool.note(format!(
                         "the route `{}` does not use the server's definition of it: {why}",
                         entry.key.text
@@ -175,7 +175,7 @@ impl Trees<'_> {
             }
         }
         if let Some(rules) = &file.tools {
-            self.list(context, upstream, rules, &listed, written, &mut imported);
+            self.list(context, upstream, rules, &listed, file_routes, &mut imported);
         }
         imported
     }
@@ -185,40 +185,40 @@ impl Trees<'_> {
         context: &RouteContext<'_>,
         upstream: &UpstreamName,
         rules: &ToolRules,
-        listed: &[Listed],
-        written: &[RouteFile],
-        imported: &mut Imported,
+        listed: &[ListedTool],
+        file_routes: &[RouteFile],
+        imported: &mut ImportedTools,
     ) {
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
-        for stranger in rules.unknown_names(&names) {
+        for unknown in rules.unknown_names(&names) {
             let what = "`tools` lists it, but the server has no such tool".to_owned();
-            imported.notes.push(ImportNote { tool: stranger.to_owned(), what });
+            imported.notes.push(ImportNote { tool: unknown.to_owned(), what });
         }
-        let mut taken: Vec<String> = Vec::new();
-        for tool in listed.iter().filter(|tool| rules.takes(&tool.name)) {
+        let mut names_in_use: Vec<String> = Vec::new();
+        for tool in listed.iter().filter(|tool| rules.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
             if tool.is_task_only() {
                 imported.notes.push(tool.note("omitted: it can be called as a task only".to_owned()));
                 continue;
             }
             // A tool with a route of its own is offered through that route only.
-            let is_of_it =
-                |file: &RouteFile| file.route.is_tool() && called(file, upstream) == Some(&*tool.name);
-            if written.iter().any(is_of_it) {
+            let calls_it =
+                |file: &RouteFile| file.route.is_tool() && called_tool(file, upstream) == Some(&*tool.name);
+            if file_routes.iter().any(calls_it) {
                 continue;
             }
-            if written.iter().any(|file| file.route.definition.name.as_str() == name) {
+            if file_routes.iter().any(|file| file.route.definition.name.as_str() == name) {
                 let what = format!("omitted: a route has the name `{name}`; set a `prefix` for the tools");
                 imported.notes.push(tool.note(what));
                 continue;
             }
-            if taken.contains(&name) {
+            if names_in_use.contains(&name) {
                 imported.notes.push(tool.note(format!("omitted: another tool has the name `{name}`, too")));
                 continue;
             }
             if let Some(route) = self.route_of(context, upstream, rules, tool, &name, &mut imported.notes) {
                 imported.routes.push(route);
-                taken.push(name);
+                names_in_use.push(name);
             }
         }
     }
@@ -229,17 +229,17 @@ impl Trees<'_> {
         context: &RouteContext<'_>,
         upstream: &UpstreamName,
         rules: &ToolRules,
-        tool: &Listed,
+        tool: &ListedTool,
         name: &str,
         notes: &mut Vec<ImportNote>,
     ) -> Option<RouteFile> {
-        let written = written_of(&self.root, upstream);
+        let settings = tool_import_settings(&self.root, upstream);
         let mut why = String::new();
-        for takes in Takes::WAYS {
-            let entry = tool.entry(upstream, rules, name, &written, takes);
+        for selected in ImportedParts::FALLBACKS {
+            let entry = tool.entry(upstream, rules, name, &settings, selected);
             match self.read(context, &entry).map(|route| with_meta(route, tool)) {
                 Ok(route) => {
-                    notes.extend(takes.lost().map(|lost| tool.note(format!("{lost}: {why}"))));
+                    notes.extend(selected.omission().map(|omission| tool.note(format!("{omission}: {why}"))));
                     return Some(route);
                 }
                 Err(error) if why.is_empty() => why = error,
@@ -266,9 +266,9 @@ impl Trees<'_> {
     pub(in crate::config) fn with_route_context<T>(&self, work: impl FnOnce(&RouteContext<'_>) -> T) -> T {
         let report = Report::new(self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
-        let written = self.root.entry("defaults");
-        let defaults =
-            read_section(plain_context(&report), written, self.root.span, "`defaults`").unwrap_or_default();
+        let defaults_entry = self.root.entry("defaults");
+        let defaults = read_section(plain_context(&report), defaults_entry, self.root.span, "`defaults`")
+            .unwrap_or_default();
         let presets = self.presets.as_ref().and_then(|root| root.get("rules")).and_then(Node::as_map);
         let rules = RuleSets::read(&report, entries("rules"), presets.unwrap_or_default());
         let names: Vec<(UpstreamName, SourceSpan)> = entries("upstreams")
@@ -278,7 +278,7 @@ impl Trees<'_> {
         work(&RouteContext {
             defaults: &defaults,
             rules: &rules,
-            default_response: written.and_then(|entry| entry.value.entry("response")),
+            default_response: defaults_entry.and_then(|entry| entry.value.entry("response")),
             upstreams: Upstreams { names: &names, files: self.upstreams },
             calls: &RefCell::default(),
         })
@@ -290,7 +290,7 @@ impl Trees<'_> {
 }
 
 /// Adds the `_meta` of a tool to its new route.
-fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
+fn with_meta(mut file: RouteFile, tool: &ListedTool) -> RouteFile {
     if let Some(route) = Arc::get_mut(&mut file.route) {
         route.definition.meta = tool.meta();
     }
@@ -298,14 +298,14 @@ fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
 }
 
 /// Settings of an upstream's tools in the file.
-fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> ToolOverrides<'t> {
+fn tool_import_settings<'t>(root: &'t Node, upstream: &UpstreamName) -> ToolImportSettings<'t> {
     let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
-        return ToolOverrides { span: root.span, response: None, argument_error: None, overrides: &[] };
+        return ToolImportSettings { span: root.span, response: None, argument_error: None, overrides: &[] };
     };
     let tools = entry.value.get("tools").and_then(Node::as_map).unwrap_or_default();
     let named = |name: &str| tools.iter().find(|entry| entry.key.text == name);
-    ToolOverrides {
+    ToolImportSettings {
         span: entry.key.span,
         response: named("response"),
         argument_error: named("argument_error"),
@@ -324,30 +324,30 @@ pub(super) fn check_tools(
     const ANY: &str = "any";
     for (file, rules) in upstreams.iter().filter_map(|file| Some((file, file.tools.as_ref()?))) {
         let upstream = file.settings.name();
-        let written = written_of(root, upstream);
-        let mut tools: Vec<&str> = written.overrides.iter().map(|entry| entry.key.text.as_str()).collect();
-        if tools.is_empty() && (written.response.is_some() || written.argument_error.is_some()) {
+        let settings = tool_import_settings(root, upstream);
+        let mut tools: Vec<&str> = settings.overrides.iter().map(|entry| entry.key.text.as_str()).collect();
+        if tools.is_empty() && (settings.response.is_some() || settings.argument_error.is_some()) {
             tools.push(ANY);
         }
         for tool in tools {
             let _ = routes::read(
                 report,
                 context,
-                &written.route(upstream, tool, &rules.name_of(tool), Vec::new()),
+                &settings.route(upstream, tool, &rules.name_of(tool), Vec::new()),
             );
         }
     }
 }
 
 /// Tool of this upstream that a route calls.
-fn called<'r>(file: &'r RouteFile, upstream: &UpstreamName) -> Option<&'r str> {
+fn called_tool<'r>(file: &'r RouteFile, upstream: &UpstreamName) -> Option<&'r str> {
     let template = file.route.request.tool().filter(|_| file.route.upstream == *upstream);
     template.map(|template| &*template.tool)
 }
 
 /// Completes a route of the file with the server's definition of its tool. `None` if the route defines
 /// everything itself.
-fn adopting(entry: &Entry, file: &RouteFile, tool: &Listed) -> Option<Entry> {
+fn completed_route(entry: &Entry, file: &RouteFile, tool: &ListedTool) -> Option<Entry> {
     let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
     let has_rules = entry.value.get("response").is_some();
     let mut wanted = vec!["title", "description", "annotations"];
@@ -359,7 +359,7 @@ fn adopting(entry: &Entry, file: &RouteFile, tool: &Listed) -> Option<Entry> {
     }
     let span = entry.key.span;
     let more: Vec<Entry> = tool
-        .parts(span, Takes::WAYS[0])
+        .parts(span, ImportedParts::FALLBACKS[0])
         .into_iter()
         .filter(|part| wanted.contains(&&*part.key.text) && entry.value.get(&part.key.text).is_none())
         .collect();

@@ -39,7 +39,7 @@ pub struct ProxiedLists {
 }
 
 /// The key of a list entry, and the entry.
-type Listed = (String, Map<String, Value>);
+type ProxiedListEntry = (String, Map<String, Value>);
 
 impl Trees<'_> {
     pub(super) fn proxy(
@@ -61,10 +61,10 @@ impl Trees<'_> {
         };
         let completes = lists.completes;
         if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
-            && let Some(route) = self.standing_for(context, upstream, "prompts", &mut out)
+            && let Some(route) = self.proxy_route(context, upstream, "prompts", &mut out)
         {
             for (upstream_key, mut definition) in
-                taken(lists.get(ListKind::Prompts), "name", rules, &mut out.notes)
+                offered_entries(lists.get(ListKind::Prompts), "name", rules, &mut out.notes)
             {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
@@ -80,21 +80,21 @@ impl Trees<'_> {
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
-            && let Some(route) = self.standing_for(context, upstream, "resources", &mut out)
+            && let Some(route) = self.proxy_route(context, upstream, "resources", &mut out)
         {
-            let proxied = |(upstream_key, mut definition): Listed| {
+            let proxied = |(upstream_key, mut definition): ProxiedListEntry| {
                 let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
                 definition["name"] = format!("{}{name}", rules.prefix).into();
                 ProxiedEntry { route: Arc::clone(&route), upstream_key, definition, completes }
             };
-            let resources = taken(lists.get(ListKind::Resources), "uri", rules, &mut out.notes);
+            let resources = offered_entries(lists.get(ListKind::Resources), "uri", rules, &mut out.notes);
             let templates =
-                taken(lists.get(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
+                offered_entries(lists.get(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
             out.resources = resources.into_iter().map(proxied).collect();
-            for listed in templates {
-                match UriPattern::parse(&listed.0, rules.except.clone()) {
-                    Ok(pattern) => out.templates.push((pattern, proxied(listed))),
-                    Err(why) => out.notes.push(note(&listed.0, format!("omitted: {why}"))),
+            for entry in templates {
+                match UriPattern::parse(&entry.0, rules.except.clone()) {
+                    Ok(pattern) => out.templates.push((pattern, proxied(entry))),
+                    Err(why) => out.notes.push(note(&entry.0, format!("omitted: {why}"))),
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Trees<'_> {
 
     /// The route by which requests for `key` are forwarded: limits, scopes and secrets. Clients can't call
     /// it.
-    fn standing_for(
+    fn proxy_route(
         &self,
         context: &RouteContext<'_>,
         upstream: &UpstreamName,
@@ -116,8 +116,8 @@ impl Trees<'_> {
         let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
         // Default rules translate tool results only.
         let default_rules = Entry::new("default_rules", Node::new(Kind::Flag(false), span), span);
-        let written = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
-        let scopes = written.and_then(|node| node.get("scopes"));
+        let settings = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
+        let scopes = settings.and_then(|node| node.get("scopes"));
         let scopes = scopes.map(|node| Entry::new("scopes", node.clone(), node.span));
         let parts = [request, default_rules].into_iter().chain(scopes).collect();
         let name = format!("{upstream}.{key}");
@@ -141,34 +141,34 @@ fn note(name: &str, what: String) -> ImportNote {
 
 /// The offered entries, in the upstream's order. Members that strict clients would reject the whole list for
 /// are removed.
-fn taken(
+fn offered_entries(
     list: &[Box<RawValue>],
     key: &'static str,
     rules: &NameRules,
     notes: &mut Vec<ImportNote>,
-) -> Vec<Listed> {
-    let mut listed: Vec<Listed> = Vec::with_capacity(list.len());
+) -> Vec<ProxiedListEntry> {
+    let mut listed: Vec<ProxiedListEntry> = Vec::with_capacity(list.len());
     for entry in list {
         let members = serde_json::from_str::<Map<String, Value>>(entry.get()).unwrap_or_default();
-        match members.get(key).and_then(Value::as_str).filter(|known_by| !known_by.is_empty()) {
-            Some(known_by) => listed.push((known_by.to_owned(), well_formed(&members, key))),
+        match members.get(key).and_then(Value::as_str).filter(|name| !name.is_empty()) {
+            Some(name) => listed.push((name.to_owned(), valid_members(&members, key))),
             None => notes.push(note("", format!("an entry of its list is omitted: it has no `{key}`"))),
         }
     }
-    let names: Vec<&str> = listed.iter().map(|(known_by, _)| known_by.as_str()).collect();
+    let names: Vec<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
     // `only` of resources may name a template as well as a resource.
     if key == "name" {
-        for stranger in rules.unknown_names(&names) {
-            notes.push(note(stranger, "`prompts` lists it, but the server has no such prompt".to_owned()));
+        for unknown in rules.unknown_names(&names) {
+            notes.push(note(unknown, "`prompts` lists it, but the server has no such prompt".to_owned()));
         }
     }
-    listed.retain(|(known_by, _)| rules.takes(known_by));
+    listed.retain(|(name, _)| rules.offers(name));
     listed
 }
 
 /// The members that MCP defines and that have the right type (MCP 2026-07-28, schema, `Prompt`, `Resource`,
 /// `ResourceTemplate`): some servers write `null` for absent members.
-fn well_formed(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
+fn valid_members(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
     let mut out = Map::new();
     for (name, value) in members {
         let kept = match name.as_str() {

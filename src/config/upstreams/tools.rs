@@ -184,11 +184,11 @@ impl ToolRules {
 }
 
 impl NameRules {
-    /// Whether an entry is listed.
-    pub(in crate::config) fn takes(&self, name: &str) -> bool {
-        let holds =
+    /// Whether an entry is offered to clients.
+    pub(in crate::config) fn offers(&self, name: &str) -> bool {
+        let matches =
             |patterns: &[String]| patterns.iter().any(|pattern| NamePattern::new(pattern).matches(name));
-        self.only.as_ref().is_none_or(|only| holds(only)) && !holds(&self.except)
+        self.only.as_ref().is_none_or(|only| matches(only)) && !matches(&self.except)
     }
 
     /// Name for clients, with `_` in place of characters that some clients reject.
@@ -226,9 +226,9 @@ fn unknown_names<'a>(written: impl Iterator<Item = &'a String>, names: &[&str]) 
 }
 
 impl ToolRules {
-    /// Whether a tool is listed, by the server's name for it.
-    pub(in crate::config) fn takes(&self, name: &str) -> bool {
-        self.names.takes(name)
+    /// Whether a tool is offered to clients, by the server's name for it.
+    pub(in crate::config) fn offers(&self, name: &str) -> bool {
+        self.names.offers(name)
     }
 
     /// Name for clients, with `_` in place of characters that some clients reject.
@@ -272,10 +272,10 @@ mod tests {
             rename: Named(vec![("list".into(), "all".into())]),
             ..ToolRules::default()
         };
-        assert!(rules.takes("get_file") && rules.takes("list"));
-        assert!(!rules.takes("get_secret") && !rules.takes("delete"));
+        assert!(rules.offers("get_file") && rules.offers("list"));
+        assert!(!rules.offers("get_secret") && !rules.offers("delete"));
         assert_eq!((rules.name_of("list"), rules.name_of("a/b é")), ("all".into(), "git_a_b__".into()));
         assert_eq!(rules.unknown_names(&["get_file"]), ["list"]);
-        assert!(ToolRules::default().takes("anything"));
+        assert!(ToolRules::default().offers("anything"));
     }
 }
