@@ -8,7 +8,7 @@ use super::{
     lint::output_schema,
     node::Node,
     report::Report,
-    rules::{Via, WrittenRule},
+    rules::{ExpandedRule, RuleOrigin},
     schemas::{InputResponseUse, UsedArguments},
     section::{self, cursor},
     source::SourceSpan,
@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     /// The `use` that inserted it.
-    pub(super) via: Option<Via>,
+    pub(super) origin: Option<RuleOrigin>,
     pub(super) span: SourceSpan,
     pub(super) fields_span: Option<SourceSpan>,
 }
@@ -34,12 +34,12 @@ pub(super) struct CompiledRule {
 /// Parses and compiles the rules of a `response`. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
-    rules: Vec<WrittenRule<'_>>,
+    rules: Vec<ExpandedRule<'_>>,
     used: &mut UsedArguments,
 ) -> Option<Vec<CompiledRule>> {
     let mut compiled = Vec::with_capacity(rules.len());
-    for WrittenRule { node, span, via } in rules {
-        let context = via.as_ref().map(|via| &via.context);
+    for ExpandedRule { node, span, origin } in rules {
+        let context = origin.as_ref().map(|origin| &origin.context);
         let mut in_rule = UsedArguments::default();
         let read = report.within(context.cloned(), || rule(report, &node, span, &mut in_rule));
         used.all |= in_rule.all;
@@ -50,7 +50,7 @@ pub(super) fn read(
                 .into_iter()
                 .map(|answer| InputResponseUse { context: context.cloned(), ..answer }),
         );
-        compiled.push(read.map(|read| CompiledRule { via, ..read }));
+        compiled.push(read.map(|read| CompiledRule { origin, ..read }));
     }
     let compiled = compiled.into_iter().collect::<Option<Vec<_>>>()?;
     warn_unreachable(report, &compiled);
@@ -60,7 +60,7 @@ pub(super) fn read(
 /// Warns of a route's own rules with conditions on a program, if the route runs none. Shared rules may be
 /// meant for other routes.
 pub(super) fn warn_of_programs(report: &Report<'_>, own: &[CompiledRule]) {
-    let is_idle = |rule: &&CompiledRule| rule.via.is_none() && rule.rule.matcher.is_about_programs();
+    let is_idle = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
         let message = "this rule never matches: `exit_status` and `stderr` apply to commands only";
         report.warning(Code::UnreachableRule.at_span(rule.span), message, "write `when: { status: … }`");
@@ -192,7 +192,7 @@ impl RuleSettings {
             }
         };
         let rule = Rule { matcher: self.when, charset: self.charset, action };
-        Ok(CompiledRule { via: None, rule, span: value.place, fields_span })
+        Ok(CompiledRule { origin: None, rule, span: value.place, fields_span })
     }
 }
 
@@ -232,12 +232,12 @@ fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checke
     let mut checked = Ok(());
     for path in rule.content.templates().into_iter().flat_map(Template::paths) {
         let steps: Vec<&str> = path.split('.').collect();
-        let way = match steps[..] {
-            ["structured", ref way @ ..] if is_object => way,
-            ["value", ref way @ ..] => way,
+        let fields = match steps[..] {
+            ["structured", ref fields @ ..] if is_object => fields,
+            ["value", ref fields @ ..] => fields,
             _ => continue,
         };
-        if let Some((name, names)) = output_schema::missing_on_the_way(&schema, way) {
+        if let Some((name, names)) = output_schema::first_unknown_field(&schema, fields) {
             let message = format!("the template uses `{path}`, but the value of this rule has no `{name}`");
             let help = suggest::help(&name, "its fields", names.iter().map(String::as_str));
             let place = language::span_of_name(value.context.report, content.span, path);
@@ -277,7 +277,7 @@ fn takes_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
 /// Warns of unreachable rules after a rule that always matches. Part of some named rules may be unreachable
 /// in one route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
-    let use_of = |rule: &CompiledRule| rule.via.as_ref().map(|via| via.span);
+    let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.span);
     let mut reported = Vec::new();
     for (index, later) in rules.iter().enumerate() {
         let Some(first) = rules[..index].iter().find(|first| takes_all_of(first, later)) else { continue };
@@ -288,7 +288,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
         let help = "move the rule without `when` to the end";
         match (use_of(first), use_of(later)) {
             (from, to) if from == to => {
-                let context = later.via.as_ref().map(|via| via.context.clone());
+                let context = later.origin.as_ref().map(|origin| origin.context.clone());
                 let message = format!("unreachable rule: the one {place} comes first and has no `when`");
                 match context {
                     Some(context) => report.within(Some(context), || {

@@ -104,7 +104,7 @@ pub struct ListenerSettings {
 
 impl ListenerSettings {
     /// Time without reads after which a connection may be closed when the response buffer is full.
-    pub fn taken_within(&self) -> Duration {
+    pub fn min_stall_before_eviction(&self) -> Duration {
         self.write_timeout / 30
     }
 }

@@ -123,7 +123,7 @@ pub async fn serve(
     let mut maintenance = JoinSet::new();
     maintenance.spawn({
         let limiter = limiter.clone();
-        async move { limiter.limit_responses(settings.taken_within()).await }
+        async move { limiter.limit_responses(settings.min_stall_before_eviction()).await }
     });
     maintenance.spawn({
         let handshakes = handshakes.clone();

@@ -46,11 +46,11 @@ impl Given {
         let of_settings =
             environment.iter().filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
         let variables = of_settings
-            .map(|(name, value)| (name.to_owned(), files.add_outside(name, value, Origin::Variable)))
+            .map(|(name, value)| (name.to_owned(), files.add_external(name, value, Origin::Variable)))
             .collect();
         let flags = flags
             .iter()
-            .map(|flag| (flag.setting.clone(), files.add_outside(&flag.name, &flag.value, Origin::Flag)))
+            .map(|flag| (flag.setting.clone(), files.add_external(&flag.name, &flag.value, Origin::Flag)))
             .collect();
         Self { variables, flags }
     }

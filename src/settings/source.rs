@@ -97,7 +97,7 @@ impl Files {
     }
 
     /// Adds the value of an environment variable or flag as a text of that name.
-    pub(crate) fn add_outside(&mut self, name: &str, value: &str, origin: Origin) -> SourceSpan {
+    pub(crate) fn add_external(&mut self, name: &str, value: &str, origin: Origin) -> SourceSpan {
         let file = self.add(name, value.to_owned());
         self.0[file].origin = origin;
         SourceSpan { file, start: 0, end: value.len() }

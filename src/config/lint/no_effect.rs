@@ -29,7 +29,7 @@ pub(in crate::config) fn reject_async_operation(section: &OpenSection<'_>) -> Op
 }
 
 /// Warns about `on_no_match` without `response`: without rules, the default rules always apply.
-pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
+pub(in crate::config) fn warn_of_unused_on_no_match(section: &OpenSection<'_>) {
     if let Some(entry) = section.entry("on_no_match") {
         section.value.context.report.warning(
             Code::RequiresKey.at_span(entry.key.span),
@@ -40,11 +40,11 @@ pub(in crate::config) fn warn_of_otherwise(section: &OpenSection<'_>) {
 }
 
 /// Warns of arguments in a REST path or a resource URI that the request does not use.
-pub(in crate::config) fn warn_of_lost_arguments<'a>(
+pub(in crate::config) fn warn_of_unused_arguments<'a>(
     report: &Report<'_>,
-    lost: impl Iterator<Item = &'a ArgumentUse>,
+    unused: impl Iterator<Item = &'a ArgumentUse>,
 ) {
-    for argument in lost {
+    for argument in unused {
         let name = &argument.name;
         report.warning(
             Code::UnusedArgument.at_span(argument.span),
@@ -77,7 +77,7 @@ pub(in crate::config) fn warn_of_credentials(
 ) {
     let RequestTemplate::Http(template) = request else { return };
     let report = section.value.context.report;
-    warn_of_idle(report, section, template, upstream.and_then(|file| file.settings.http()));
+    warn_of_authorization(report, section, template, upstream.and_then(|file| file.settings.http()));
     let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
     if is_cgi && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: credentials are not passed to a CGI program";
@@ -108,7 +108,7 @@ pub(in crate::config) fn warn_of_impossible_examples(
 
 /// Warns of `Authorization` in a route if its upstream has `credentials`, or if it is forwarded from the
 /// client.
-fn warn_of_idle(
+fn warn_of_authorization(
     report: &Report<'_>,
     section: &OpenSection<'_>,
     template: &HttpTemplate,
@@ -138,7 +138,7 @@ fn warn_of_idle(
                         "remove one of the two",
                     );
                 }
-                false => warn_of_passing_on(report, node),
+                false => warn_of_forwarded_authorization(report, node),
             }
         }
     }
@@ -151,7 +151,7 @@ pub(in crate::config) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] 
 
 /// Warns that a client's token for this server is forwarded to an upstream (MCP, Security Best Practices,
 /// "Token Passthrough").
-pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
+pub(in crate::config) fn warn_of_forwarded_authorization(report: &Report<'_>, node: &Node) {
     let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a token that was \
                    issued for this server";
     let help = "configure `credentials` of the upstream; keep this only if clients send tokens that were issued \

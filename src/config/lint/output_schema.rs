@@ -27,23 +27,23 @@ pub(in crate::config) fn derived(
         RuleAction::Error(_) => None,
         RuleAction::Success(rule) => Some((index + 1, rule)),
     });
-    let mut promised: Option<Schema> = None;
+    let mut joined: Option<Schema> = None;
     for (number, rule) in successes {
         let shape = shape_of(rule).map_err(|why| format!("rule {number} {why}"))?;
-        promised = Some(match promised {
+        joined = Some(match joined {
             None => shape,
             Some(before) => join_values(before, shape)
                 .ok_or_else(|| format!("rule {number} returns another shape than the rules before it"))?,
         });
     }
-    let promised = promised.ok_or("no rule defines the shape of a success")?;
+    let joined = joined.ok_or("no rule defines the shape of a success")?;
     if on_no_match == OnNoMatch::Text {
         return Err("responses that match no rule are passed through (`on_no_match: text`)".to_owned());
     }
-    if !promised.contains_key("type") {
+    if !joined.contains_key("type") {
         return Err("the value may be of any type".to_owned());
     }
-    OutputSchema::new(promised, wrap).map_err(|error| error.to_string())
+    OutputSchema::new(joined, wrap).map_err(|error| error.to_string())
 }
 
 /// Schema of the value that a rule returns.
@@ -140,7 +140,7 @@ pub(in crate::config) fn compare(
     rules: &[CompiledRule],
 ) {
     for compiled in rules {
-        report.within(compiled.via.as_ref().map(|via| via.context.clone()), || {
+        report.within(compiled.origin.as_ref().map(|origin| origin.context.clone()), || {
             compare_rule(report, output, node, compiled);
         });
     }
@@ -157,17 +157,17 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
         return;
     }
-    let Some(promised) = schema_of(rule) else { return };
+    let Some(of_rule) = schema_of(rule) else { return };
     let comparison = Comparison { report, span };
     let document = output.document();
-    let (value_kinds, kinds) = (kinds_of(&promised), kinds_of(document));
+    let (value_kinds, kinds) = (kinds_of(&of_rule), kinds_of(document));
     if kinds != ["object"] || value_kinds.is_empty() || value_kinds.contains(&"object") {
-        comparison.value(&promised, document, node, "");
+        comparison.value(&of_rule, document, node, "");
         return;
     }
     // A value that is not an object is sent under `result`.
     match document.get("properties").and_then(|properties| properties.get("result")?.as_object()) {
-        Some(result) => comparison.value(&promised, result, node.at_pointer("/properties/result"), ""),
+        Some(result) => comparison.value(&of_rule, result, node.at_pointer("/properties/result"), ""),
         None if value_kinds == ["array"] => report.error(
             Code::OutputShape.at_span(span),
             "this rule returns a list, but `output` has none",
@@ -197,14 +197,14 @@ struct Comparison<'r, 'f> {
 
 impl Comparison<'_, '_> {
     /// Compares one value. `place` is its path, empty for the root.
-    fn value(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
+    fn value(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
         // The target of a reference is checked at run time.
-        if written.contains_key("$ref") || !self.kinds(promised, written, node, place) {
+        if of_output.contains_key("$ref") || !self.kinds(of_rule, of_output, node, place) {
             return;
         }
-        self.values(promised, written, node, place);
+        self.values(of_rule, of_output, node, place);
         let format = |schema: &Schema| schema.get("format").and_then(Value::as_str).map(str::to_owned);
-        if let (Some(found), Some(expected)) = (format(promised), format(written))
+        if let (Some(found), Some(expected)) = (format(of_rule), format(of_output))
             && found != expected
         {
             self.report.error(
@@ -213,16 +213,16 @@ impl Comparison<'_, '_> {
                 "write the same format in both places, or remove `output`",
             );
         }
-        self.object(promised, written, node, place);
+        self.object(of_rule, of_output, node, place);
         let items = |schema: &Schema| schema.get("items").and_then(Value::as_object).cloned();
-        if let (Some(found), Some(expected)) = (items(promised), items(written)) {
+        if let (Some(found), Some(expected)) = (items(of_rule), items(of_output)) {
             let place = if place.is_empty() { String::new() } else { format!("{place}[]") };
             self.value(&found, &expected, node.at_pointer("/items"), &place);
         }
     }
 
-    fn kinds(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) -> bool {
-        let (found, expected) = (kinds_of(promised), kinds_of(written));
+    fn kinds(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) -> bool {
+        let (found, expected) = (kinds_of(of_rule), kinds_of(of_output));
         let fits =
             |kind: &&str| expected.contains(kind) || (**kind == *"integer" && expected.contains(&"number"));
         if expected.is_empty() || found.iter().all(&fits) {
@@ -247,9 +247,10 @@ impl Comparison<'_, '_> {
         false
     }
 
-    fn values(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
-        let Some(found) = promised.get("enum").and_then(Value::as_array) else { return };
-        let (expected, key) = match (written.get("enum").and_then(Value::as_array), written.get("const")) {
+    fn values(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
+        let Some(found) = of_rule.get("enum").and_then(Value::as_array) else { return };
+        let (expected, key) = match (of_output.get("enum").and_then(Value::as_array), of_output.get("const"))
+        {
             (Some(listed), _) => (listed.clone(), "enum"),
             (None, Some(one)) => (vec![one.clone()], "const"),
             (None, None) => return,
@@ -266,17 +267,17 @@ impl Comparison<'_, '_> {
         }
     }
 
-    fn object(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
-        let Some(fields) = promised.get("properties").and_then(Value::as_object) else { return };
-        let properties = written.get("properties").and_then(Value::as_object);
-        let closed = written.get("additionalProperties") == Some(&Value::Bool(false));
+    fn object(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
+        let Some(fields) = of_rule.get("properties").and_then(Value::as_object) else { return };
+        let properties = of_output.get("properties").and_then(Value::as_object);
+        let closed = of_output.get("additionalProperties") == Some(&Value::Bool(false));
         let list = |schema: &Schema, key: &str| -> Vec<String> {
             let names = schema.get(key).and_then(Value::as_array).into_iter().flatten();
             names.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        let always = list(promised, "required");
-        let open = promised.contains_key("additionalProperties");
-        for name in list(written, "required") {
+        let always = list(of_rule, "required");
+        let open = of_rule.contains_key("additionalProperties");
+        for name in list(of_output, "required") {
             let full = inside(place, &name);
             if !fields.contains_key(&name) && !open {
                 let message = format!("`output` requires `{full}`, which the rule does not return");
@@ -338,14 +339,17 @@ fn in_field(place: &str) -> String {
 /// Follows a path through the schema of a rule's value. Returns its first unknown field, and the known ones.
 ///
 /// `None` if all are known, or if the path reaches a value of unknown type.
-pub(in crate::config) fn missing_on_the_way(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
+pub(in crate::config) fn first_unknown_field(
+    schema: &Schema,
+    path: &[&str],
+) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
     if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {
         return None;
     }
     let properties = schema.get("properties")?.as_object()?;
     match properties.get(*name) {
-        Some(property) => missing_on_the_way(property.as_object()?, rest),
+        Some(property) => first_unknown_field(property.as_object()?, rest),
         None => Some(((*name).to_owned(), properties.keys().cloned().collect())),
     }
 }

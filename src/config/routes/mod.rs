@@ -232,10 +232,10 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         .map(|written| responses::argument_error(report, context, written, &mut in_rules));
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
-        let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
-        no_effect::warn_of_lost_arguments(
+        let is_unused = |name: &String| !sent.contains(name) && !in_rules.names(name);
+        no_effect::warn_of_unused_arguments(
             report,
-            in_request.arguments.iter().filter(|argument| lost(&argument.name)),
+            in_request.arguments.iter().filter(|argument| is_unused(&argument.name)),
         );
     }
     let mut used = UsedArguments {
@@ -283,7 +283,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     let rules = rules.map(|rules| rules.all);
     if rules.as_ref().is_some_and(Vec::is_empty) {
-        no_effect::warn_of_otherwise(&section);
+        no_effect::warn_of_unused_on_no_match(&section);
     }
     let described = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
     let output = described.schema;
@@ -383,7 +383,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             limit::write_as_input_requires(own, &input);
         }
     }
-    let rule_origins = rules.iter().map(|rule| rule.via.as_ref().map(|via| via.names.clone())).collect();
+    let rule_origins =
+        rules.iter().map(|rule| rule.origin.as_ref().map(|origin| origin.names.clone())).collect();
     let description = description.map(|text| text.trim_end().to_owned());
     let resource = resource.flatten();
     let resource =

@@ -69,8 +69,8 @@ pub(super) fn argument_error(
 ) -> Option<Rule> {
     let place = written.key.span;
     let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
-    let reply = Entry::new("response", rule, place);
-    let rules = context.rules.expand(report, "`argument_error`", &reply)?;
+    let response = Entry::new("response", rule, place);
+    let rules = context.rules.expand(report, "`argument_error`", &response)?;
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 

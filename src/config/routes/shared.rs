@@ -9,7 +9,7 @@ use settings_derive::Section as DeriveSection;
 use crate::{
     config::{
         keys::RESPONSE,
-        lint::no_effect::{forwarded, warn_of_passing_on},
+        lint::no_effect::{forwarded, warn_of_forwarded_authorization},
         section::ReadElsewhere,
     },
     model::ErrorFormat,
@@ -130,7 +130,7 @@ impl DefaultSettings {
         let report = section.value.context.report;
         for node in forwarded(section) {
             if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
-                warn_of_passing_on(report, node);
+                warn_of_forwarded_authorization(report, node);
             }
         }
         Ok(())

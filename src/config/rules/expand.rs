@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{RuleSet, RuleSets, UseSettings, Via, WrittenRule, first_key};
+use super::{ExpandedRule, RuleOrigin, RuleSet, RuleSets, UseSettings, first_key};
 use crate::config::{
     code::Code,
     node::{Kind, Node},
@@ -25,41 +25,45 @@ pub(super) struct Expansion<'e, 'r> {
     /// Indices of the rules that are being expanded, the outermost first.
     pub(super) chain: Vec<usize>,
     /// Origin of the rules that are being expanded.
-    pub(super) via: Option<Via>,
-    rules: Vec<WrittenRule<'r>>,
+    pub(super) origin: Option<RuleOrigin>,
+    rules: Vec<ExpandedRule<'r>>,
 }
 
 impl<'e, 'r> Expansion<'e, 'r> {
     pub(super) fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, user: &'e str) -> Self {
-        Self { sets, report, user, chain: Vec::new(), via: None, rules: Vec::new() }
+        Self { sets, report, user, chain: Vec::new(), origin: None, rules: Vec::new() }
     }
 
     /// Expands the `response` at `place`. Returns `None` after reporting the problems.
-    pub(super) fn expand(mut self, place: SourceSpan, reply: Cow<'r, Node>) -> Option<Vec<WrittenRule<'r>>> {
-        self.put_in(place, reply).then_some(self.rules)
+    pub(super) fn expand(
+        mut self,
+        place: SourceSpan,
+        response: Cow<'r, Node>,
+    ) -> Option<Vec<ExpandedRule<'r>>> {
+        self.add_rules(place, response).then_some(self.rules)
     }
 
     /// Adds the rules of one `response`. Returns `false` after reporting the problems.
-    fn put_in(&mut self, place: SourceSpan, reply: Cow<'r, Node>) -> bool {
-        let items: Vec<Cow<'r, Node>> = match reply {
+    fn add_rules(&mut self, place: SourceSpan, response: Cow<'r, Node>) -> bool {
+        let items: Vec<Cow<'r, Node>> = match response {
             Cow::Borrowed(Node { kind: Kind::List(items), .. }) => items.iter().map(Cow::Borrowed).collect(),
             Cow::Owned(Node { kind: Kind::List(items), .. }) => items.into_iter().map(Cow::Owned).collect(),
             one => {
                 let span = if self.chain.is_empty() { place } else { one.span };
-                return self.put_one_in(span, one);
+                return self.add_item(span, one);
             }
         };
         // All items are checked, so that all problems are reported in one run.
         let mut good = true;
         for item in items {
-            good &= self.put_one_in(first_key(&item), item);
+            good &= self.add_item(first_key(&item), item);
         }
         good
     }
 
-    fn put_one_in(&mut self, span: SourceSpan, item: Cow<'r, Node>) -> bool {
+    fn add_item(&mut self, span: SourceSpan, item: Cow<'r, Node>) -> bool {
         if item.get("use").is_some() {
-            return self.put_use_in(&item).is_some();
+            return self.add_use(&item).is_some();
         }
         if let Some(name) = item.as_text()
             && self.sets.sets.iter().any(|set| set.name.text == name)
@@ -71,11 +75,11 @@ impl<'e, 'r> Expansion<'e, 'r> {
             );
             return false;
         }
-        self.rules.push(WrittenRule { node: item, span, via: self.via.clone() });
+        self.rules.push(ExpandedRule { node: item, span, origin: self.origin.clone() });
         true
     }
 
-    fn put_use_in(&mut self, item: &Node) -> Option<()> {
+    fn add_use(&mut self, item: &Node) -> Option<()> {
         let (report, sets) = (self.report, &self.sets.sets);
         // An unknown key beside `use` does not prevent the check of the rest.
         let read = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
@@ -93,8 +97,8 @@ impl<'e, 'r> Expansion<'e, 'r> {
         };
         set.used.set(true);
         if self.chain.contains(&index) {
-            let circle = self.chain.iter().chain([&index]);
-            let names: Vec<_> = circle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
+            let cycle = self.chain.iter().chain([&index]);
+            let names: Vec<_> = cycle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
             let message = format!("circular `use`: {}", names.join(" > "));
             report.error(Code::RecursiveRules.at_span(node.span), message, "remove one `use` of the cycle");
             return None;
@@ -108,31 +112,32 @@ impl<'e, 'r> Expansion<'e, 'r> {
             );
             return None;
         }
-        let arguments = set.given(report, node.span, given.unwrap_or_default());
-        let (reply, arguments) = (set.response?, arguments?);
-        let via = self.via_to(set, node.span);
-        let context = via.context.clone();
-        let before = self.via.replace(via);
+        let arguments = set.checked_arguments(report, node.span, given.unwrap_or_default());
+        let (response, arguments) = (set.response?, arguments?);
+        let origin = self.origin_of(set, node.span);
+        let context = origin.context.clone();
+        let before = self.origin.replace(origin);
         self.chain.push(index);
         let good = report.within(Some(context), || {
-            let filled = self.sets.filler.fill(report, reply, &arguments)?;
-            self.put_in(reply.span, Cow::Owned(filled)).then_some(())
+            let substituted = self.sets.substitution.substitute(report, response, &arguments)?;
+            self.add_rules(response.span, Cow::Owned(substituted)).then_some(())
         });
         self.chain.pop();
-        self.via = before;
+        self.origin = before;
         good.filter(|()| read.is_ok())
     }
 
     /// Origin of the rules of `set`, inserted by a `use` at `span`.
-    fn via_to(&self, set: &RuleSet<'_>, span: SourceSpan) -> Via {
+    fn origin_of(&self, set: &RuleSet<'_>, span: SourceSpan) -> RuleOrigin {
         let name = &set.name.text;
-        let names = self.via.as_ref().map_or_else(|| name.clone(), |via| format!("{} > {name}", via.names));
-        match &self.via {
-            Some(via) if !self.chain.is_empty() => Via { names, ..via.clone() },
+        let names =
+            self.origin.as_ref().map_or_else(|| name.clone(), |origin| format!("{} > {name}", origin.names));
+        match &self.origin {
+            Some(origin) if !self.chain.is_empty() => RuleOrigin { names, ..origin.clone() },
             Some(_) | None => {
                 let kind = if set.preset { "preset" } else { "rules" };
                 let words = format!("in the {kind} `{name}`, used by {}", self.user);
-                Via { names, span, context: ProblemContext { words, at: span } }
+                RuleOrigin { names, span, context: ProblemContext { words, at: span } }
             }
         }
     }

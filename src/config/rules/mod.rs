@@ -16,7 +16,7 @@ use std::{borrow::Cow, cell::Cell};
 
 use self::{
     expand::Expansion,
-    parameters::{Filler, Parameter, marks},
+    parameters::{Parameter, ParameterSubstitution, parameter_uses},
 };
 use settings_derive::Section as DeriveSection;
 
@@ -41,7 +41,7 @@ pub(super) const PRESETS: &str = include_str!("presets.yaml");
 /// All named rules: those of the file, and the presets.
 pub(super) struct RuleSets<'n> {
     sets: Vec<RuleSet<'n>>,
-    filler: Filler,
+    substitution: ParameterSubstitution,
 }
 
 /// Named rules.
@@ -91,17 +91,17 @@ impl RuleSetSettings {
 }
 
 /// One rule of a `response`, after the expansion of every `use`.
-pub(super) struct WrittenRule<'n> {
+pub(super) struct ExpandedRule<'n> {
     pub(super) node: Cow<'n, Node>,
     /// Span of its first key.
     pub(super) span: SourceSpan,
     /// The `use` that inserted it.
-    pub(super) via: Option<Via>,
+    pub(super) origin: Option<RuleOrigin>,
 }
 
 /// Origin of a rule that a `use` inserted.
 #[derive(Debug, Clone)]
-pub(super) struct Via {
+pub(super) struct RuleOrigin {
     /// Names of the nested rules, the innermost last.
     pub(super) names: String,
     /// Span of the outermost `use`.
@@ -116,7 +116,7 @@ impl<'n> RuleSets<'n> {
         let own_sets = own.iter().map(|entry| read_set(report, entry, false));
         let hidden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
         let preset_sets = presets.iter().filter(hidden).map(|entry| read_set(report, entry, true));
-        Self { sets: own_sets.chain(preset_sets).collect(), filler: Filler::default() }
+        Self { sets: own_sets.chain(preset_sets).collect(), substitution: ParameterSubstitution::default() }
     }
 
     /// Expands every `use` in a `response`. Returns `None` after reporting the problems.
@@ -126,9 +126,9 @@ impl<'n> RuleSets<'n> {
         &self,
         report: &Report<'_>,
         user: &str,
-        reply: &'r Entry,
-    ) -> Option<Vec<WrittenRule<'r>>> {
-        Expansion::new(self, report, user).expand(reply.key.span, Cow::Borrowed(&reply.value))
+        response: &'r Entry,
+    ) -> Option<Vec<ExpandedRule<'r>>> {
+        Expansion::new(self, report, user).expand(response.key.span, Cow::Borrowed(&response.value))
     }
 
     /// Expands the rules of `defaults.response` for a route.
@@ -136,22 +136,27 @@ impl<'n> RuleSets<'n> {
         &self,
         report: &Report<'_>,
         route: &str,
-        reply: &'r Entry,
-    ) -> Option<Vec<WrittenRule<'r>>> {
-        let span = reply.key.span;
+        response: &'r Entry,
+    ) -> Option<Vec<ExpandedRule<'r>>> {
+        let span = response.key.span;
         let words = format!("in `defaults.response`, tried for {route}");
-        let via = Via { names: "defaults".to_owned(), span, context: ProblemContext { words, at: span } };
+        let origin =
+            RuleOrigin { names: "defaults".to_owned(), span, context: ProblemContext { words, at: span } };
         let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
-        expansion.via = Some(via);
-        expansion.expand(span, Cow::Borrowed(&reply.value))
+        expansion.origin = Some(origin);
+        expansion.expand(span, Cow::Borrowed(&response.value))
     }
 
     /// Warns of rules that no route uses, and parses those without required parameters so that their problems
     /// are reported.
-    pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(&Report<'_>, Vec<WrittenRule<'_>>)) {
+    pub(super) fn check_unused(
+        &self,
+        report: &Report<'_>,
+        read: impl Fn(&Report<'_>, Vec<ExpandedRule<'_>>),
+    ) {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
-            let Some(reply) = set.response else { continue };
+            let Some(response) = set.response else { continue };
             report.warning(
                 Code::UnusedRules.at_span(set.name.span),
                 format!("no route uses the rules `{}`", set.name.text),
@@ -163,8 +168,8 @@ impl<'n> RuleSets<'n> {
             let user = format!("the rules `{}`", set.name.text);
             let mut expansion = Expansion::new(self, report, &user);
             expansion.chain.push(index);
-            if let Some(filled) = self.filler.fill(report, reply, &set.arguments(&[]))
-                && let Some(rules) = expansion.expand(set.name.span, Cow::Owned(filled))
+            if let Some(substituted) = self.substitution.substitute(report, response, &set.arguments(&[]))
+                && let Some(rules) = expansion.expand(set.name.span, Cow::Owned(substituted))
             {
                 read(report, rules);
             }
@@ -182,8 +187,8 @@ impl<'n> RuleSet<'n> {
         self.parameters.iter().filter_map(|parameter| Some((parameter.name, value_of(parameter)?))).collect()
     }
 
-    /// Like [`Self::arguments`], after reporting unknown and missing arguments.
-    fn given<'a>(
+    /// Like [`Self::arguments`]. Returns `None` after reporting unknown and missing arguments.
+    fn checked_arguments<'a>(
         &'a self,
         report: &Report<'_>,
         place: SourceSpan,
@@ -233,9 +238,9 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         set.parameters = parameters::declared(report, declared);
         set.response = entry.value.get("response").filter(|_| read.is_ok() && report.errors() == before);
     }
-    let Some(reply) = set.response else { return set };
+    let Some(response) = set.response else { return set };
     let mut found = Vec::new();
-    marks(reply, &mut found);
+    parameter_uses(response, &mut found);
     let names = || set.parameters.iter().map(|parameter| parameter.name);
     for (name, span) in found.iter().filter(|(name, _)| !names().any(|known| known == *name)) {
         let help = suggest::help(name, "known parameters", names()).unwrap_or_else(|| {

@@ -25,7 +25,7 @@ pub(super) struct Parameter<'n> {
 
 /// Parses the parameters that rules declare.
 pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Parameter<'n>> {
-    for entry in entries.iter().filter(|entry| !NAME.is_match(&entry.key.text)) {
+    for entry in entries.iter().filter(|entry| !PARAMETER_NAME.is_match(&entry.key.text)) {
         let message = format!("`{}` is not a parameter name", entry.key.text);
         report.error(
             Code::InvalidName.at_span(entry.key.span),
@@ -38,18 +38,18 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
 }
 
 /// Collects the parameters that a value uses, with their spans.
-pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, SourceSpan)>) {
+pub(super) fn parameter_uses<'n>(node: &'n Node, found: &mut Vec<(&'n str, SourceSpan)>) {
     let of_text = |text: &'n str, span: SourceSpan, found: &mut Vec<(&'n str, SourceSpan)>| {
-        let named = MARK.captures_iter(text).filter(|mark| mark.name("escape").is_none());
-        found.extend(named.filter_map(|mark: Captures<'n>| Some((mark.name("name")?.as_str(), span))));
+        let named = PARAMETER_USE.captures_iter(text).filter(|usage| usage.name("escape").is_none());
+        found.extend(named.filter_map(|usage: Captures<'n>| Some((usage.name("name")?.as_str(), span))));
     };
     match &node.kind {
         Kind::Text(text) => of_text(&text.text, node.span, found),
-        Kind::List(items) => items.iter().for_each(|item| marks(item, found)),
+        Kind::List(items) => items.iter().for_each(|item| parameter_uses(item, found)),
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
                 of_text(&key.text, key.span, found);
-                marks(value, found);
+                parameter_uses(value, found);
             }
         }
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
@@ -57,19 +57,24 @@ pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, SourceSpan)>) 
 }
 
 /// Substitutes parameters within a budget for the inserted nodes and text.
-pub(super) struct Filler {
+pub(super) struct ParameterSubstitution {
     budget: Budget,
 }
 
-impl Default for Filler {
+impl Default for ParameterSubstitution {
     fn default() -> Self {
         Self { budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES) }
     }
 }
 
-impl Filler {
+impl ParameterSubstitution {
     /// Returns a copy of a value with its parameters substituted.
-    pub(super) fn fill(&self, report: &Report<'_>, node: &Node, arguments: &[(&str, &Node)]) -> Option<Node> {
+    pub(super) fn substitute(
+        &self,
+        report: &Report<'_>,
+        node: &Node,
+        arguments: &[(&str, &Node)],
+    ) -> Option<Node> {
         let kind = match &node.kind {
             Kind::Text(text) => {
                 if let Some(argument) = whole(&text.text, arguments) {
@@ -77,29 +82,29 @@ impl Filler {
                     self.spend(report, cost.nodes, cost.text_bytes, node.span)?;
                     return Some(argument.clone());
                 }
-                let filled = self.fill_text(report, node.span, &text.text, arguments)?;
-                Kind::Text(TextNode { text: filled, style: text.style })
+                let substituted = self.substitute_in_text(report, node.span, &text.text, arguments)?;
+                Kind::Text(TextNode { text: substituted, style: text.style })
             }
             Kind::List(items) => Kind::List(
-                items.iter().map(|item| self.fill(report, item, arguments)).collect::<Option<_>>()?,
+                items.iter().map(|item| self.substitute(report, item, arguments)).collect::<Option<_>>()?,
             ),
-            Kind::Map(entries) => Kind::Map(self.fill_map(report, entries, arguments)?),
+            Kind::Map(entries) => Kind::Map(self.substitute_in_map(report, entries, arguments)?),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => node.kind.clone(),
         };
         self.spend(report, 1, 0, node.span)?;
         Some(Node { span: node.span, kind, secret: node.secret })
     }
 
-    fn fill_map(
+    fn substitute_in_map(
         &self,
         report: &Report<'_>,
         entries: &[Entry],
         arguments: &[(&str, &Node)],
     ) -> Option<Vec<Entry>> {
-        let mut filled: Vec<Entry> = Vec::with_capacity(entries.len());
+        let mut substituted: Vec<Entry> = Vec::with_capacity(entries.len());
         for Entry { key, value } in entries {
-            let text = self.fill_text(report, key.span, &key.text, arguments)?;
-            if text != key.text && filled.iter().any(|known| known.key.text == text) {
+            let text = self.substitute_in_text(report, key.span, &key.text, arguments)?;
+            if text != key.text && substituted.iter().any(|known| known.key.text == text) {
                 report.error(
                     Code::DuplicateKey.at_span(key.span),
                     format!("duplicate key `{text}`"),
@@ -107,13 +112,13 @@ impl Filler {
                 );
                 return None;
             }
-            let value = self.fill(report, value, arguments)?;
-            filled.push(Entry { key: Key { text, span: key.span }, value });
+            let value = self.substitute(report, value, arguments)?;
+            substituted.push(Entry { key: Key { text, span: key.span }, value });
         }
-        Some(filled)
+        Some(substituted)
     }
 
-    fn fill_text(
+    fn substitute_in_text(
         &self,
         report: &Report<'_>,
         span: SourceSpan,
@@ -121,7 +126,7 @@ impl Filler {
         arguments: &[(&str, &Node)],
     ) -> Option<String> {
         let (mut out, mut from) = (String::new(), 0);
-        for found in MARK.captures_iter(text) {
+        for found in PARAMETER_USE.captures_iter(text) {
             let Some((whole, name)) = found.get(0).zip(found.name("name")) else { continue };
             out.push_str(&text[from..whole.start()]);
             from = whole.end();
@@ -172,10 +177,10 @@ fn whole<'a>(text: &str, arguments: &[(&str, &'a Node)]) -> Option<&'a Node> {
 }
 
 /// Matches a parameter in a text; an additional `$` before it is the escape.
-static MARK: LazyLock<Regex> = LazyLock::new(|| {
+static PARAMETER_USE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)")
         .expect("the pattern is fixed and right")
 });
 
-static NAME: LazyLock<Regex> =
+static PARAMETER_NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[A-Za-z_][A-Za-z0-9_]*$").expect("the pattern is fixed and right"));
