@@ -16,25 +16,24 @@ use super::{
 };
 use crate::{
     auth::ClientSettings,
-    settings::{section::Setting, value::Named},
+    settings::{keys::ValueKind, section::Setting, value::Named},
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
 };
 
-pub(super) use crate::settings::keys::{KeySpec as Key, KeyTable as Keys, ValueKind as Takes};
-
 /// Kinds of values that `response` accepts.
-pub(super) const RESPONSE: Takes = Takes::OneOrMore(&Takes::Either(&[RuleSettings::KIND, UseSettings::KIND]));
+pub(super) const RESPONSE: ValueKind =
+    ValueKind::OneOrMore(&ValueKind::Either(&[RuleSettings::KIND, UseSettings::KIND]));
 
 /// Kinds of values that an entry of `rules` accepts.
-pub(super) static RULES_FORM: Takes = Takes::Either(&[RESPONSE, RuleSetSettings::KIND]);
+pub(super) static RULES_FORM: ValueKind = ValueKind::Either(&[RESPONSE, RuleSetSettings::KIND]);
 
 /// Top-level keys of the file. Each section is parsed by its module.
 #[derive(DeriveSection)]
 #[section(name = "the file", id = "file")]
 pub(super) struct FileSettings {
     /// Version of the configuration language.
-    #[key(kind = Takes::Count(VERSION, VERSION), shown = "that of the program")]
+    #[key(kind = ValueKind::Count(VERSION, VERSION), shown = "that of the program")]
     version: ReadElsewhere,
     /// Listener for clients, and limits of the process.
     #[key(kind = ServerSettings::KIND)]
@@ -59,18 +58,18 @@ pub(super) struct FileSettings {
     #[key(kind = DefaultSettings::KIND)]
     defaults: ReadElsewhere,
     /// Named rules, which routes can use: as `response` of a route, or a map.
-    #[key(kind = Takes::Map(&RULES_FORM))]
+    #[key(kind = ValueKind::Map(&RULES_FORM))]
     rules: Named<ReadElsewhere>,
     /// Upstream servers, by name: a URL, or a map.
-    #[key(kind = Takes::Map(&UpstreamSection::KIND))]
+    #[key(kind = ValueKind::Map(&UpstreamSection::KIND))]
     upstreams: Named<ReadElsewhere>,
     /// Upstream that requests outside all routes are proxied to, unmodified.
     #[key(kind = PassthroughSection::KIND)]
     passthrough: ReadElsewhere,
     /// Routes, by name: each binds an MCP tool to an upstream request and its rules.
-    #[key(kind = Takes::Map(&RouteSettings::KIND))]
+    #[key(kind = ValueKind::Map(&RouteSettings::KIND))]
     routes: Named<ReadElsewhere>,
     /// MCP prompts, by name.
-    #[key(kind = Takes::Map(&PromptSettings::KIND))]
+    #[key(kind = ValueKind::Map(&PromptSettings::KIND))]
     prompts: Named<ReadElsewhere>,
 }

@@ -5,12 +5,16 @@
 //! row.
 
 use super::{
-    keys::{FileSettings, Key, Keys, Takes},
+    keys::FileSettings,
     node::{self, Node},
     report::Report,
 };
-use crate::settings::code::Code;
-use crate::settings::{layers::variable, section::Setting};
+use crate::settings::{
+    code::Code,
+    keys::{KeySpec, KeyTable, ValueKind},
+    layers::variable,
+    section::Setting,
+};
 
 /// All renames.
 #[derive(Debug)]
@@ -268,7 +272,7 @@ pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
 }
 
 /// Resolves a path in a section to a key and the section that has it: `mcp.name` is `name` of `mcp`.
-pub(super) fn key_at(keys: &'static Keys, path: &str) -> Option<(&'static Keys, &'static Key)> {
+pub(super) fn key_at(keys: &'static KeyTable, path: &str) -> Option<(&'static KeyTable, &'static KeySpec)> {
     match path.split_once('.') {
         None => Some((keys, keys.get(path)?)),
         Some((outer, inner)) => key_at(section_of(keys.get(outer)?.kind)?, inner),
@@ -276,25 +280,27 @@ pub(super) fn key_at(keys: &'static Keys, path: &str) -> Option<(&'static Keys, 
 }
 
 /// Section that a key accepts, possibly beside a short form.
-pub(super) fn section_of(takes: Takes) -> Option<&'static Keys> {
-    match takes {
-        Takes::Section(keys) => Some(keys()),
-        Takes::Either(kinds) => kinds.iter().find_map(|kind| section_of(*kind)),
+pub(super) fn section_of(kind: ValueKind) -> Option<&'static KeyTable> {
+    match kind {
+        ValueKind::Section(keys) => Some(keys()),
+        ValueKind::Either(kinds) => kinds.iter().find_map(|kind| section_of(*kind)),
         _ => None,
     }
 }
 
 /// All sections of the file, the top level first.
-pub(super) fn sections() -> Vec<Takes> {
-    fn add(takes: Takes, known: &mut Vec<&'static Keys>, all: &mut Vec<Takes>) {
-        match takes {
-            Takes::Section(keys) if !known.iter().any(|known| std::ptr::eq(*known, keys())) => {
+pub(super) fn sections() -> Vec<ValueKind> {
+    fn add(kind: ValueKind, known: &mut Vec<&'static KeyTable>, all: &mut Vec<ValueKind>) {
+        match kind {
+            ValueKind::Section(keys) if !known.iter().any(|known| std::ptr::eq(*known, keys())) => {
                 known.push(keys());
-                all.push(takes);
+                all.push(kind);
                 keys().keys().for_each(|key| add(key.kind, known, all));
             }
-            Takes::List(item) | Takes::OneOrMore(item) | Takes::Map(item) => add(*item, known, all),
-            Takes::Either(kinds) => kinds.iter().for_each(|kind| add(*kind, known, all)),
+            ValueKind::List(item) | ValueKind::OneOrMore(item) | ValueKind::Map(item) => {
+                add(*item, known, all)
+            }
+            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| add(*kind, known, all)),
             _ => {}
         }
     }
@@ -348,9 +354,9 @@ mod tests {
                         Now::Gone(_) => assert!(keys.get(key).is_none(), "{section}.{key}"),
                         Now::Word(was, now) => {
                             assert_ne!(was, now);
-                            let takes = keys.get(key).unwrap_or_else(|| panic!("{section}.{key}")).kind;
+                            let kind = keys.get(key).unwrap_or_else(|| panic!("{section}.{key}")).kind;
                             assert!(
-                                !takes.to_string().contains(&format!("`{was}`")),
+                                !kind.to_string().contains(&format!("`{was}`")),
                                 "{section}.{key}: {was}"
                             );
                         }

@@ -6,17 +6,20 @@ use serde_json::{Map, Value, json};
 
 use super::{
     extract::{self, ExtractSettings},
-    keys::{FileSettings, Keys, Takes},
+    keys::FileSettings,
 };
 use crate::{
-    settings::{keys::ShortForm, section::Section as _},
+    settings::{
+        keys::{KeyTable, ShortForm, ValueKind},
+        section::Section as _,
+    },
     translate::type_names,
 };
 
 /// Generates the JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
     let mut definitions = BTreeMap::new();
-    let mut root = section(FileSettings::keys(), &mut definitions);
+    let mut root = section_schema(FileSettings::keys(), &mut definitions);
     let mut schema = Map::new();
     schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
     schema.insert("title".into(), "Configuration of glossator".into());
@@ -38,12 +41,12 @@ fn json_of(default: &str) -> Option<Value> {
 
 type Definitions = BTreeMap<&'static str, Map<String, Value>>;
 
-fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Value> {
+fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Map<String, Value> {
     // Before expansion, a value with a variable is a string.
     let variables = keys.expands_variables;
     let mut properties = Map::new();
     for key in keys.keys() {
-        let mut schema = takes(key.kind, definitions);
+        let mut schema = value_schema(key.kind, definitions);
         if variables {
             let variable = json!({ "type": "string", "pattern": r"\$\{" });
             schema = Map::from_iter([("anyOf".to_owned(), json!([schema, variable]))]);
@@ -74,53 +77,55 @@ fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Va
     schema
 }
 
-fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
+fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, Value> {
     let value = match kind {
-        Takes::Text => json!({ "type": "string" }),
-        Takes::Word(words) => json!({ "enum": words }),
-        Takes::Flag => json!({ "type": "boolean" }),
-        Takes::FieldType => {
+        ValueKind::Text => json!({ "type": "string" }),
+        ValueKind::Word(words) => json!({ "enum": words }),
+        ValueKind::Flag => json!({ "type": "boolean" }),
+        ValueKind::FieldType => {
             let words =
                 |ending: &str| type_names().map(move |word| format!("{word}{ending}")).collect::<Vec<_>>();
             let words = ["", "?", "[]", "[]?"].map(words).concat();
             json!({ "enum": words })
         }
-        Takes::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$" }),
-        Takes::Size(..) => {
+        ValueKind::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$" }),
+        ValueKind::Size(..) => {
             json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" })
         }
-        Takes::Count(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Takes::Fraction => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
-        Takes::Scalar => json!({ "type": ["string", "number", "boolean"] }),
-        Takes::List(item) => json!({ "type": "array", "items": takes(*item, definitions) }),
-        Takes::OneOrMore(item) => {
-            let item = takes(*item, definitions);
+        ValueKind::Count(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        ValueKind::Fraction => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        ValueKind::Scalar => json!({ "type": ["string", "number", "boolean"] }),
+        ValueKind::List(item) => json!({ "type": "array", "items": value_schema(*item, definitions) }),
+        ValueKind::OneOrMore(item) => {
+            let item = value_schema(*item, definitions);
             json!({ "anyOf": [item, { "type": "array", "items": item }] })
         }
-        Takes::Map(value) => json!({ "type": "object", "additionalProperties": takes(*value, definitions) }),
-        Takes::Section(keys) => {
+        ValueKind::Map(value) => {
+            json!({ "type": "object", "additionalProperties": value_schema(*value, definitions) })
+        }
+        ValueKind::Section(keys) => {
             let keys = keys();
             if !definitions.contains_key(keys.id) {
                 // Reserves the entry first, because the section may contain itself.
                 definitions.insert(keys.id, Map::new());
-                let written = section(keys, definitions);
-                definitions.insert(keys.id, written);
+                let schema = section_schema(keys, definitions);
+                definitions.insert(keys.id, schema);
             }
             let map = json!({ "$ref": format!("#/$defs/{}", keys.id) });
             match (keys.short_kind(), keys.short_form) {
-                (Some(kind), _) => json!({ "anyOf": [takes(kind, definitions), map] }),
+                (Some(kind), _) => json!({ "anyOf": [value_schema(kind, definitions), map] }),
                 (None, ShortForm::Nothing) => json!({ "anyOf": [map, { "type": "null" }] }),
                 (None, ShortForm::None | ShortForm::Text(_)) => map,
             }
         }
-        Takes::Either(kinds) => {
-            let kinds: Vec<_> = kinds.iter().map(|kind| takes(*kind, definitions)).collect();
+        ValueKind::Either(kinds) => {
+            let kinds: Vec<_> = kinds.iter().map(|kind| value_schema(*kind, definitions)).collect();
             json!({ "anyOf": kinds })
         }
         // No reference to the meta-schema's URL: without a network, an editor could not load the schema.
-        Takes::JsonSchema => json!({ "type": ["object", "boolean"] }),
-        Takes::Anything => json!({}),
-        Takes::Nothing => json!({ "type": "null" }),
+        ValueKind::JsonSchema => json!({ "type": ["object", "boolean"] }),
+        ValueKind::Anything => json!({}),
+        ValueKind::Nothing => json!({ "type": "null" }),
     };
     match value {
         Value::Object(map) => map,

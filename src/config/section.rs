@@ -4,7 +4,7 @@ use super::{
     AdminSettings, Environment,
     code::Code,
     extract::{self, ExtractSettings},
-    keys::{FileSettings, Keys},
+    keys::FileSettings,
     node::{Entry, Key, Node},
     renamed,
     report::Report,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     settings::{
-        keys::ValueKind,
+        keys::{KeyTable, ValueKind},
         section::{Checked, Cursor, OpenSection, ReadContext, Section, Setting},
     },
     telemetry::log::LogSettings,
@@ -89,7 +89,7 @@ pub(super) fn read_in_scope<T: Setting>(
     in_scope(names, used, |scope| T::read(&value.in_scope(scope)))
 }
 
-pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
+pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable) {
     if renamed::report_key(report, key, keys.id, keys.section) {
         return;
     }
@@ -107,7 +107,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
             format!("did you mean `{nearest}`?"),
         );
     }
-    let large: [&'static Keys; 8] = [
+    let large: [&'static KeyTable; 8] = [
         ServerSettings::keys(),
         LogSettings::keys(),
         AdminSettings::keys(),
@@ -121,7 +121,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
     let is_large =
         std::ptr::eq(keys, FileSettings::keys()) || large.iter().any(|large| std::ptr::eq(keys, *large));
     let elsewhere = || large.into_iter().filter(|_| is_large);
-    let meant = |other: &'static Keys| Some((suggest::meant(&key.text, other.names())?, other.section));
+    let meant = |other: &'static KeyTable| Some((suggest::meant(&key.text, other.names())?, other.section));
     let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.section)));
     let help = match found.or_else(|| elsewhere().find_map(meant)) {
         Some((name, of)) => format!("`{name}` is a key of {of}"),

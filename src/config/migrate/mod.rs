@@ -23,13 +23,16 @@ use super::{
     Problem, Problems,
     code::Code,
     folder,
-    keys::{FileSettings, RULES_FORM, Takes},
+    keys::{FileSettings, RULES_FORM},
     node::{self, Entry, Kind, Node},
     renamed::{RENAMES, Renames, sections},
     report::Report,
     source::{Files, SourceSpan},
 };
-use crate::settings::section::{Section as _, Setting};
+use crate::settings::{
+    keys::ValueKind,
+    section::{Section as _, Setting},
+};
 
 /// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +175,7 @@ impl Migration<'_> {
     }
 
     /// Form of a whole file: a configuration if most of its keys are known. `None` for another file.
-    fn form_of(&self, tree: &Node) -> Option<Takes> {
+    fn form_of(&self, tree: &Node) -> Option<ValueKind> {
         let entries = tree.as_map()?;
         // Many other files have a key `version`.
         let is_known = |name: &str| {
@@ -184,15 +187,15 @@ impl Migration<'_> {
         if known * 2 > entries.len() {
             return Some(FileSettings::KIND);
         }
-        let rules = Takes::Map(&RULES_FORM);
+        let rules = ValueKind::Map(&RULES_FORM);
         self.count(tree, &rules).filter(|known| *known > 0).map(|_| rules)
     }
 
     /// Number of keys of a value, if all of them are known.
-    fn count(&self, tree: &Node, takes: &Takes) -> Option<usize> {
+    fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
         let none = HashSet::new();
         let mut walk = Walk::new(self.renames, &self.names, "", &none, true);
-        walk.walk(&mut tree.clone(), takes);
+        walk.walk(&mut tree.clone(), kind);
         (walk.unknown == 0).then_some(walk.known)
     }
 
@@ -204,22 +207,22 @@ impl Migration<'_> {
         if self.form_of(tree).is_some() {
             return self.yaml(text).ok();
         }
-        let mut best: Vec<(usize, Takes)> = Vec::new();
+        let mut best: Vec<(usize, ValueKind)> = Vec::new();
         for section in sections() {
-            let Takes::Section(keys) = section else { continue };
+            let ValueKind::Section(keys) = section else { continue };
             let keys = keys();
             let forms = keys.keys().map(|key| key.kind);
-            for takes in forms.chain([section]) {
-                let Some(known) = self.count(tree, &takes).filter(|known| *known > 0) else { continue };
+            for kind in forms.chain([section]) {
+                let Some(known) = self.count(tree, &kind).filter(|known| *known > 0) else { continue };
                 if best.first().is_none_or(|(most, _)| *most < known) {
                     best.clear();
                 }
                 if best.first().is_none_or(|(most, _)| *most == known) {
-                    best.push((known, takes));
+                    best.push((known, kind));
                 }
             }
         }
-        let rewritten = best.iter().map(|(_, takes)| self.rewrite(text, &[Some(*takes)]).ok());
+        let rewritten = best.iter().map(|(_, kind)| self.rewrite(text, &[Some(*kind)]).ok());
         let mut rewritten: Vec<Migrated> = rewritten.collect::<Option<_>>()?;
         if rewritten.iter().all(|one| one.text == rewritten[0].text) {
             return Some(if rewritten.is_empty() { unchanged } else { rewritten.swap_remove(0) });
@@ -243,7 +246,7 @@ impl Migration<'_> {
         }
     }
 
-    fn walk(&self, text: &str, forms: &[Option<Takes>], moves: bool) -> Result<Walked, Problems> {
+    fn walk(&self, text: &str, forms: &[Option<ValueKind>], moves: bool) -> Result<Walked, Problems> {
         let (_, trees) = self.read(text)?;
         let mut refused = HashSet::new();
         loop {
@@ -251,7 +254,7 @@ impl Migration<'_> {
             let mut trees = trees.clone();
             for (tree, form) in trees.iter_mut().zip(forms) {
                 match form {
-                    Some(takes) => walk.walk(tree, takes),
+                    Some(kind) => walk.walk(tree, kind),
                     None => walk.foreign(tree),
                 }
             }
@@ -282,7 +285,7 @@ impl Migration<'_> {
     }
 
     /// Returns the text with the new names, after checking that nothing else has changed.
-    fn rewrite(&self, text: &str, forms: &[Option<Takes>]) -> Result<Migrated, Problems> {
+    fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
         let walked = self.walk(text, forms, true)?;
         let has_moves = walked.found.iter().any(|found| matches!(found.step, Step::Move(_)));
         if let Some(migrated) = self.apply(text, forms, &walked) {
@@ -305,7 +308,7 @@ impl Migration<'_> {
     }
 
     /// Applies the findings; `None` if the result does not parse to the expected trees.
-    fn apply(&self, text: &str, forms: &[Option<Takes>], walked: &Walked) -> Option<Migrated> {
+    fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &Walked) -> Option<Migrated> {
         let mut files = Files::default();
         files.add(self.name, text.to_owned());
         let place = |span: SourceSpan| files.line_and_column(span);

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::expressions::{self, RenamedNameSets, RenamedNames};
 use crate::config::{
-    keys::{Keys, Takes},
     node::{Entry, Key, Kind, Node},
     renamed::{Now, Renames, key_at},
     source::SourceSpan,
 };
+use crate::settings::keys::{KeyTable, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
@@ -103,8 +103,8 @@ impl<'t> Walk<'t> {
     }
 
     /// Walks a value of a known kind.
-    pub(super) fn walk(&mut self, node: &mut Node, takes: &Takes) {
-        self.value(node, takes, None);
+    pub(super) fn walk(&mut self, node: &mut Node, kind: &ValueKind) {
+        self.value(node, kind, None);
     }
 
     /// Walks a file that is not a configuration; it may refer to environment variables.
@@ -125,45 +125,45 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn value(&mut self, node: &mut Node, takes: &Takes, at: Option<(&'static Keys, &'static str)>) {
+    fn value(&mut self, node: &mut Node, kind: &ValueKind, at: Option<(&'static KeyTable, &'static str)>) {
         if let Some((keys, key)) = at
             && let Some(was) = node.scalar()
         {
-            return self.scalar(node, &was, takes, keys, key);
+            return self.scalar(node, &was, kind, keys, key);
         }
-        match takes {
-            Takes::Section(keys) => self.section(node, keys()),
-            Takes::Either(kinds) => {
-                if let Some(takes) = kinds.iter().rev().max_by_key(|kind| self.fit(node, kind)) {
-                    self.value(node, takes, at);
+        match kind {
+            ValueKind::Section(keys) => self.section(node, keys()),
+            ValueKind::Either(kinds) => {
+                if let Some(kind) = kinds.iter().rev().max_by_key(|kind| self.fit(node, kind)) {
+                    self.value(node, kind, at);
                 }
             }
-            Takes::List(item) | Takes::OneOrMore(item) => match &mut node.kind {
+            ValueKind::List(item) | ValueKind::OneOrMore(item) => match &mut node.kind {
                 Kind::List(items) => items.iter_mut().for_each(|node| self.value(node, item, at)),
                 _ => self.value(node, item, at),
             },
-            Takes::Map(item) => {
+            ValueKind::Map(item) => {
                 if let Kind::Map(entries) = &mut node.kind {
                     entries.iter_mut().for_each(|entry| self.value(&mut entry.value, item, at));
                 }
             }
-            Takes::Anything => self.anything(node, at),
-            Takes::JsonSchema
-            | Takes::Text
-            | Takes::Word(_)
-            | Takes::Flag
-            | Takes::FieldType
-            | Takes::Duration(..)
-            | Takes::Size(..)
-            | Takes::Count(..)
-            | Takes::Fraction
-            | Takes::Scalar
-            | Takes::Nothing => {}
+            ValueKind::Anything => self.anything(node, at),
+            ValueKind::JsonSchema
+            | ValueKind::Text
+            | ValueKind::Word(_)
+            | ValueKind::Flag
+            | ValueKind::FieldType
+            | ValueKind::Duration(..)
+            | ValueKind::Size(..)
+            | ValueKind::Count(..)
+            | ValueKind::Fraction
+            | ValueKind::Scalar
+            | ValueKind::Nothing => {}
         }
     }
 
     /// Walks a value in which every string is a template.
-    fn anything(&mut self, node: &mut Node, at: Option<(&'static Keys, &'static str)>) {
+    fn anything(&mut self, node: &mut Node, at: Option<(&'static KeyTable, &'static str)>) {
         match &mut node.kind {
             Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.anything(&mut entry.value, at)),
             Kind::List(items) => items.iter_mut().for_each(|item| self.anything(item, at)),
@@ -175,14 +175,14 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn scalar(&mut self, node: &mut Node, was: &str, takes: &Takes, keys: &'static Keys, key: &str) {
+    fn scalar(&mut self, node: &mut Node, was: &str, kind: &ValueKind, keys: &'static KeyTable, key: &str) {
         let span = node.span;
         if let Some(now) = self.renames.word(keys.id, key, was) {
             if self.replace(span, was, now, keys.section) {
                 node.kind = Node::of_text(now, span).kind;
             }
         } else if let Kind::Text(text) = &mut node.kind
-            && !matches!(takes, Takes::JsonSchema)
+            && !matches!(kind, ValueKind::JsonSchema)
         {
             self.expression(&mut text.text, span, keys.section);
         }
@@ -224,7 +224,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn section(&mut self, node: &mut Node, keys: &'static Keys) {
+    fn section(&mut self, node: &mut Node, keys: &'static KeyTable) {
         let span = node.span;
         let Kind::Map(entries) = &mut node.kind else { return };
         self.remove_hidden(entries, span, keys);
@@ -265,7 +265,7 @@ impl<'t> Walk<'t> {
 
     /// Removes entries that `<<` merges under an old name if the section itself has the new name, because its
     /// own key takes precedence.
-    fn remove_hidden(&self, entries: &mut Vec<Entry>, section: SourceSpan, keys: &Keys) {
+    fn remove_hidden(&self, entries: &mut Vec<Entry>, section: SourceSpan, keys: &KeyTable) {
         let names: Vec<_> = entries.iter().map(|entry| entry.key.text.clone()).collect();
         entries.retain(|entry| {
             let is_own = (section.start..section.end).contains(&entry.key.span.start);
@@ -280,7 +280,7 @@ impl<'t> Walk<'t> {
         entries: &mut [Entry],
         index: usize,
         section: SourceSpan,
-        keys: &'static Keys,
+        keys: &'static KeyTable,
         path: &'static str,
     ) -> bool {
         let Key { text: name, span } = entries[index].key.clone();
@@ -346,11 +346,11 @@ impl<'t> Walk<'t> {
     }
 
     /// Match quality of a value and a kind. Compares only its own kind and keys, so that it is fast.
-    fn fit(&self, node: &Node, takes: &Takes) -> Fit {
+    fn fit(&self, node: &Node, kind: &ValueKind) -> Fit {
         let is_map = matches!(node.kind, Kind::Map(_));
         let is_list = matches!(node.kind, Kind::List(_));
-        match takes {
-            Takes::Section(keys) => {
+        match kind {
+            ValueKind::Section(keys) => {
                 let (keys, Some(entries)) = (keys(), node.as_map()) else { return Fit::No };
                 let is_known = |entry: &&Entry| {
                     let name = &entry.key.text;
@@ -361,12 +361,14 @@ impl<'t> Walk<'t> {
                     known => Fit::Section(std::cmp::Reverse(entries.len() - known), known),
                 }
             }
-            Takes::Map(_) if is_map => Fit::Names,
-            Takes::List(_) | Takes::OneOrMore(_) if is_list => Fit::Kind,
-            Takes::OneOrMore(item) => self.fit(node, item),
-            Takes::Either(kinds) => kinds.iter().map(|kind| self.fit(node, kind)).max().unwrap_or(Fit::No),
-            Takes::Anything | Takes::JsonSchema => Fit::Anything,
-            Takes::Map(_) | Takes::List(_) => Fit::No,
+            ValueKind::Map(_) if is_map => Fit::Names,
+            ValueKind::List(_) | ValueKind::OneOrMore(_) if is_list => Fit::Kind,
+            ValueKind::OneOrMore(item) => self.fit(node, item),
+            ValueKind::Either(kinds) => {
+                kinds.iter().map(|kind| self.fit(node, kind)).max().unwrap_or(Fit::No)
+            }
+            ValueKind::Anything | ValueKind::JsonSchema => Fit::Anything,
+            ValueKind::Map(_) | ValueKind::List(_) => Fit::No,
             _ if is_map || is_list => Fit::No,
             _ => Fit::Kind,
         }

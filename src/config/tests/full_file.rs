@@ -1,9 +1,9 @@
 //! The page with every key in one file: `full.yaml`, where the first of each key has its description above it.
 
 use super::{reference::all_sections, *};
-use crate::config::{
-    keys::{Key, Keys, Takes},
-    node::Node,
+use crate::{
+    config::node::Node,
+    settings::keys::{KeySpec, KeyTable, ValueKind},
 };
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference/full-file.md");
@@ -22,14 +22,14 @@ const WIDTH: usize = 110;
 /// Key of a section, and its position in the text.
 struct PositionedKey {
     at: usize,
-    section: &'static Keys,
-    key: &'static Key,
+    section: &'static KeyTable,
+    key: &'static KeySpec,
 }
 
 /// Finds the keys below a value. User-defined names, such as those of routes, are no keys.
-fn find_keys(kind: Takes, node: &Node, found: &mut Vec<PositionedKey>) {
+fn find_keys(kind: ValueKind, node: &Node, found: &mut Vec<PositionedKey>) {
     match kind {
-        Takes::Section(section) => {
+        ValueKind::Section(section) => {
             let section = section();
             for entry in node.as_map().unwrap_or_default() {
                 let Some(key) = section.get(&entry.key.text) else { continue };
@@ -37,14 +37,16 @@ fn find_keys(kind: Takes, node: &Node, found: &mut Vec<PositionedKey>) {
                 find_keys(key.kind, &entry.value, found);
             }
         }
-        Takes::Map(inner) => {
+        ValueKind::Map(inner) => {
             node.as_map().unwrap_or_default().iter().for_each(|entry| find_keys(*inner, &entry.value, found));
         }
-        Takes::List(inner) => {
+        ValueKind::List(inner) => {
             node.as_list().unwrap_or_default().iter().for_each(|item| find_keys(*inner, item, found));
         }
-        Takes::OneOrMore(inner) => node.one_or_more().iter().for_each(|item| find_keys(*inner, item, found)),
-        Takes::Either(kinds) => {
+        ValueKind::OneOrMore(inner) => {
+            node.one_or_more().iter().for_each(|item| find_keys(*inner, item, found))
+        }
+        ValueKind::Either(kinds) => {
             if let Some(kind) = kinds.iter().find(|kind| fits(**kind, node)) {
                 find_keys(*kind, node, found);
             }
@@ -54,42 +56,46 @@ fn find_keys(kind: Takes, node: &Node, found: &mut Vec<PositionedKey>) {
 }
 
 /// Whether a value may be of this kind, as far as its keys show it.
-fn fits(kind: Takes, node: &Node) -> bool {
+fn fits(kind: ValueKind, node: &Node) -> bool {
     match kind {
-        Takes::Section(section) => {
+        ValueKind::Section(section) => {
             node.as_map().is_some_and(|map| map.iter().all(|entry| section().get(&entry.key.text).is_some()))
         }
-        Takes::Map(inner) => node
+        ValueKind::Map(inner) => node
             .as_map()
             .is_some_and(|map| map.iter().all(|entry| is_plain(*inner) || fits(*inner, &entry.value))),
-        Takes::List(inner) => node
+        ValueKind::List(inner) => node
             .as_list()
             .is_some_and(|items| items.iter().all(|item| is_plain(*inner) || fits(*inner, item))),
-        Takes::OneOrMore(inner) => node.one_or_more().iter().all(|item| fits(*inner, item)),
-        Takes::Either(kinds) => kinds.iter().any(|kind| fits(*kind, node)),
+        ValueKind::OneOrMore(inner) => node.one_or_more().iter().all(|item| fits(*inner, item)),
+        ValueKind::Either(kinds) => kinds.iter().any(|kind| fits(*kind, node)),
         kind => is_plain(kind) && node.as_map().is_none() && node.as_list().is_none(),
     }
 }
 
 /// Whether it has no keys below it.
-fn is_plain(kind: Takes) -> bool {
+fn is_plain(kind: ValueKind) -> bool {
     !matches!(
         kind,
-        Takes::Section(_) | Takes::Map(_) | Takes::List(_) | Takes::OneOrMore(_) | Takes::Either(_)
+        ValueKind::Section(_)
+            | ValueKind::Map(_)
+            | ValueKind::List(_)
+            | ValueKind::OneOrMore(_)
+            | ValueKind::Either(_)
     )
 }
 
 /// The description of a key with its default and its range.
-fn description(key: &Key) -> String {
+fn description(key: &KeySpec) -> String {
     let description = key.full_description().replace('`', "");
     match key.kind {
-        Takes::Count(only, most) if only == most => description,
-        Takes::Duration(..)
-        | Takes::Size(..)
-        | Takes::Count(..)
-        | Takes::Fraction
-        | Takes::Word(_)
-        | Takes::Flag => {
+        ValueKind::Count(only, most) if only == most => description,
+        ValueKind::Duration(..)
+        | ValueKind::Size(..)
+        | ValueKind::Count(..)
+        | ValueKind::Fraction
+        | ValueKind::Word(_)
+        | ValueKind::Flag => {
             format!("{description} ({})", key.kind.to_string().replace('`', ""))
         }
         _ => description,
@@ -117,7 +123,7 @@ fn annotated() -> (String, Vec<String>) {
     let (root, _) = report::reading(FULL, |report| file::read(report, 0));
     let sections = all_sections();
     let mut found = Vec::new();
-    let top: Takes = Takes::Section(|| all_sections()[0]);
+    let top: ValueKind = ValueKind::Section(|| all_sections()[0]);
     find_keys(top, &root.unwrap(), &mut found);
     found.sort_by_key(|key| key.at);
     let mut described = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Tests that the reference in `config/book/reference` documents every key correctly.
 
 use super::*;
-use crate::settings::keys::TakesEffect;
+use crate::settings::keys::{KeySpec, KeyTable, TakesEffect, ValueKind};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference");
 
@@ -35,8 +35,8 @@ fn reference() -> Vec<PathBuf> {
 }
 
 /// Table of a section in the reference.
-fn table(keys: &keys::Keys) -> String {
-    let row = |key: &keys::Key| {
+fn table(keys: &KeyTable) -> String {
+    let row = |key: &KeySpec| {
         let restart = if key.takes_effect == Some(TakesEffect::OnRestart) { " Needs a restart." } else { "" };
         format!(
             "| `{}` | {} | {}{restart} |\n",
@@ -88,18 +88,18 @@ fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
 }
 
 /// All sections that can be reached from the root.
-pub(super) fn all_sections() -> Vec<&'static keys::Keys> {
-    fn below(takes: keys::Takes, found: &mut Vec<&'static keys::Keys>) {
-        match takes {
-            keys::Takes::Section(keys) => visit(keys(), found),
-            keys::Takes::List(inner) | keys::Takes::OneOrMore(inner) | keys::Takes::Map(inner) => {
+pub(super) fn all_sections() -> Vec<&'static KeyTable> {
+    fn below(kind: ValueKind, found: &mut Vec<&'static KeyTable>) {
+        match kind {
+            ValueKind::Section(keys) => visit(keys(), found),
+            ValueKind::List(inner) | ValueKind::OneOrMore(inner) | ValueKind::Map(inner) => {
                 below(*inner, found)
             }
-            keys::Takes::Either(kinds) => kinds.iter().for_each(|kind| below(*kind, found)),
+            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| below(*kind, found)),
             _ => {}
         }
     }
-    fn visit(keys: &'static keys::Keys, found: &mut Vec<&'static keys::Keys>) {
+    fn visit(keys: &'static KeyTable, found: &mut Vec<&'static KeyTable>) {
         if !found.iter().any(|known| known.id == keys.id) {
             found.push(keys);
             keys.keys().for_each(|key| below(key.kind, found));
