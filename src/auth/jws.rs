@@ -98,7 +98,7 @@ impl Setting for Algorithm {
                     }
                     _ => format!("write one of {known}"),
                 };
-                let message = match value.is_foreign() {
+                let message = match value.is_external() {
                     true => "after variable expansion, the signing algorithm is not accepted".to_owned(),
                     false => format!("the signing algorithm `{text}` is not accepted"),
                 };

@@ -48,7 +48,7 @@ impl Importer {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text.to_owned());
         let is_cancelled = || stop.is_exhausted();
-        let report = Report::new(&files).until(&is_cancelled);
+        let report = Report::new(&files).cancelled_by(&is_cancelled);
         let beginning = files.beginning(index);
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
         let tree = match has_content {

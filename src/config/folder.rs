@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
         match read_one(&path) {
             Ok(bytes) => {
                 if let Some(file) = add(&mut files, &mut problems, &name_of(&path), bytes) {
-                    files.lies_at(file, &path);
+                    files.set_path(file, &path);
                 }
             }
             Err(problem) => problems.push(*problem),
@@ -82,7 +82,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let message = format!("the configuration {}", source::why(&error));
+            let message = format!("the configuration {}", source::describe_io_error(&error));
             return Err(refuse(
                 message,
                 "name a file or a folder with `--config PATH`, or try `glossator demo`",
@@ -99,9 +99,10 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
             "name a file or a folder with `--config PATH`",
         ));
     }
-    let entries = std::fs::read_dir(path)
-        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
-        .map_err(|error| refuse(format!("the folder {}", source::why(&error)), "check its permissions"))?;
+    let entries =
+        std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|error| {
+            refuse(format!("the folder {}", source::describe_io_error(&error)), "check its permissions")
+        })?;
     let mut paths: Vec<_> =
         entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
     paths.sort();
@@ -142,7 +143,10 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
             file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
         })
         .map_err(|error| {
-            refuse(format!("the file {}", source::why(&error)), "check its path and permissions")
+            refuse(
+                format!("the file {}", source::describe_io_error(&error)),
+                "check its path and permissions",
+            )
         })?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));

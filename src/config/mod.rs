@@ -76,7 +76,9 @@ use crate::{
     inbound::{filter::FilterSettings, mcp::McpApiSettings},
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
-    settings::{code, layers::Given, problem, report, secret, source, suggest, tree as node, units},
+    settings::{
+        code, layers::ExternalSettings, problem, report, secret, source, suggest, tree as node, units,
+    },
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
     tls::ServerTls,
@@ -244,16 +246,16 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
         ConfigSource::Text { name, text } => folder::of_text(name, text),
     };
     files.add_built_in("built-in presets", rules::PRESETS);
-    let given = Given::add(&mut files, &sources.environment, &sources.flags);
+    let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
     let report = report::Report::new(&files);
     compile::add_all(&report, unread);
     let (trees, presets) = trees(&report);
-    let loaded = compile::compile(&report, &sources.environment, &given, trees, presets.as_ref());
-    let refused = report.errors() > 0;
+    let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
+    let has_errors = report.errors() > 0;
     let named_files = report.named_files();
     let found = report.into_problems();
     match loaded {
-        Some(loaded) if !refused => {
+        Some(loaded) if !has_errors => {
             let notes = loaded.routes.iter().filter_map(|file| no_output_schema(&files, file)).collect();
             let importer = loaded.importer.with_files(files);
             Ok(Loaded { warnings: found, notes, named_files, importer, ..loaded })

@@ -4,7 +4,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use bytes::Bytes;
 
-use super::{code::Code, source::why, units};
+use super::{code::Code, source::describe_io_error, units};
 use crate::{
     model::{EntryChoice, Recording, UpstreamResponse},
     settings::{
@@ -18,9 +18,9 @@ use crate::{
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Response from the file `recording`, selected by `entry` if it has several.
-pub(super) struct Recorded(pub(super) UpstreamResponse);
+pub(super) struct RecordedResponse(pub(super) UpstreamResponse);
 
-impl Setting for Recorded {
+impl Setting for RecordedResponse {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
@@ -49,7 +49,7 @@ impl Setting for Recorded {
 }
 
 fn bytes(path: &Path) -> Result<Bytes, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| why(&error))?;
+    let metadata = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?;
     // Reading a pipe could block, and a device has no end.
     if !metadata.is_file() {
         return Err("is not a file".to_owned());
@@ -57,7 +57,7 @@ fn bytes(path: &Path) -> Result<Bytes, String> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(RECORDING_LIMIT_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| why(&error))?;
+        .map_err(|error| describe_io_error(&error))?;
     if bytes.len() as u64 > RECORDING_LIMIT_BYTES {
         return Err(format!("is longer than {}", units::show_size(RECORDING_LIMIT_BYTES)));
     }

@@ -41,7 +41,7 @@ pub(super) fn read(
     for ExpandedRule { node, span, origin } in rules {
         let context = origin.as_ref().map(|origin| &origin.context);
         let mut in_rule = UsedArguments::default();
-        let read = report.within(context.cloned(), || rule(report, &node, span, &mut in_rule));
+        let read = report.in_context(context.cloned(), || rule(report, &node, span, &mut in_rule));
         used.all |= in_rule.all;
         in_rule.arguments.iter().for_each(|argument| used.add_for(argument, context));
         used.answers.extend(
@@ -291,7 +291,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
                 let context = later.origin.as_ref().map(|origin| origin.context.clone());
                 let message = format!("unreachable rule: the one {place} comes first and has no `when`");
                 match context {
-                    Some(context) => report.within(Some(context), || {
+                    Some(context) => report.in_context(Some(context), || {
                         report.warning(Code::UnreachableRule.at_span(later.span), message, help)
                     }),
                     None => report.warning(Code::UnreachableRule.at_span(later.span), message, help),

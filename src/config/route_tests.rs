@@ -9,7 +9,7 @@ use settings_derive::Section as DeriveSection;
 use super::{
     code::Code,
     node::{Entry, Kind, Node},
-    recording::Recorded,
+    recording::RecordedResponse,
     report::Report,
     rules::first_key,
     section::cursor,
@@ -163,7 +163,7 @@ struct ExampleResponse {
     #[key(conflicts = "recording")]
     body_base64: Option<Base64>,
     /// File with a recorded response, relative to this file: a body, output of `curl -i`, or a HAR file.
-    recording: Option<Recorded>,
+    recording: Option<RecordedResponse>,
     /// Response of a HAR file: its number, or a part of its URL. Default: the last.
     #[key(requires = "recording", help = "add `recording` with the path of a HAR file, or remove `entry`")]
     entry: Option<Scalar>,
@@ -246,7 +246,7 @@ impl ExampleResponse {
     fn compile(self, upstream_kind: UpstreamKind) -> UpstreamResponse {
         let Self { status, content_type, body, body_base64, recording, .. } = self;
         let empty = || UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
-        let recorded = recording.map_or_else(empty, |Recorded(response)| response);
+        let recorded = recording.map_or_else(empty, |RecordedResponse(response)| response);
         let body = body.map(|Body(bytes)| bytes).or_else(|| body_base64.map(|Base64(bytes)| bytes));
         let body = body.unwrap_or(recorded.body);
         if upstream_kind == UpstreamKind::Program {

@@ -176,7 +176,7 @@ fn report_unknown<'a>(
     for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
         let help = suggest::help(&argument.name, "known arguments", names.clone())
             .unwrap_or_else(|| "add it to the request, or to `properties` of `input`".to_owned());
-        report.within(argument.context.clone(), || {
+        report.in_context(argument.context.clone(), || {
             report.error(
                 Code::UndeclaredArgument.at_span(argument.span),
                 format!("{missing} `{}`", argument.name),

@@ -34,18 +34,18 @@ pub struct Flag {
 }
 
 /// Environment variables and flags, registered among the files so that problems can name them.
-pub(crate) struct Given {
+pub(crate) struct ExternalSettings {
     variables: Vec<(String, SourceSpan)>,
     flags: Vec<(String, SourceSpan)>,
 }
 
-impl Given {
+impl ExternalSettings {
     /// Registers variables and flags among the files. An empty variable is ignored, because container tools
     /// set a variable without a value to the empty string.
-    pub(crate) fn add(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
-        let of_settings =
+    pub(crate) fn register(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
+        let settings =
             environment.iter().filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
-        let variables = of_settings
+        let variables = settings
             .map(|(name, value)| (name.to_owned(), files.add_external(name, value, Origin::Variable)))
             .collect();
         let flags = flags
@@ -92,11 +92,11 @@ pub(crate) fn merge(
     environment: &Environment,
     mut root: Node,
     tables: &[&'static KeyTable],
-    given: &Given,
+    external: &ExternalSettings,
     renamed: fn(&str) -> Option<(String, String)>,
 ) -> Node {
     let settings = settings_of(tables);
-    report_unknown_variables(report, environment, &settings, given, renamed);
+    report_unknown_variables(report, environment, &settings, external, renamed);
     let mut layers = Layers::default();
     let is_process = |entry: &Entry| tables.iter().any(|table| table.id == entry.key.text);
     let Kind::Map(entries) = &mut root.kind else { return root };
@@ -115,9 +115,10 @@ pub(crate) fn merge(
         .into_iter()
         .partition(|entry| is_process(entry) && entry.value.as_map().is_some());
     *entries = rest;
-    let file = layers.of_file(report, &sections);
-    let variables = layers.of_given(report, &settings, &given.variables, "environment variable", variable);
-    let flags = layers.of_given(report, &settings, &given.flags, "flag", str::to_owned);
+    let file = layers.file_layer(report, &sections);
+    let variables =
+        layers.external_layer(report, &settings, &external.variables, "environment variable", variable);
+    let flags = layers.external_layer(report, &settings, &external.flags, "flag", str::to_owned);
     let merged = Config::builder().add_source(file).add_source(variables).add_source(flags).build();
     match merged {
         Ok(config) => {
@@ -138,7 +139,7 @@ fn report_unknown_variables(
     report: &Report<'_>,
     environment: &Environment,
     settings: &[ProcessSetting],
-    given: &Given,
+    external: &ExternalSettings,
     renamed: fn(&str) -> Option<(String, String)>,
 ) {
     let known: Vec<String> = settings.iter().map(|setting| variable(&setting.path)).collect();
@@ -154,7 +155,7 @@ fn report_unknown_variables(
             ));
         }
     }
-    for (name, _) in given.variables.iter().filter(|(name, _)| !known.contains(name)) {
+    for (name, _) in external.variables.iter().filter(|(name, _)| !known.contains(name)) {
         let (code, message, help) = match renamed(name) {
             Some((message, help)) => (Code::RenamedKey, message, Some(help)),
             None => (
@@ -190,13 +191,13 @@ impl Source for Layer {
 }
 
 impl Layers {
-    fn keep(&mut self, origin: String, entry: Entry) -> Value {
+    fn register(&mut self, origin: String, entry: Entry) -> Value {
         let value = Value::new(Some(&origin), Merged::Nil);
         self.by_origin.insert(origin, entry);
         value
     }
 
-    fn of_file(&mut self, report: &Report<'_>, sections: &[Entry]) -> Layer {
+    fn file_layer(&mut self, report: &Report<'_>, sections: &[Entry]) -> Layer {
         Layer(sections.iter().map(|entry| (entry.key.text.clone(), self.value(report, "", entry))).collect())
     }
 
@@ -205,7 +206,7 @@ impl Layers {
     fn value(&mut self, report: &Report<'_>, path: &str, entry: &Entry) -> Value {
         let path = format!("{path}.{}", entry.key.text);
         let Some(entries) = entry.value.as_map().filter(|entries| !entries.is_empty()) else {
-            return self.keep(format!("{} {path}", report.file_and_line(entry.key.span)), entry.clone());
+            return self.register(format!("{} {path}", report.file_and_line(entry.key.span)), entry.clone());
         };
         let table: Map<_, _> =
             entries.iter().map(|entry| (entry.key.text.clone(), self.value(report, &path, entry))).collect();
@@ -213,19 +214,22 @@ impl Layers {
         Value::new(None, Merged::Table(table))
     }
 
-    fn of_given(
+    fn external_layer(
         &mut self,
         report: &Report<'_>,
         settings: &[ProcessSetting],
-        given: &[(String, SourceSpan)],
+        external: &[(String, SourceSpan)],
         origin: &str,
         name_of: fn(&str) -> String,
     ) -> Layer {
-        let known = given.iter().filter_map(|(name, span)| {
+        let known = external.iter().filter_map(|(name, span)| {
             let setting = settings.iter().find(|setting| name_of(&setting.path) == *name)?;
             let node = node_of(report.files().text(*span), setting.kind, *span);
             let key = setting.path.rsplit('.').next().unwrap_or_default();
-            Some((setting.path.clone(), self.keep(format!("{origin} {name}"), Entry::new(key, node, *span))))
+            Some((
+                setting.path.clone(),
+                self.register(format!("{origin} {name}"), Entry::new(key, node, *span)),
+            ))
         });
         Layer(known.collect())
     }

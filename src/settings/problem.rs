@@ -170,7 +170,7 @@ impl Serialize for Problem {
 
 impl Problems {
     /// Maximum number of reported problems; beyond it, most follow from the same mistake.
-    pub const MAX_TOLD: usize = 500;
+    pub const MAX_REPORTED: usize = 500;
 
     /// Creates the list from all problems, warnings included, in sorted order.
     pub(crate) fn from_list(mut list: Vec<Problem>) -> Self {

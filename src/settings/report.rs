@@ -30,7 +30,7 @@ pub(crate) struct Report<'f> {
     /// Returns whether parsing is cancelled.
     is_cancelled: Option<&'f dyn Fn() -> bool>,
     /// Files that the configuration refers to.
-    named: RefCell<BTreeSet<PathBuf>>,
+    named_files: RefCell<BTreeSet<PathBuf>>,
     /// Expiry of each parsed certificate, by the span of its setting.
     certificates: RefCell<Vec<(SourceSpan, SystemTime)>>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Report<'f> {
 #[derive(Debug, Clone)]
 pub(crate) struct ProblemContext {
     /// Text appended to messages: "in the rules `report`, used by the route `get_report`".
-    pub(crate) words: String,
+    pub(crate) text: String,
     /// Span in the operator's file, for problems in built-in presets.
     pub(crate) at: SourceSpan,
 }
@@ -57,20 +57,20 @@ impl<'f> Report<'f> {
             reported: RefCell::default(),
             caches: RefCell::default(),
             is_cancelled: None,
-            named: RefCell::default(),
+            named_files: RefCell::default(),
             certificates: RefCell::default(),
         }
     }
 
     /// Stops parsing early once `is_cancelled` returns `true`.
-    pub(crate) fn until(self, is_cancelled: &'f dyn Fn() -> bool) -> Self {
+    pub(crate) fn cancelled_by(self, is_cancelled: &'f dyn Fn() -> bool) -> Self {
         Self { is_cancelled: Some(is_cancelled), ..self }
     }
 
     /// Whether parsing was cancelled. Reports that as an error if there is no other.
-    pub(crate) fn is_stopped(&self) -> bool {
-        let is_stopped = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
-        if is_stopped && self.errors() == 0 {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let is_cancelled = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
+        if is_cancelled && self.errors() == 0 {
             self.add(Problem::of_whole(
                 Code::Cancelled,
                 "configuration",
@@ -78,7 +78,7 @@ impl<'f> Report<'f> {
                 None,
             ));
         }
-        is_stopped
+        is_cancelled
     }
 
     /// Span of a character of a string. If the file spells the string differently (escapes, folding), the
@@ -115,18 +115,18 @@ impl<'f> Report<'f> {
     }
 
     /// Records a file that the configuration refers to, whether or not it can be read.
-    pub(crate) fn names_file(&self, path: &Path) {
-        self.named.borrow_mut().insert(path.to_owned());
+    pub(crate) fn add_named_file(&self, path: &Path) {
+        self.named_files.borrow_mut().insert(path.to_owned());
     }
 
     /// All files that the configuration refers to.
     pub(crate) fn named_files(&self) -> Vec<PathBuf> {
-        self.named.borrow().iter().cloned().collect()
+        self.named_files.borrow().iter().cloned().collect()
     }
 
     /// Records the expiry of the certificate at `span`, or in the file that is named there. Ignores repeated
     /// calls for one span.
-    pub(crate) fn certificates_at(&self, span: SourceSpan, expiry: SystemTime) {
+    pub(crate) fn add_certificate(&self, span: SourceSpan, expiry: SystemTime) {
         let mut certificates = self.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
             certificates.push((span, expiry));
@@ -143,7 +143,7 @@ impl<'f> Report<'f> {
     }
 
     /// Parses with a context that problems mention.
-    pub(crate) fn within<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
+    pub(crate) fn in_context<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
         let before = self.context.replace(context);
         let found = read();
         self.context.replace(before);
@@ -158,8 +158,8 @@ impl<'f> Report<'f> {
         // A built-in preset has no mistakes: the cause is in the arguments that the operator's file passes to
         // it.
         let span = if self.files.is_built_in(span) { context.at } else { span };
-        let words = format!("{message} ({})", context.words);
-        self.reported.borrow_mut().insert((span.file, span.start, message)).then_some((span, words))
+        let in_context = format!("{message} ({})", context.text);
+        self.reported.borrow_mut().insert((span.file, span.start, message)).then_some((span, in_context))
     }
 
     /// Reports an error, which makes the configuration unusable.
@@ -198,7 +198,7 @@ impl<'f> Report<'f> {
 
     /// Limits the output for a file with thousands of problems.
     fn is_below_limit(&self) -> bool {
-        self.found.borrow().len() < Problems::MAX_TOLD
+        self.found.borrow().len() < Problems::MAX_REPORTED
     }
 
     /// Number of errors so far.
@@ -215,7 +215,7 @@ impl<'f> Report<'f> {
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut found = self.found.into_inner();
         problem::sort(&mut found);
-        if found.len() >= Problems::MAX_TOLD {
+        if found.len() >= Problems::MAX_REPORTED {
             let message = format!("only the first {} problems are reported", found.len());
             found.push(Problem::of_whole(
                 Code::MoreProblems,

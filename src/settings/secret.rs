@@ -68,10 +68,10 @@ pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
 
 /// A string after the expansion of variables and files.
 pub(crate) struct Expanded {
-    /// The expanded string; must not be shown if `foreign` is set.
+    /// The expanded string; must not be shown if `external` is set.
     pub(crate) text: String,
     /// Whether part of it comes from a variable or another file.
-    pub(crate) foreign: bool,
+    pub(crate) external: bool,
 }
 
 /// Maximum size of a file with a secret, in bytes.
@@ -86,7 +86,7 @@ pub(crate) fn expand(
     span: SourceSpan,
     text: &str,
 ) -> Option<Expanded> {
-    let (mut out, mut rest, mut foreign) = (String::new(), text, false);
+    let (mut out, mut rest, mut external) = (String::new(), text, false);
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
             out.push_str(&rest[..at - 1]);
@@ -105,11 +105,11 @@ pub(crate) fn expand(
         };
         let inside = &rest[at + 2..at + end];
         out.push_str(&value_of(report, environment, span, inside)?);
-        foreign = true;
+        external = true;
         rest = &rest[at + end + 1..];
     }
     out.push_str(rest);
-    Some(Expanded { text: out, foreign })
+    Some(Expanded { text: out, external })
 }
 
 /// Like [`expand`], for a value that may also be `file:/path`.
@@ -121,7 +121,7 @@ pub(crate) fn expand_secret(
 ) -> Option<Expanded> {
     let Some(path) = text.strip_prefix("file:") else { return expand(report, environment, span, text) };
     let path = expand(report, environment, span, path)?;
-    Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
+    Some(Expanded { text: secret_file(report, span, &path.text)?, external: true })
 }
 
 /// Path and contents of the file in a value `file:/path`, for owners that reload the file themselves. The
@@ -177,7 +177,7 @@ fn value_of(
 
 /// Warns of a literal credential in the file, which everyone who can read the file can use.
 pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, expanded: &Expanded) {
-    if !expanded.foreign && !expanded.text.is_empty() {
+    if !expanded.external && !expanded.text.is_empty() {
         let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
         report.warning(
             Code::SecretInFile.at_span(span),
@@ -191,29 +191,29 @@ pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, 
 fn secret_file(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<String> {
     let path = path.trim();
     if Path::new(path).is_absolute() {
-        report.names_file(Path::new(path));
+        report.add_named_file(Path::new(path));
     }
     contents_of(report, span, path)
 }
 
 /// Reads a file without the line break at its end, which editors add.
 fn contents_of(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<String> {
-    let refuse = |message: String, help: &str| {
+    let reject = |message: String, help: &str| {
         report.error(Code::UnreadableFile.at_span(span), message, help);
         None
     };
     if !Path::new(path).is_absolute() {
-        return refuse(
+        return reject(
             format!("`{path}` is not an absolute path"),
             "write an absolute path: `file:/run/secrets/token`",
         );
     }
     let bytes = match bytes_of(path) {
         Ok(bytes) => bytes,
-        Err(Unread { message, help }) => return refuse(message, help),
+        Err(FileError { message, help }) => return reject(message, help),
     };
     let Ok(text) = String::from_utf8(bytes) else {
-        return refuse(
+        return reject(
             format!("the file `{path}` is not UTF-8 text"),
             "name a file that contains only the value",
         );
@@ -221,28 +221,28 @@ fn contents_of(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<Stri
     let trimmed =
         text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
     if trimmed.is_empty() {
-        return refuse(format!("the file `{path}` is empty"), "create the file, or correct the path");
+        return reject(format!("the file `{path}` is empty"), "create the file, or correct the path");
     }
     Some(trimmed.to_owned())
 }
 
 /// Error of reading a file, and a suggested fix.
-pub(crate) struct Unread {
+pub(crate) struct FileError {
     pub(crate) message: String,
     pub(crate) help: &'static str,
 }
 
 /// Reads a file of at most [`SECRET_LIMIT_BYTES`].
-pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
+pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
-        let message = format!("the file `{path}` {}", super::source::why(&error));
-        return Err(Unread { message, help: "create the file, or correct the path" });
+        let message = format!("the file `{path}` {}", super::source::describe_io_error(&error));
+        return Err(FileError { message, help: "create the file, or correct the path" });
     }
     if bytes.len() as u64 > SECRET_LIMIT_BYTES {
         let message = format!("the file `{path}` is longer than {SECRET_LIMIT_BYTES} bytes");
-        return Err(Unread { message, help: "name a file that contains only the value" });
+        return Err(FileError { message, help: "name a file that contains only the value" });
     }
     Ok(bytes)
 }
@@ -292,7 +292,7 @@ pub(crate) fn is_only_references(value: &str) -> bool {
 
 /// Byte ranges of values after keys with secret names, found by text search, for a file that could not be
 /// parsed. `offset` is the start of the line.
-pub(crate) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
+pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut from = 0;
     while let Some(colon) = line[from..].find(':').map(|at| at + from) {

@@ -173,7 +173,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The same cursor at another node.
-    pub(crate) fn of_node<'b>(&self, node: &'b Node) -> Cursor<'b>
+    pub(crate) fn at_node<'b>(&self, node: &'b Node) -> Cursor<'b>
     where
         'a: 'b,
     {
@@ -208,7 +208,7 @@ impl<'a> Cursor<'a> {
         };
         let expand = if is_file(text) { secret::expand_secret } else { secret::expand };
         let expanded = expand(report, self.context.environment, span, text).ok_or(Reported(()))?;
-        Ok(Some((layers::node_of(&expanded.text, kind, span), expanded.foreign)))
+        Ok(Some((layers::node_of(&expanded.text, kind, span), expanded.external)))
     }
 
     /// The same cursor at the expanded value.
@@ -268,7 +268,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Whether it comes from outside the file, so that messages do not contain it.
-    pub(crate) fn is_foreign(&self) -> bool {
+    pub(crate) fn is_external(&self) -> bool {
         self.expanded || self.context.report.files().origin(self.node.span) == Origin::Variable
     }
 
@@ -278,9 +278,9 @@ impl<'a> Cursor<'a> {
         read.ok_or(Reported(()))
     }
 
-    /// Stops a cancelled run before a slow operation.
-    pub(crate) fn check_stop(&self) -> Checked<()> {
-        if self.context.report.is_stopped() { Err(Reported(())) } else { Ok(()) }
+    /// Returns an error in a cancelled run; called before slow operations.
+    pub(crate) fn check_cancelled(&self) -> Checked<()> {
+        if self.context.report.is_cancelled() { Err(Reported(())) } else { Ok(()) }
     }
 
     /// Reports a warning about the value.
@@ -310,14 +310,14 @@ impl<'a> OpenSection<'a> {
             _ => OpenSection::open(value, T::keys())?,
         };
         let read = T::read_fields(&section, base);
-        let (neighbours, keys) = (section.check_neighbours(), T::check_keys(&section));
-        if section.has_unknown_keys { Err(Reported(())) } else { neighbours.and(keys).and(read) }
+        let (related, keys) = (section.check_related_keys(), T::check_keys(&section));
+        if section.has_unknown_keys { Err(Reported(())) } else { related.and(keys).and(read) }
     }
 
     /// Opens a map and reports its unknown keys.
     pub(crate) fn open(value: &Cursor<'a>, table: &'static KeyTable) -> Checked<Self> {
         let (report, node) = (value.context.report, value.node);
-        if report.is_stopped() {
+        if report.is_cancelled() {
             return Err(Reported(()));
         }
         let entries = match (&node.kind, table.short_form) {
@@ -405,7 +405,7 @@ impl<'a> OpenSection<'a> {
             && key.secret
             && report.files().origin(span) == Origin::File
         {
-            secret::warn_of_inline(report, span, key.name, &Expanded { text, foreign: false });
+            secret::warn_of_inline(report, span, key.name, &Expanded { text, external: false });
         }
     }
 
@@ -418,7 +418,7 @@ impl<'a> OpenSection<'a> {
     }
 
     /// Reports keys that conflict with others, or require absent ones.
-    fn check_neighbours(&self) -> Checked<()> {
+    fn check_related_keys(&self) -> Checked<()> {
         let mut checked = Ok(());
         for entry in self.entries {
             let Some(key) = self.table.get(&entry.key.text) else { continue };

@@ -70,7 +70,7 @@ impl Files {
     }
 
     /// Sets the path of a file, against which relative paths in it are resolved.
-    pub(crate) fn lies_at(&mut self, file: usize, path: &Path) {
+    pub(crate) fn set_path(&mut self, file: usize, path: &Path) {
         self.0[file].folder = Some(path.parent().unwrap_or_else(|| Path::new("")).to_owned());
     }
 
@@ -215,7 +215,7 @@ impl Files {
                 .filter(|range| range.start < line.end && line.start < range.end)
                 .cloned()
                 .collect(),
-            None => super::secret::secrets_by_looks(&file.text[line.clone()], line.start),
+            None => super::secret::probable_secrets(&file.text[line.clone()], line.start),
         };
         ranges.extend(super::secret::credentials_in_urls(&file.text[line.clone()], line.start));
         ranges
@@ -230,8 +230,9 @@ fn char_boundary_before(text: &str, offset: usize) -> usize {
     }
     offset
 }
+
 /// Describes an I/O error of a file in plain words.
-pub(crate) fn why(error: &io::Error) -> String {
+pub(crate) fn describe_io_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),
         io::ErrorKind::PermissionDenied => "is not readable by this user".to_owned(),

@@ -77,7 +77,7 @@ fn read_expiries(
         return value.reject(Invalid::without_value(error.to_string(), help));
     }
     if let Some(expiry) = expiry(&mut expiries(&pem.0).into_iter()) {
-        value.context.report.certificates_at(value.node.span, expiry);
+        value.context.report.add_certificate(value.node.span, expiry);
     }
     Ok(())
 }

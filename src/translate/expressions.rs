@@ -40,7 +40,7 @@ impl Filters {
 /// If it is not a valid filter, or uses an unknown variable. The problem has been reported.
 pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
     let text = text_of(value)?;
-    value.check_stop()?;
+    value.check_cancelled()?;
     let report = value.context.report;
     report.cache::<Filters>().filter(text, captures).or_else(|error| {
         let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();

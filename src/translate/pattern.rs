@@ -120,7 +120,7 @@ impl Pattern {
 
     fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
         let text = text_of(value)?;
-        value.check_stop()?;
+        value.check_cancelled()?;
         let cache = value.context.report.cache::<PatternCache>();
         let key = (of_lines, text.to_owned());
         if let Some(known) = cache.0.borrow().get(&key) {

@@ -40,7 +40,7 @@ use crate::{
     policy::{PassthroughSettings, PolicySettings},
     route::UpstreamName,
     settings::{
-        layers::{self, Given},
+        layers::{self, ExternalSettings},
         section::{Section as _, read_section},
     },
     shared_state::StoreSettings,
@@ -51,7 +51,7 @@ use crate::{
 pub(in crate::config) fn compile(
     report: &Report<'_>,
     environment: &Environment,
-    given: &Given,
+    external: &ExternalSettings,
     trees: Vec<Node>,
     presets: Option<&Node>,
 ) -> Option<Loaded> {
@@ -64,7 +64,7 @@ pub(in crate::config) fn compile(
         TelemetrySettings::keys(),
         StoreSettings::keys(),
     ];
-    let root = layers::merge(report, environment, root, &process_tables, given, renamed_variable);
+    let root = layers::merge(report, environment, root, &process_tables, external, renamed_variable);
     let file = open::<FileSettings>(report, root.span, &root)?;
     // A section that is not a map is reported here, and parsed as an empty one below.
     let _ = FileSettings::read_fields(&file, None);

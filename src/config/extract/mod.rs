@@ -298,7 +298,7 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
             let nothing = Node::new(Kind::Nothing, value.node.span);
             alone =
                 Node::new(Kind::Map(vec![Entry::new(&name.text, nothing, value.node.span)]), value.node.span);
-            value.of_node(&alone)
+            value.at_node(&alone)
         }
         Kind::Map(_) => *value,
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {

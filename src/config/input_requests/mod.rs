@@ -236,7 +236,7 @@ pub(super) fn report_unknown_input_responses<'a>(
             )),
             _ => suggest::help(name, "known input requests", names.iter().copied()),
         };
-        report.within(answer.context.clone(), || {
+        report.in_context(answer.context.clone(), || {
             report.error(
                 Code::UndeclaredArgument.at_span(answer.span),
                 format!("there is no input response `{name}`"),

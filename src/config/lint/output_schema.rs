@@ -140,7 +140,7 @@ pub(in crate::config) fn compare(
     rules: &[CompiledRule],
 ) {
     for compiled in rules {
-        report.within(compiled.origin.as_ref().map(|origin| origin.context.clone()), || {
+        report.in_context(compiled.origin.as_ref().map(|origin| origin.context.clone()), || {
             compare_rule(report, output, node, compiled);
         });
     }

@@ -118,7 +118,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         let context = origin.context.clone();
         let before = self.origin.replace(origin);
         self.chain.push(index);
-        let good = report.within(Some(context), || {
+        let good = report.in_context(Some(context), || {
             let substituted = self.sets.substitution.substitute(report, response, &arguments)?;
             self.add_rules(response.span, Cow::Owned(substituted)).then_some(())
         });
@@ -136,8 +136,8 @@ impl<'e, 'r> Expansion<'e, 'r> {
             Some(origin) if !self.chain.is_empty() => RuleOrigin { names, ..origin.clone() },
             Some(_) | None => {
                 let kind = if set.preset { "preset" } else { "rules" };
-                let words = format!("in the {kind} `{name}`, used by {}", self.user);
-                RuleOrigin { names, span, context: ProblemContext { words, at: span } }
+                let text = format!("in the {kind} `{name}`, used by {}", self.user);
+                RuleOrigin { names, span, context: ProblemContext { text, at: span } }
             }
         }
     }

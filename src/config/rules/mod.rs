@@ -139,9 +139,9 @@ impl<'n> RuleSets<'n> {
         response: &'r Entry,
     ) -> Option<Vec<ExpandedRule<'r>>> {
         let span = response.key.span;
-        let words = format!("in `defaults.response`, tried for {route}");
+        let text = format!("in `defaults.response`, tried for {route}");
         let origin =
-            RuleOrigin { names: "defaults".to_owned(), span, context: ProblemContext { words, at: span } };
+            RuleOrigin { names: "defaults".to_owned(), span, context: ProblemContext { text, at: span } };
         let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
         expansion.origin = Some(origin);

@@ -10,7 +10,7 @@ use super::super::{
     code::Code,
     problem::{Problem, Severity},
     report::Report,
-    secret::{self, Environment, Unread},
+    secret::{self, Environment, FileError},
 };
 use crate::{
     settings::value::{Named, Scalar, Word as _},
@@ -30,7 +30,7 @@ impl<'a> Variables<'a, '_> {
         self.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
-    fn pass_over(&self, name: &str, message: impl Into<String>, help: &str) {
+    fn warn_of_ignored(&self, name: &str, message: impl Into<String>, help: &str) {
         let mut problem = Problem::of_whole(Code::UnsupportedVariable, name, message, Some(help.to_owned()));
         problem.severity = Severity::Warning;
         self.report.add(problem);
@@ -46,7 +46,7 @@ impl<'a> Variables<'a, '_> {
             Some("none") => true,
             Some(other) => {
                 let message = format!("`{other}` is ignored: only `otlp` and `none` are supported");
-                self.pass_over(
+                self.warn_of_ignored(
                     name,
                     message,
                     "write `otlp` or `none`; the admin API also serves metrics at `/metrics`",
@@ -60,7 +60,7 @@ impl<'a> Variables<'a, '_> {
         let name = "OTEL_EXPORTER_OTLP_PROTOCOL";
         if let Some(other) = self.get(name).filter(|protocol| *protocol != "http/protobuf") {
             let message = format!("`{other}` is ignored: only OTLP over HTTP with protobuf is supported");
-            self.pass_over(
+            self.warn_of_ignored(
                 name,
                 message,
                 "write `http/protobuf`, and use the collector's port for it, usually 4318",
@@ -75,14 +75,14 @@ impl<'a> Variables<'a, '_> {
         let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
             let message = format!("`{word}` is ignored: it is not a supported sampler");
             let known: Vec<_> = known().map(|(known, _)| *known).collect();
-            self.pass_over(name, message, &format!("write one of `{}`", known.join("`, `")));
+            self.warn_of_ignored(name, message, &format!("write one of `{}`", known.join("`, `")));
             return None;
         };
         let text = self.get(argument).filter(|_| sampler.takes_ratio());
         let ratio = text.and_then(|text| text.parse().ok()).filter(|ratio| (0.0..=1.0).contains(ratio));
         if let (Some(text), None) = (text, ratio) {
             let message = format!("`{text}` is ignored: it is not a number from 0 to 1");
-            self.pass_over(argument, message, "write `0.1` to sample 10 %");
+            self.warn_of_ignored(argument, message, "write `0.1` to sample 10 %");
         }
         sampler.sampling(ratio.unwrap_or(1.0))
     }
@@ -92,7 +92,7 @@ impl<'a> Variables<'a, '_> {
         let millis = text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         if millis.is_none() {
             let message = format!("`{text}` is ignored: it is not a number of milliseconds");
-            self.pass_over(name, message, "write `5000` for 5 s");
+            self.warn_of_ignored(name, message, "write `5000` for 5 s");
         }
         millis
     }
@@ -108,7 +108,7 @@ impl<'a> Variables<'a, '_> {
             match read.filter(|(key, _)| !key.is_empty()) {
                 Some(pair) => pairs.push(pair),
                 // A header may be a secret, so the message does not contain it.
-                None => self.pass_over(
+                None => self.warn_of_ignored(
                     name,
                     "part of it is ignored: it does not have the form `key=value`",
                     "write `key=value,key=value`",
@@ -126,7 +126,7 @@ impl<'a> Variables<'a, '_> {
                     value.set_sensitive(true);
                     headers.insert(key, value);
                 }
-                _ => self.pass_over(
+                _ => self.warn_of_ignored(
                     name,
                     "part of it is ignored: it is not a valid header",
                     "write `key=value,key=value`",
@@ -141,12 +141,12 @@ impl<'a> Variables<'a, '_> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
         if Path::new(path).is_absolute() {
-            self.report.names_file(Path::new(path));
+            self.report.add_named_file(Path::new(path));
         }
         secret::bytes_of(path)
-            .map_err(|Unread { message, .. }| {
+            .map_err(|FileError { message, .. }| {
                 let message = format!("it is ignored: {message}");
-                self.pass_over(
+                self.warn_of_ignored(
                     name,
                     message,
                     "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",

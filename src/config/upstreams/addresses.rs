@@ -91,11 +91,11 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
         // The path of some services contains a key.
-        Ok(address) if expanded.foreign => return Ok(address.with_hidden_base()),
+        Ok(address) if expanded.external => return Ok(address.with_hidden_base()),
         Ok(address) => return Ok(address),
         Err(error) => error,
     };
-    let subject = if expanded.foreign { "after variable expansion, the URL" } else { "the URL" };
+    let subject = if expanded.external { "after variable expansion, the URL" } else { "the URL" };
     let (message, help) = match error {
         AddressError::Scheme => (
             "does not begin with `http://`, `https://` or `unix:`".to_owned(),
@@ -117,7 +117,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
         AddressError::NotAUrl => {
             let guess = text.split(['/', '?']).next().unwrap_or_default();
             let help = match guess.parse::<http::uri::Authority>() {
-                Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
+                Ok(_) if !expanded.external && !text.contains("://") => format!("write `http://{text}`"),
                 _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
             };
             ("is invalid".to_owned(), help)

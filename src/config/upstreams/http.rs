@@ -113,6 +113,6 @@ fn header(context: ReadContext<'_>, Entry { key, value }: &Entry) -> Option<(htt
     if is_secret {
         secret::warn_of_inline(report, value.span, &key.text, &expanded);
     }
-    content.set_sensitive(expanded.foreign || value.secret || is_secret);
+    content.set_sensitive(expanded.external || value.secret || is_secret);
     Some((name, content))
 }

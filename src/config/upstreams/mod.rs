@@ -283,10 +283,10 @@ impl UpstreamSection {
         let others = KEYS_BY_KIND.into_iter().filter(|(other, _)| *other != key);
         let all = others.flat_map(|(key, beside)| std::iter::once(key).chain(beside.concat()));
         let mut checked = Ok(());
-        let mut refused: Vec<&str> = all.filter(|name| !is_own(name)).collect();
-        refused.sort_unstable();
-        refused.dedup();
-        for name in refused.into_iter().filter(|name| section.entry(name).is_some()) {
+        let mut inapplicable: Vec<&str> = all.filter(|name| !is_own(name)).collect();
+        inapplicable.sort_unstable();
+        inapplicable.dedup();
+        for name in inapplicable.into_iter().filter(|name| section.entry(name).is_some()) {
             checked = Err(section.conflict(name, key));
         }
         for name in OF_ADDRESSES.into_iter().filter(|name| is_child && section.entry(name).is_some()) {

@@ -90,8 +90,8 @@ fn word(context: ReadContext<'_>, node: &Node) -> Option<Expanded> {
         );
         return None;
     }
-    let Expanded { text, foreign } = secret::expand(report, environment, node.span, &text)?;
-    Some(Expanded { text: without_nul(report, node.span, text)?, foreign })
+    let Expanded { text, external } = secret::expand(report, environment, node.span, &text)?;
+    Some(Expanded { text: without_nul(report, node.span, text)?, external })
 }
 
 fn without_nul(report: &Report<'_>, span: SourceSpan, text: String) -> Option<String> {
@@ -154,7 +154,7 @@ pub(super) fn command(
     let CommandLine { program, place, arguments } = line;
     let (environment, mut secrets) = env.variables(context.environment);
     let path = find(context.report, place, &program, &environment)?;
-    secrets.extend(arguments.iter().filter(|word| word.foreign).map(|word| word.text.clone()));
+    secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
     let folder = cwd.map_or_else(|| Program::FOLDER_DEFAULT.into(), |Directory(path)| path);
     let words = arguments.into_iter().map(|word| word.text).collect();
     Some(Program { path, called: program, words, folder, environment, secrets })
@@ -186,7 +186,7 @@ fn find(
     if name.contains('/') {
         let path = absolute(report, span, name)?;
         let message = match std::fs::metadata(&path) {
-            Err(error) => format!("the program `{name}` {}", source::why(&error)),
+            Err(error) => format!("the program `{name}` {}", source::describe_io_error(&error)),
             Ok(metadata) if !is_program(&metadata) => {
                 format!("`{name}` is not an executable file")
             }
@@ -254,10 +254,10 @@ impl EnvSettings {
         let mut secrets = Vec::new();
         let passed = self.pass.into_iter().filter_map(|VariableName(name)| {
             let text = environment.get(&name)?.to_owned();
-            Some((name, Expanded { text, foreign: false }))
+            Some((name, Expanded { text, external: false }))
         });
-        for (name, Expanded { text, foreign }) in passed.chain(self.set.0) {
-            if foreign || secret::is_secret_name(&name) {
+        for (name, Expanded { text, external }) in passed.chain(self.set.0) {
+            if external || secret::is_secret_name(&name) {
                 secrets.push(text.clone());
             }
             match variables.iter_mut().find(|(known, _)| *known == name) {
@@ -280,9 +280,9 @@ impl Setting for Variables {
                 VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
             let text = scalar(report, node, &format!("the variable `{}`", key.text))
                 .and_then(|text| secret::expand_secret(report, environment, node.span, &text));
-            let Expanded { text, foreign } = value.checked(text)?;
+            let Expanded { text, external } = value.checked(text)?;
             let text = value.checked(without_nul(report, node.span, text))?;
-            Ok((name?.0, Expanded { text, foreign }))
+            Ok((name?.0, Expanded { text, external }))
         };
         let variables: Vec<_> = entries.iter().map(read).collect();
         variables.into_iter().collect::<Checked<_>>().map(Self)
