@@ -1,23 +1,23 @@
 //! `glossator migrate`: replaces renamed keys and words in files, and leaves every other byte unchanged.
 //!
-//! `walk` visits the tree of a file along the tables of keys, finds renamed names ([`super::renamed`]) and
+//! `walk` visits the tree of a file along the tables of keys, finds old names ([`super::renamed`]) and
 //! renames them in the tree. `expressions` finds names in jq and templates, `moves` moves a key into another
-//! section, `pieces` finds YAML in other files. The new text is parsed again and must give the tree of the
-//! walk; otherwise the file is unchanged.
+//! section, `yaml_blocks` finds YAML in other files. The new text is parsed again and must give the tree of
+//! the walk; otherwise the file is unchanged.
 
 mod expressions;
 mod moves;
-mod pieces;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod yaml_blocks;
 
 use std::collections::{BTreeMap, HashSet};
 
 use self::{
     expressions::RenamedNameSets,
-    pieces::Piece,
-    walk::{Found, Step, Walk},
+    walk::{MigrationAction, OldName, Walk},
+    yaml_blocks::YamlBlock,
 };
 use super::{
     Problem, Problems,
@@ -121,9 +121,9 @@ struct Migration<'m> {
     name: &'m str,
 }
 
-/// Result of the walk: the findings, and the trees with the new names.
-struct Walked {
-    found: Vec<Found>,
+/// Result of the walk: the old names, and the trees with the new names.
+struct WalkResult {
+    old_names: Vec<OldName>,
     trees: Vec<Node>,
 }
 
@@ -137,38 +137,43 @@ impl Migration<'_> {
         if forms.iter().any(Option::is_none) {
             let (files, trees) =
                 if migrated.text == text { (files, trees) } else { self.read(&migrated.text)? };
-            let mut pieces = Vec::new();
-            let foreign = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
-            foreign.for_each(|(tree, _)| pieces::of_manifest(&files, tree, &mut pieces));
-            self.put_in(&mut migrated, pieces, |text| self.yaml(text).ok());
+            let mut blocks = Vec::new();
+            let other_files = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
+            other_files.for_each(|(tree, _)| yaml_blocks::of_manifest(&files, tree, &mut blocks));
+            self.rewrite_blocks(&mut migrated, blocks, |text| self.yaml(text).ok());
         }
         Ok(migrated)
     }
 
     fn markdown(&self, page: &str) -> Migrated {
         let mut migrated = Migrated { text: page.to_owned(), changes: Vec::new(), remarks: Vec::new() };
-        self.put_in(&mut migrated, pieces::of_markdown(page), |text| self.fragment(text));
+        self.rewrite_blocks(&mut migrated, yaml_blocks::of_markdown(page), |text| self.fragment(text));
         migrated
     }
 
-    /// Rewrites pieces of a text from the last to the first, so that earlier offsets remain valid.
-    fn put_in(&self, whole: &mut Migrated, pieces: Vec<Piece>, rewrite: impl Fn(&str) -> Option<Migrated>) {
-        for piece in pieces.into_iter().rev() {
-            let Some(migrated) = rewrite(&piece.text) else {
+    /// Rewrites blocks of a text from the last to the first, so that earlier offsets remain valid.
+    fn rewrite_blocks(
+        &self,
+        whole: &mut Migrated,
+        blocks: Vec<YamlBlock>,
+        rewrite: impl Fn(&str) -> Option<Migrated>,
+    ) {
+        for block in blocks.into_iter().rev() {
+            let Some(migrated) = rewrite(&block.text) else {
                 let message = "the block is not YAML and was not changed".to_owned();
-                whole.remarks.push(Remark { line: piece.line + 1, column: 1, message });
+                whole.remarks.push(Remark { line: block.line + 1, column: 1, message });
                 continue;
             };
-            whole.text.replace_range(piece.range.clone(), &piece.in_file(&migrated.text));
+            whole.text.replace_range(block.range.clone(), &block.in_file(&migrated.text));
             let changes = migrated.changes.into_iter();
             whole.changes.extend(changes.map(|change| Change {
-                line: change.line + piece.line,
-                column: change.column + piece.indent,
+                line: change.line + block.line,
+                column: change.column + block.indent,
                 ..change
             }));
             whole.remarks.extend(migrated.remarks.into_iter().map(|remark| Remark {
-                line: remark.line + piece.line,
-                column: remark.column + piece.indent,
+                line: remark.line + block.line,
+                column: remark.column + block.indent,
                 ..remark
             }));
         }
@@ -246,48 +251,49 @@ impl Migration<'_> {
         }
     }
 
-    fn walk(&self, text: &str, forms: &[Option<ValueKind>], moves: bool) -> Result<Walked, Problems> {
+    fn walk(&self, text: &str, forms: &[Option<ValueKind>], moves: bool) -> Result<WalkResult, Problems> {
         let (_, trees) = self.read(text)?;
-        let mut refused = HashSet::new();
+        let mut excluded = HashSet::new();
         loop {
-            let mut walk = Walk::new(self.renames, &self.names, text, &refused, moves);
+            let mut walk = Walk::new(self.renames, &self.names, text, &excluded, moves);
             let mut trees = trees.clone();
             for (tree, form) in trees.iter_mut().zip(forms) {
                 match form {
                     Some(kind) => walk.walk(tree, kind),
-                    None => walk.foreign(tree),
+                    None => walk.walk_other_file(tree),
                 }
             }
             // Through an alias, the same text may be renamed in one section and not in another.
-            let mut words = BTreeMap::<usize, &Step>::new();
-            let mut torn = Vec::new();
-            for Found { span, step, .. } in &walk.found {
-                if matches!(step, Step::Remark(_)) {
+            let mut actions = BTreeMap::<usize, &MigrationAction>::new();
+            let mut ambiguous = Vec::new();
+            for OldName { span, action, .. } in &walk.old_names {
+                if matches!(action, MigrationAction::Remark(_)) {
                     continue;
                 }
-                let other = words.insert(span.start, step);
-                let is_same = other.is_none_or(|other| match (other, step) {
-                    (Step::Replace(one), Step::Replace(other)) => one == other,
-                    (Step::Move(one), Step::Move(other)) => {
+                let other = actions.insert(span.start, action);
+                let is_same = other.is_none_or(|other| match (other, action) {
+                    (MigrationAction::Replace(one), MigrationAction::Replace(other)) => one == other,
+                    (MigrationAction::Move(one), MigrationAction::Move(other)) => {
                         (one.parent, one.leaf) == (other.parent, other.leaf)
                     }
                     _ => false,
                 });
-                if !is_same || walk.kept.contains(&span.start) {
-                    torn.push(span.start);
+                if !is_same || walk.unrenamed.contains(&span.start) {
+                    ambiguous.push(span.start);
                 }
             }
-            if torn.is_empty() {
-                return Ok(Walked { found: walk.found, trees });
+            if ambiguous.is_empty() {
+                return Ok(WalkResult { old_names: walk.old_names, trees });
             }
-            refused.extend(torn);
+            excluded.extend(ambiguous);
         }
     }
 
     /// Returns the text with the new names, after checking that nothing else has changed.
     fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
         let walked = self.walk(text, forms, true)?;
-        let has_moves = walked.found.iter().any(|found| matches!(found.step, Step::Move(_)));
+        let has_moves =
+            walked.old_names.iter().any(|old_name| matches!(old_name.action, MigrationAction::Move(_)));
         if let Some(migrated) = self.apply(text, forms, &walked) {
             return Ok(migrated);
         }
@@ -295,7 +301,8 @@ impl Migration<'_> {
         self.apply(text, forms, &walked).ok_or_else(|| {
             let mut files = Files::default();
             let index = files.add(self.name, text.to_owned());
-            let place = walked.found.first().map_or_else(|| files.beginning(index), |found| found.span);
+            let place =
+                walked.old_names.first().map_or_else(|| files.beginning(index), |old_name| old_name.span);
             let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
             Problems::from_list(vec![Problem::with_span(
@@ -307,25 +314,25 @@ impl Migration<'_> {
         })
     }
 
-    /// Applies the findings; `None` if the result does not parse to the expected trees.
-    fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &Walked) -> Option<Migrated> {
+    /// Applies the actions; `None` if the result does not parse to the expected trees.
+    fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &WalkResult) -> Option<Migrated> {
         let mut files = Files::default();
         files.add(self.name, text.to_owned());
         let place = |span: SourceSpan| files.line_and_column(span);
         let mut edits = BTreeMap::new();
         let (mut changes, mut remarks, mut moves) = (Vec::new(), Vec::new(), 0);
-        for Found { section, span, was, step } in &walked.found {
+        for OldName { section, span, was, action } in &walked.old_names {
             let (line, column) = (place(*span).line, place(*span).column);
-            let now = match step {
-                Step::Replace(words) => {
+            let now = match action {
+                MigrationAction::Replace(words) => {
                     edits.insert(span.start, (span.start..span.end, words.clone()));
                     words.trim_matches(['"', '\'']).to_owned()
                 }
-                Step::Move(step) => {
+                MigrationAction::Move(action) => {
                     moves += 1;
-                    format!("{}.{}", step.parent, step.leaf)
+                    format!("{}.{}", action.parent, action.leaf)
                 }
-                Step::Remark(message) => {
+                MigrationAction::Remark(message) => {
                     let section = section.replace('`', "");
                     remarks.push(Remark { line, column, message: format!("{section}: {message}") });
                     continue;
@@ -334,33 +341,33 @@ impl Migration<'_> {
             let section = section.replace('`', "");
             changes.push(Change { line, column, section, was: was.clone(), now });
         }
-        let mut rewritten = moves::replaced(text, edits.into_values().collect());
+        let mut rewritten = moves::with_edits(text, edits.into_values().collect());
         // One at a time: each move changes the offsets of the rest.
         for _ in 0..moves {
-            let found = self.walk(&rewritten, forms, true).ok()?.found;
-            let next = found.iter().find_map(|found| match &found.step {
-                Step::Move(step) => Some((found.span, step)),
-                Step::Replace(_) | Step::Remark(_) => None,
+            let old_names = self.walk(&rewritten, forms, true).ok()?.old_names;
+            let next = old_names.iter().find_map(|old_name| match &old_name.action {
+                MigrationAction::Move(action) => Some((old_name.span, action)),
+                MigrationAction::Replace(_) | MigrationAction::Remark(_) => None,
             });
-            let Some((key, step)) = next else { break };
-            rewritten = moves::apply(&rewritten, key, step)?;
+            let Some((key, action)) = next else { break };
+            rewritten = moves::apply(&rewritten, key, action)?;
         }
         let (_, trees) = self.read(&rewritten).ok()?;
         let is_same = trees.len() == walked.trees.len()
-            && trees.iter().zip(&walked.trees).all(|(tree, expected)| says_the_same(tree, expected));
+            && trees.iter().zip(&walked.trees).all(|(tree, expected)| is_equivalent(tree, expected));
         is_same.then_some(Migrated { text: rewritten, changes, remarks })
     }
 }
 
 /// Whether two trees have the same keys and values.
-fn says_the_same(one: &Node, other: &Node) -> bool {
+fn is_equivalent(one: &Node, other: &Node) -> bool {
     match (&one.kind, &other.kind) {
         (Kind::List(one), Kind::List(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| says_the_same(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equivalent(one, other))
         }
         (Kind::Map(one), Kind::Map(entries)) => {
             let is_there = |entry: &Entry| {
-                other.get(&entry.key.text).is_some_and(|found| says_the_same(&entry.value, found))
+                other.get(&entry.key.text).is_some_and(|found| is_equivalent(&entry.value, found))
             };
             one.len() == entries.len() && one.iter().all(is_there)
         }

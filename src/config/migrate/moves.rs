@@ -6,40 +6,40 @@ use super::walk::Move;
 use crate::config::source::SourceSpan;
 
 /// Indentation of the keys in a new section, in spaces.
-const STEP: usize = 2;
+const INDENT: usize = 2;
 
 /// Moves a key. `None` if its lines, or its part between two commas, contain anything else.
-pub(super) fn apply(text: &str, key: SourceSpan, step: &Move) -> Option<String> {
-    let is_flow = text[step.section.start..].starts_with('{');
-    if is_flow { in_braces(text, key, step) } else { in_lines(text, key, step) }
+pub(super) fn apply(text: &str, key: SourceSpan, action: &Move) -> Option<String> {
+    let is_flow = text[action.section.start..].starts_with('{');
+    if is_flow { move_in_flow_map(text, key, action) } else { move_in_block_map(text, key, action) }
 }
 
 /// Moves a key in flow style: `{ name: x, title: y }`.
-fn in_braces(text: &str, key: SourceSpan, step: &Move) -> Option<String> {
-    let mut keys = step.keys.clone();
+fn move_in_flow_map(text: &str, key: SourceSpan, action: &Move) -> Option<String> {
+    let mut keys = action.keys.clone();
     keys.sort_by_key(|key| key.start);
     let index = keys.iter().position(|own| own.start == key.start)?;
-    let close = step.section.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
+    let close = action.section.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
     let next = keys.get(index + 1).map(|next| next.start);
     let written = text[key.start..next.unwrap_or(close)].trim_end().trim_end_matches(',').trim_end();
     if written.contains('#') {
         return None;
     }
-    let member = format!("{}{}", step.leaf, &written[key.end - key.start..]);
+    let member = format!("{}{}", action.leaf, &written[key.end - key.start..]);
     let own = key.start..key.start + written.len();
-    let Some((target, inside)) = &step.target else {
-        return Some(replaced(text, vec![(own, format!("{}: {{ {member} }}", step.parent))]));
+    let Some((target, inside)) = &action.target else {
+        return Some(with_edits(text, vec![(own, format!("{}: {{ {member} }}", action.parent))]));
     };
     // Includes the comma after it, or before it.
-    let gone = match next {
+    let removed = match next {
         Some(next) => key.start..next,
         None => text[..key.start].trim_end().strip_suffix(',').map_or(key.start, str::len)..own.end,
     };
-    Some(replaced(text, vec![(gone, String::new()), into_braces(text, *target, inside, &member)?]))
+    Some(with_edits(text, vec![(removed, String::new()), add_to_flow_map(text, *target, inside, &member)?]))
 }
 
 /// Adds a member to a flow map.
-fn into_braces(
+fn add_to_flow_map(
     text: &str,
     target: SourceSpan,
     inside: &[SourceSpan],
@@ -53,31 +53,34 @@ fn into_braces(
 }
 
 /// Moves a key in block style.
-fn in_lines(text: &str, key: SourceSpan, step: &Move) -> Option<String> {
+fn move_in_block_map(text: &str, key: SourceSpan, action: &Move) -> Option<String> {
     let column = column(text, key)?;
     let own = lines_of(text, key, column);
     let written = &text[own.clone()];
     let line_end = if written.contains("\r\n") { "\r\n" } else { "\n" };
     let at_key = line_start(text, key.start) - own.start + column;
-    let member = format!("{}{}{}", &written[..at_key], step.leaf, &written[at_key + key.end - key.start..]);
+    let member = format!("{}{}{}", &written[..at_key], action.leaf, &written[at_key + key.end - key.start..]);
     let member = if member.ends_with('\n') { member } else { member + line_end };
-    let Some((target, inside)) = &step.target else {
-        let head = format!("{}{}:{line_end}", " ".repeat(column), step.parent);
-        return Some(replaced(text, vec![(own, head + &indented(&member, STEP as isize))]));
+    let Some((target, inside)) = &action.target else {
+        let head = format!("{}{}:{line_end}", " ".repeat(column), action.parent);
+        return Some(with_edits(text, vec![(own, head + &indented(&member, INDENT as isize))]));
     };
     if text[target.start..].starts_with('{') {
         let one = member.trim();
         if one.contains(['\n', '#', '|', '>']) {
             return None;
         }
-        return Some(replaced(text, vec![(own, String::new()), into_braces(text, *target, inside, one)?]));
+        return Some(with_edits(
+            text,
+            vec![(own, String::new()), add_to_flow_map(text, *target, inside, one)?],
+        ));
     }
     let last = inside.iter().max_by_key(|key| key.start)?;
     let inner = self::column(text, *last)?;
     let end = lines_of(text, *last, inner).end;
     let line = if text[..end].ends_with('\n') { "" } else { line_end };
     let member = indented(&member, isize::try_from(inner).ok()? - isize::try_from(column).ok()?);
-    Some(replaced(text, vec![(own, String::new()), (end..end, format!("{line}{member}"))]))
+    Some(with_edits(text, vec![(own, String::new()), (end..end, format!("{line}{member}"))]))
 }
 
 /// Column of a key that is the first of its line.
@@ -135,7 +138,7 @@ fn indented(lines: &str, by: isize) -> String {
 }
 
 /// Replaces ranges of a text.
-pub(super) fn replaced(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
+pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(range, _)| range.start);
     let mut text = text.to_owned();
     for (range, words) in edits.into_iter().rev() {

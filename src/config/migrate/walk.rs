@@ -17,32 +17,32 @@ pub(super) struct Walk<'t> {
     /// Text from which the tree was parsed.
     text: &'t str,
     /// Offsets of names that are not renamed, because an alias also uses them for something else.
-    refused: &'t HashSet<usize>,
+    excluded: &'t HashSet<usize>,
     /// Whether keys are moved into other sections.
     moves: bool,
     /// Number of known keys, including old names.
     pub(super) known: usize,
     pub(super) unknown: usize,
     /// Offsets of keys that keep their names.
-    pub(super) kept: HashSet<usize>,
-    pub(super) found: Vec<Found>,
+    pub(super) unrenamed: HashSet<usize>,
+    pub(super) old_names: Vec<OldName>,
     /// Whether strings are searched for variables of jq and templates; not in examples.
     expressions: bool,
 }
 
-/// Finding: a renamed name.
+/// Old name in a file, and what to do with it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct OldName {
     /// Name of the section in messages.
     pub(super) section: &'static str,
     pub(super) span: SourceSpan,
     pub(super) was: String,
-    pub(super) step: Step,
+    pub(super) action: MigrationAction,
 }
 
-/// Action for a finding.
+/// What to do with an old name.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(super) enum MigrationAction {
     /// Replace its text.
     Replace(String),
     /// Move it: it becomes the key `leaf` of the section `parent`, which may exist already.
@@ -66,7 +66,7 @@ pub(super) struct Move {
 
 /// Match quality of a value and a kind; greater is better.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum MatchQuality {
     No,
     /// The kind accepts any value.
     Anything,
@@ -85,19 +85,19 @@ impl<'t> Walk<'t> {
         renames: &'t Renames,
         names: &'t RenamedNameSets,
         text: &'t str,
-        refused: &'t HashSet<usize>,
+        excluded: &'t HashSet<usize>,
         moves: bool,
     ) -> Self {
         Self {
             renames,
             names,
             text,
-            refused,
+            excluded,
             moves,
             known: 0,
             unknown: 0,
-            kept: HashSet::new(),
-            found: Vec::new(),
+            unrenamed: HashSet::new(),
+            old_names: Vec::new(),
             expressions: true,
         }
     }
@@ -108,18 +108,18 @@ impl<'t> Walk<'t> {
     }
 
     /// Walks a file that is not a configuration; it may refer to environment variables.
-    pub(super) fn foreign(&mut self, node: &mut Node) {
+    pub(super) fn walk_other_file(&mut self, node: &mut Node) {
         let names = self.names;
         match &mut node.kind {
             Kind::Map(entries) => {
                 for Entry { key, value } in entries {
-                    self.words(&mut key.text, key.span, &names.environment, "environment");
-                    self.foreign(value);
+                    self.replace_names(&mut key.text, key.span, &names.environment, "environment");
+                    self.walk_other_file(value);
                 }
             }
-            Kind::List(items) => items.iter_mut().for_each(|item| self.foreign(item)),
+            Kind::List(items) => items.iter_mut().for_each(|item| self.walk_other_file(item)),
             Kind::Text(text) if text.style == crate::config::node::Style::Inline => {
-                self.words(&mut text.text, node.span, &names.environment, "environment");
+                self.replace_names(&mut text.text, node.span, &names.environment, "environment");
             }
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
@@ -134,7 +134,7 @@ impl<'t> Walk<'t> {
         match kind {
             ValueKind::Section(keys) => self.section(node, keys()),
             ValueKind::Either(kinds) => {
-                if let Some(kind) = kinds.iter().rev().max_by_key(|kind| self.fit(node, kind)) {
+                if let Some(kind) = kinds.iter().rev().max_by_key(|kind| self.match_quality(node, kind)) {
                     self.value(node, kind, at);
                 }
             }
@@ -191,13 +191,19 @@ impl<'t> Walk<'t> {
     fn expression(&mut self, text: &mut String, span: SourceSpan, section: &'static str) {
         let names = self.names;
         if self.expressions {
-            self.words(text, span, &names.expressions, section);
+            self.replace_names(text, span, &names.expressions, section);
         }
-        self.words(text, span, &names.environment, section);
+        self.replace_names(text, span, &names.environment, section);
     }
 
     /// Replaces names in a string, if they occur in the file in the same form.
-    fn words(&mut self, text: &mut String, span: SourceSpan, words: &RenamedNames, section: &'static str) {
+    fn replace_names(
+        &mut self,
+        text: &mut String,
+        span: SourceSpan,
+        words: &RenamedNames,
+        section: &'static str,
+    ) {
         let Some(written) = self.text.get(span.start..span.end) else { return };
         let (found, unsure) = expressions::find(text, words);
         for word in unsure {
@@ -208,7 +214,7 @@ impl<'t> Walk<'t> {
         }
         let (in_file, _) = expressions::find(written, words);
         let is_same = found.iter().map(|word| &word.now).eq(in_file.iter().map(|word| &word.now));
-        if !is_same || self.refused.contains(&span.start) {
+        if !is_same || self.excluded.contains(&span.start) {
             for word in found {
                 self.remark(span, &word.was, section, format!("`{}` is now `{}`", word.was, word.now));
             }
@@ -217,7 +223,12 @@ impl<'t> Walk<'t> {
         for word in in_file {
             let start = span.start + word.at;
             let span = SourceSpan { start, end: start + word.was.len(), ..span };
-            self.found.push(Found { section, span, was: word.was, step: Step::Replace(word.now) });
+            self.old_names.push(OldName {
+                section,
+                span,
+                was: word.was,
+                action: MigrationAction::Replace(word.now),
+            });
         }
         for word in found.iter().rev() {
             text.replace_range(word.at..word.at + word.was.len(), &word.now);
@@ -235,7 +246,7 @@ impl<'t> Walk<'t> {
             let Key { text: name, span: place } = entries[index].key.clone();
             let (owner, key) = match (keys.get(&name), self.renames.key(keys.id, &name)) {
                 (Some(key), _) => {
-                    self.kept.insert(place.start);
+                    self.unrenamed.insert(place.start);
                     (keys, key)
                 }
                 (None, Some(Now::Key(path))) => {
@@ -251,7 +262,7 @@ impl<'t> Walk<'t> {
                     continue;
                 }
                 (None, Some(Now::Word(..)) | None) => {
-                    self.kept.insert(place.start);
+                    self.unrenamed.insert(place.start);
                     self.unknown += 1;
                     continue;
                 }
@@ -303,7 +314,7 @@ impl<'t> Walk<'t> {
             }
             return false;
         };
-        if !self.moves || self.refused.contains(&span.start) {
+        if !self.moves || self.excluded.contains(&span.start) {
             self.remark(span, &name, keys.section, format!("`{name}` is now `{path}`: move it by hand"));
             return false;
         }
@@ -313,8 +324,13 @@ impl<'t> Walk<'t> {
         };
         let target = there
             .map(|there| (there.value.span, own(there.value.span, there.value.as_map().unwrap_or_default())));
-        let step = Move { parent: first, leaf, section, keys: own(section, entries), target };
-        self.found.push(Found { section: keys.section, span, was: name, step: Step::Move(Box::new(step)) });
+        let action = Move { parent: first, leaf, section, keys: own(section, entries), target };
+        self.old_names.push(OldName {
+            section: keys.section,
+            span,
+            was: name,
+            action: MigrationAction::Move(Box::new(action)),
+        });
         true
     }
 
@@ -332,45 +348,55 @@ impl<'t> Walk<'t> {
                 return false;
             }
         };
-        if self.refused.contains(&span.start) {
+        if self.excluded.contains(&span.start) {
             let message = format!("`{was}` is now `{now}`, but an alias uses it for something else");
             self.remark(span, was, section, message);
             return false;
         }
-        self.found.push(Found { section, span, was: was.to_owned(), step: Step::Replace(words) });
+        self.old_names.push(OldName {
+            section,
+            span,
+            was: was.to_owned(),
+            action: MigrationAction::Replace(words),
+        });
         true
     }
 
     fn remark(&mut self, span: SourceSpan, was: &str, section: &'static str, message: String) {
-        self.found.push(Found { section, span, was: was.to_owned(), step: Step::Remark(message) });
+        self.old_names.push(OldName {
+            section,
+            span,
+            was: was.to_owned(),
+            action: MigrationAction::Remark(message),
+        });
     }
 
     /// Match quality of a value and a kind. Compares only its own kind and keys, so that it is fast.
-    fn fit(&self, node: &Node, kind: &ValueKind) -> Fit {
+    fn match_quality(&self, node: &Node, kind: &ValueKind) -> MatchQuality {
         let is_map = matches!(node.kind, Kind::Map(_));
         let is_list = matches!(node.kind, Kind::List(_));
         match kind {
             ValueKind::Section(keys) => {
-                let (keys, Some(entries)) = (keys(), node.as_map()) else { return Fit::No };
+                let (keys, Some(entries)) = (keys(), node.as_map()) else { return MatchQuality::No };
                 let is_known = |entry: &&Entry| {
                     let name = &entry.key.text;
                     keys.get(name).is_some() || self.renames.key(keys.id, name).is_some()
                 };
                 match entries.iter().filter(is_known).count() {
-                    0 => Fit::Unknown,
-                    known => Fit::Section(std::cmp::Reverse(entries.len() - known), known),
+                    0 => MatchQuality::Unknown,
+                    known => MatchQuality::Section(std::cmp::Reverse(entries.len() - known), known),
                 }
             }
-            ValueKind::Map(_) if is_map => Fit::Names,
-            ValueKind::List(_) | ValueKind::OneOrMore(_) if is_list => Fit::Kind,
-            ValueKind::OneOrMore(item) => self.fit(node, item),
+            ValueKind::Map(_) if is_map => MatchQuality::Names,
+            ValueKind::List(_) | ValueKind::OneOrMore(_) if is_list => MatchQuality::Kind,
+            ValueKind::OneOrMore(item) => self.match_quality(node, item),
             ValueKind::Either(kinds) => {
-                kinds.iter().map(|kind| self.fit(node, kind)).max().unwrap_or(Fit::No)
+                kinds.iter().map(|kind| self.match_quality(node, kind)).max().unwrap_or(MatchQuality::No)
             }
-            ValueKind::Anything | ValueKind::JsonSchema => Fit::Anything,
-            ValueKind::Map(_) | ValueKind::List(_) => Fit::No,
-            _ if is_map || is_list => Fit::No,
-            _ => Fit::Kind,
+            ValueKind::Anything | ValueKind::JsonSchema => MatchQuality::Anything,
+            ValueKind::Map(_) | ValueKind::List(_) => MatchQuality::No,
+            _ if is_map || is_list => MatchQuality::No,
+            _ => MatchQuality::Kind,
         }
     }
 }

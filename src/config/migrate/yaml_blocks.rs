@@ -8,8 +8,8 @@ use crate::config::{
     source::Files,
 };
 
-/// Unindented lines of a file.
-pub(super) struct Piece {
+/// YAML block in another file, without its indentation.
+pub(super) struct YamlBlock {
     pub(super) text: String,
     /// Byte range in the file.
     pub(super) range: Range<usize>,
@@ -19,7 +19,7 @@ pub(super) struct Piece {
     pub(super) indent: usize,
 }
 
-impl Piece {
+impl YamlBlock {
     /// Unindents lines of a file. `None` if one is indented less.
     fn new(file: &str, range: Range<usize>, indent: usize) -> Option<Self> {
         let mut text = String::new();
@@ -41,8 +41,8 @@ impl Piece {
 }
 
 /// YAML blocks of a Markdown page.
-pub(super) fn of_markdown(page: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+pub(super) fn of_markdown(page: &str) -> Vec<YamlBlock> {
+    let mut blocks = Vec::new();
     // Open block: its fence, the offset of its first line, its indentation, and whether it is YAML.
     let mut open: Option<(String, usize, usize, bool)> = None;
     let mut at = 0;
@@ -58,7 +58,7 @@ pub(super) fn of_markdown(page: &str) -> Vec<Piece> {
                     continue;
                 }
                 if *is_yaml {
-                    pieces.extend(Piece::new(page, *begin..start, *indent));
+                    blocks.extend(YamlBlock::new(page, *begin..start, *indent));
                 }
                 open = None;
             }
@@ -74,30 +74,30 @@ pub(super) fn of_markdown(page: &str) -> Vec<Piece> {
             }
         }
     }
-    pieces
+    blocks
 }
 
 /// Configurations in a Kubernetes `ConfigMap`: strings under file names.
-pub(super) fn of_manifest(files: &Files, node: &Node, pieces: &mut Vec<Piece>) {
+pub(super) fn of_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
     match &node.kind {
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
                 let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
                 match &value.kind {
                     Kind::Text(text) if is_file && text.style == Style::Literal => {
-                        pieces.extend(of_literal(files, value, &text.text));
+                        blocks.extend(of_literal(files, value, &text.text));
                     }
-                    _ => of_manifest(files, value, pieces),
+                    _ => of_manifest(files, value, blocks),
                 }
             }
         }
-        Kind::List(items) => items.iter().for_each(|item| of_manifest(files, item, pieces)),
+        Kind::List(items) => items.iter().for_each(|item| of_manifest(files, item, blocks)),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 
 /// Lines of a literal block (`|`).
-fn of_literal(files: &Files, node: &Node, text: &str) -> Option<Piece> {
+fn of_literal(files: &Files, node: &Node, text: &str) -> Option<YamlBlock> {
     let file = files.text(node.span);
     // The span of such a string begins at its first character, after the indentation.
     let start = file[..node.span.start].rfind('\n')? + 1;
@@ -105,10 +105,10 @@ fn of_literal(files: &Files, node: &Node, text: &str) -> Option<Piece> {
     let indent = first.len() - first.trim_start_matches(' ').len();
     let is_inside = |line: &&str| line.trim().is_empty() || line.starts_with(&" ".repeat(indent));
     let length: usize = file[start..].split_inclusive('\n').take_while(is_inside).map(str::len).sum();
-    let piece = Piece::new(file, start..start + length, indent)?;
+    let block = YamlBlock::new(file, start..start + length, indent)?;
     // If the lines differ from the parsed string, the block is not migrated.
     let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
-    let (mut here, mut read) = (lines(&piece.text), lines(text));
+    let (mut here, mut read) = (lines(&block.text), lines(text));
     for lines in [&mut here, &mut read] {
         while lines.last().is_some_and(String::is_empty) {
             lines.pop();
@@ -117,5 +117,5 @@ fn of_literal(files: &Files, node: &Node, text: &str) -> Option<Piece> {
             lines.remove(0);
         }
     }
-    (here == read).then_some(piece)
+    (here == read).then_some(block)
 }
