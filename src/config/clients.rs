@@ -16,11 +16,11 @@ const NAME_LIMIT_BYTES: usize = 100;
 /// Parsed access control.
 pub(super) struct Clients {
     /// Whether clients are authenticated.
-    pub(super) are_told_apart: bool,
+    pub(super) are_authenticated: bool,
     /// `None` after errors, or if every client may call.
     pub(super) access: Option<AccessSettings>,
     /// Whether authorization servers grant scopes, so that the file does not list all of them.
-    pub(super) lets_others_say: bool,
+    pub(super) has_external_scopes: bool,
 }
 
 /// Parses `clients`. `auth` is `None` if `server` has errors.
@@ -59,14 +59,14 @@ pub(super) fn read(
         lint::clients::check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
     }
     let (tokens, resource) = auth.clone().flatten().map(ResourceServer::into_parts).unwrap_or_default();
-    let are_told_apart = entry.is_some() || has_auth;
-    let lets_others_say = !tokens.is_empty();
+    let are_authenticated = entry.is_some() || has_auth;
+    let has_external_scopes = !tokens.is_empty();
     let with_name = |(name, client)| ClientSettings { name, ..client };
-    let access = named.ok().filter(|_| are_told_apart).map(|named| AccessSettings {
+    let access = named.ok().filter(|_| are_authenticated).map(|named| AccessSettings {
         clients: named.into_iter().map(with_name).collect(),
         tokens,
         resource,
         scopes: default_scopes.clone(),
     });
-    Clients { are_told_apart, access, lets_others_say }
+    Clients { are_authenticated, access, has_external_scopes }
 }

@@ -9,7 +9,7 @@ use settings_derive::Section as DeriveSection;
 use super::{
     node::{Entry, Kind},
     report::Report,
-    route_calls::{self, WrittenCall},
+    route_calls::{self, UncheckedRouteCall},
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
     suggest,
@@ -48,14 +48,14 @@ pub(super) struct CompletionSettings {
 /// Completion of an argument, and the route call that it makes.
 pub(super) struct CompiledCompletion {
     pub(super) completion: Completion,
-    pub(super) call: Option<WrittenCall>,
+    pub(super) call: Option<UncheckedRouteCall>,
 }
 
 /// Parses `completions` of a route. The route calls that they make are added to `calls`.
 pub(super) fn read_all(
     section: &OpenSection<'_>,
     input: &InputSchema,
-    calls: &RefCell<Vec<WrittenCall>>,
+    calls: &RefCell<Vec<UncheckedRouteCall>>,
 ) -> Vec<(String, Completion)> {
     let report = section.value.context.report;
     let Some(written) = section.entry("completions") else { return Vec::new() };

@@ -10,7 +10,7 @@ use super::{
     completions, content, input_requests, language, lint,
     node::{Entry, Kind, Node},
     report::Report,
-    route_calls::{self, Routes, WrittenCall},
+    route_calls::{self, RoutesOfFile, UncheckedRouteCall},
     route_tests::Position,
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, open, read_in_scope},
@@ -145,16 +145,16 @@ struct ResourceSettings {
 }
 
 /// Part of a message, its span, and the route call that it makes.
-struct ReadPart {
+struct ParsedPart {
     template: PartTemplate,
     span: SourceSpan,
-    call: Option<WrittenCall>,
+    call: Option<UncheckedRouteCall>,
 }
 
 /// Parses one prompt. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
-    routes: Routes<'_>,
+    routes: RoutesOfFile<'_>,
     default_scopes: &Scopes,
     entry: &Entry,
 ) -> Option<PromptFile> {
@@ -175,7 +175,7 @@ pub(super) fn read(
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut used = UsedArguments::default();
     let parts = messages(&section, routes, &mut used);
-    let questions = input_requests::read(report, &entry.value, settings.input_timeout, &mut used);
+    let input_requests = input_requests::read(report, &entry.value, settings.input_timeout, &mut used);
     let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
     if section.get("description").is_none() && !section.has_unknown_keys {
         report.warning(
@@ -188,10 +188,10 @@ pub(super) fn read(
     route_calls::report_unknown(report, &used, &names, "the prompt has no argument", |name| {
         format!("declare it under `arguments`: `{name}:`")
     });
-    if let Some(questions) = &questions {
-        let names: Vec<&str> = questions.names().collect();
+    if let Some(input_requests) = &input_requests {
+        let names: Vec<&str> = input_requests.names().collect();
         input_requests::report_unknown_input_responses(report, "the prompt", used.answers.iter(), &names);
-        questions.arguments().for_each(|(name, span)| used.add(name, true, *span));
+        input_requests.arguments().for_each(|(name, span)| used.add(name, true, *span));
     }
     // An argument may be used by a part with errors.
     let is_whole = report.errors() == before;
@@ -208,15 +208,16 @@ pub(super) fn read(
     if report.errors() > before {
         return None;
     }
-    let asking = questions?.finish(report, &texts(&arguments))?;
+    let input_requests = input_requests?.finish(report, &input_schema(&arguments))?;
     // The values of input responses are not known yet.
-    if asking.is_empty() {
+    if input_requests.is_empty() {
         parts
             .iter()
             .for_each(|part| lint::prompts::check_templates(report, &part.template, part.span, &arguments));
     }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
-        argument.completion = listed_by_a_route(&argument.name, &parts, routes).map(Completion::Listed);
+        argument.completion =
+            values_of_route_argument(&argument.name, &parts, routes).map(Completion::Listed);
     }
     let prompt = Prompt {
         name: name.ok()?,
@@ -228,7 +229,7 @@ pub(super) fn read(
             .filter_map(|part| part.call.as_ref()?.route(routes))
             .fold(scopes, |all, file| all.union(&file.route.scopes)),
         arguments,
-        input_requests: asking,
+        input_requests: asking: input_requests,
         parts: parts.into_iter().map(|part| part.template).collect(),
     };
     let position = Position::new(report, entry.key.span);
@@ -236,7 +237,7 @@ pub(super) fn read(
 }
 
 /// Input schema of the arguments. All arguments are strings.
-fn texts(arguments: &[PromptArgument]) -> InputSchema {
+fn input_schema(arguments: &[PromptArgument]) -> InputSchema {
     let text = |argument: &PromptArgument| (argument.name.clone(), json!({ "type": "string" }));
     let properties: Map<String, Value> = arguments.iter().map(text).collect();
     let required = arguments.iter().filter(|argument| argument.required);
@@ -249,7 +250,7 @@ fn texts(arguments: &[PromptArgument]) -> InputSchema {
 
 fn argument(
     report: &Report<'_>,
-    routes: Routes<'_>,
+    routes: RoutesOfFile<'_>,
     entry: &Entry,
     names: &[String],
 ) -> Option<PromptArgument> {
@@ -288,9 +289,9 @@ fn argument(
 
 fn messages(
     section: &OpenSection<'_>,
-    routes: Routes<'_>,
+    routes: RoutesOfFile<'_>,
     used: &mut UsedArguments,
-) -> Option<Vec<ReadPart>> {
+) -> Option<Vec<ParsedPart>> {
     let report = section.value.context.report;
     let help = "write `messages: [{ user: \"…\" }]`";
     let Some(node) = section.get("messages") else {
@@ -309,7 +310,7 @@ fn messages(
         report.error(Code::EmptyValue.at_span(node.span), "`messages` is an empty list", help);
         return None;
     }
-    let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, used)).collect();
+    let parts: Vec<ParsedPart> = items.iter().flat_map(|item| message(report, routes, item, used)).collect();
     let mut fetched = parts.iter().filter(|part| part.template.is_fetched());
     for (parts, limit, what) in [
         (parts.get(Prompt::PART_LIMIT), Prompt::PART_LIMIT, "blocks"),
@@ -328,15 +329,20 @@ fn messages(
 }
 
 /// Parses the parts of a message; reports those with errors and omits them.
-fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, used: &mut UsedArguments) -> Vec<ReadPart> {
+fn message(
+    report: &Report<'_>,
+    routes: RoutesOfFile<'_>,
+    node: &Node,
+    used: &mut UsedArguments,
+) -> Vec<ParsedPart> {
     let Some(section) = open::<MessageSettings>(report, node.span, node) else { return Vec::new() };
-    let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
-    let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
-    let Some((role, entry)) = said.next() else {
+    let roles = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
+    let mut roles = roles.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
+    let Some((role, entry)) = roles.next() else {
         section.missing("a message needs a role".to_owned(), "write `- user: …`, or `- assistant: …`");
         return Vec::new();
     };
-    if let Some((_, other)) = said.next() {
+    if let Some((_, other)) = roles.next() {
         let help = "write `- user: …`, and another `- assistant: …`";
         report.error(Code::TooMany.at_span(other.key.span), "a message must have one role, found two", help);
         return Vec::new();
@@ -358,7 +364,7 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, used: &mut Used
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
             let what = format!("`{}`", entry.key.text);
             let text = template(report, value, &what, used);
-            let part = text.map(|text| ReadPart {
+            let part = text.map(|text| ParsedPart {
                 template: PartTemplate {
                     role,
                     part: PartContent::Text(text),
@@ -375,12 +381,12 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, used: &mut Used
 
 fn block(
     report: &Report<'_>,
-    routes: Routes<'_>,
+    routes: RoutesOfFile<'_>,
     node: &Node,
     place: SourceSpan,
     role: Role,
     used: &mut UsedArguments,
-) -> Option<ReadPart> {
+) -> Option<ParsedPart> {
     let section = open::<BlockSettings>(report, place, node)?;
     let read = BlockSettings::read_fields(&section, None);
     let (annotations, last_modified) = match section.entry("annotations") {
@@ -419,14 +425,14 @@ fn block(
             PartContent::Route(route)
         }
         "resource" if one.value.as_text().is_some() => {
-            read_of(report, &one.value, template(report, &one.value, "`resource`", used)?, routes)?
+            resource_of_route(report, &one.value, template(report, &one.value, "`resource`", used)?, routes)?
         }
         "resource" => {
             let ResourceSettings { uri, text, media_type } = read_in_scope(report, one, &NAMES, used)?;
             let media_type = media_type.map_or_else(|| "text/plain".to_owned(), |MediaType(text)| text);
             match text {
                 Some(text) => PartContent::Resource { uri, media_type: Some(media_type), text },
-                None => read_of(report, one.value.get("uri")?, uri, routes)?,
+                None => resource_of_route(report, one.value.get("uri")?, uri, routes)?,
             }
         }
         _ => {
@@ -437,15 +443,20 @@ fn block(
         }
     };
     let template = PartTemplate { role, part, annotations, last_modified };
-    Some(ReadPart { template, span: one.value.span, call })
+    Some(ParsedPart { template, span: one.value.span, call })
 }
 
 /// Embedded resource. A literal URI must be that of a resource; a template is checked at the call.
-fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) -> Option<PartContent> {
-    let resources = || routes.read.iter().filter_map(|file| file.route.resource.as_ref());
-    let is_read = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
-    let all_read = routes.read.len() == routes.written.len();
-    if all_read && !uri.source().contains("{{") && !uri.source().contains("{%") && !is_read(uri.source()) {
+fn resource_of_route(
+    report: &Report<'_>,
+    node: &Node,
+    uri: Template,
+    routes: RoutesOfFile<'_>,
+) -> Option<PartContent> {
+    let resources = || routes.parsed.iter().filter_map(|file| file.route.resource.as_ref());
+    let is_known = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
+    let all_parsed = routes.parsed.len() == routes.entries.len();
+    if all_parsed && !uri.source().contains("{{") && !uri.source().contains("{%") && !is_known(uri.source()) {
         let message = format!("no route has a resource with the URI `{}`", uri.source());
         let help =
             suggest::help(uri.source(), "known URIs", resources().map(|resource| resource.uri.as_str()));
@@ -467,13 +478,17 @@ fn template(report: &Report<'_>, node: &Node, what: &str, used: &mut UsedArgumen
 
 /// Allowed values (`enum`, `const`, boolean) that the called route's input schema lists for a prompt argument
 /// that is passed to it unchanged.
-fn listed_by_a_route(name: &str, parts: &[ReadPart], routes: Routes<'_>) -> Option<Vec<String>> {
+fn values_of_route_argument(
+    name: &str,
+    parts: &[ParsedPart],
+    routes: RoutesOfFile<'_>,
+) -> Option<Vec<String>> {
     parts.iter().find_map(|part| {
         let PartContent::Route(call) = &part.template.part else { return None };
         let file = part.call.as_ref()?.route(routes)?;
-        call.arguments.iter().find_map(|(theirs, template)| match template {
-            JsonTemplate::Argument(ours) | JsonTemplate::NotNull(ours) if ours == name => {
-                Some(file.route.input.listed(theirs)).filter(|values| !values.is_empty())
+        call.arguments.iter().find_map(|(argument, template)| match template {
+            JsonTemplate::Argument(passed) | JsonTemplate::NotNull(passed) if passed == name => {
+                Some(file.route.input.listed(argument)).filter(|values| !values.is_empty())
             }
             _ => None,
         })

@@ -59,7 +59,7 @@ pub(super) fn read(
 
 /// Warns of a route's own rules with conditions on a program, if the route runs none. Shared rules may be
 /// meant for other routes.
-pub(super) fn warn_of_programs(report: &Report<'_>, own: &[CompiledRule]) {
+pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRule]) {
     let is_idle = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
         let message = "this rule never matches: `exit_status` and `stderr` apply to commands only";
@@ -69,7 +69,7 @@ pub(super) fn warn_of_programs(report: &Report<'_>, own: &[CompiledRule]) {
 
 /// Appends the reachable rules of `defaults.response` to those of a route.
 pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRule>) -> Vec<CompiledRule> {
-    let reachable = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
+    let reachable = defaults.into_iter().filter(|rule| !own.iter().any(|first| matches_all_of(first, rule)));
     let reachable: Vec<_> = reachable.collect();
     own.extend(reachable);
     own
@@ -258,9 +258,9 @@ pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
 }
 
 /// Whether the first of two rules matches every response that the later one matches.
-fn takes_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
+fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
     // Without conditions, a success rule matches 2xx, and an error rule everything except 5xx.
-    let taken = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
+    let covers_status = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
         (RuleAction::Success(_), Some(patterns), _) => {
             patterns.0.iter().all(|pattern| pattern.is_success_only())
         }
@@ -271,7 +271,7 @@ fn takes_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
         (RuleAction::Error(_), None, _) => true,
     };
     // Conditions on the exit of a program may match a failure.
-    first.rule.matcher.is_empty() && taken && !later.rule.matcher.is_about_programs()
+    first.rule.matcher.is_empty() && covers_status && !later.rule.matcher.is_about_programs()
 }
 
 /// Warns of unreachable rules after a rule that always matches. Part of some named rules may be unreachable
@@ -280,7 +280,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.span);
     let mut reported = Vec::new();
     for (index, later) in rules.iter().enumerate() {
-        let Some(first) = rules[..index].iter().find(|first| takes_all_of(first, later)) else { continue };
+        let Some(first) = rules[..index].iter().find(|first| matches_all_of(first, later)) else { continue };
         let place = match first.span.file == later.span.file {
             true => format!("in line {}", report.files().line_and_column(first.span).line),
             false => format!("at {}", report.file_and_line(first.span)),
@@ -299,7 +299,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
             }
             (_, Some(span)) => {
                 let whole = rules.iter().filter(|rule| use_of(rule) == Some(span));
-                if !reported.contains(&span) && whole.clone().all(|rule| takes_all_of(first, rule)) {
+                if !reported.contains(&span) && whole.clone().all(|rule| matches_all_of(first, rule)) {
                     reported.push(span);
                     let message = format!("unreachable rules: the one {place} comes first and has no `when`");
                     report.warning(Code::UnreachableRule.at_span(span), message, help);

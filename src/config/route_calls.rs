@@ -15,7 +15,7 @@ use crate::{model::ToolName, route::RouteCall};
 
 /// Parsed call, which is checked against all routes once they are parsed.
 #[derive(Debug, Clone)]
-pub(super) struct WrittenCall {
+pub(super) struct UncheckedRouteCall {
     route: String,
     route_span: SourceSpan,
     arguments: Vec<(String, SourceSpan)>,
@@ -23,9 +23,9 @@ pub(super) struct WrittenCall {
 
 /// Routes of the file: all entries, and those without errors.
 #[derive(Clone, Copy)]
-pub(super) struct Routes<'a> {
-    pub(super) written: &'a [Entry],
-    pub(super) read: &'a [RouteFile],
+pub(super) struct RoutesOfFile<'a> {
+    pub(super) entries: &'a [Entry],
+    pub(super) parsed: &'a [RouteFile],
 }
 
 /// Parses `route` and `args` of a section whose keys have been checked. Returns `None` after reporting the
@@ -34,20 +34,20 @@ pub(super) fn read(
     report: &Report<'_>,
     section: &Node,
     used: &mut UsedArguments,
-) -> Option<(RouteCall, WrittenCall)> {
+) -> Option<(RouteCall, UncheckedRouteCall)> {
     let node = section.get("route")?;
     let (name, args) = (node.as_text()?, section.get("args"));
-    let mut good = args.is_none_or(|node| node.as_map().is_some());
+    let mut is_valid = args.is_none_or(|node| node.as_map().is_some());
     let (mut templates, mut arguments) = (Vec::new(), Vec::new());
     for entry in args.and_then(Node::as_map).unwrap_or_default() {
         let what = format!("the argument `{}`", entry.key.text);
         match request::value(report, &entry.value, &what, used) {
             Some(template) => templates.push((entry.key.text.clone(), template)),
-            None => good = false,
+            None => is_valid = false,
         }
         arguments.push((entry.key.text.clone(), entry.key.span));
     }
-    let written = WrittenCall { route: name.to_owned(), route_span: node.span, arguments };
+    let unchecked = UncheckedRouteCall { route: name.to_owned(), route_span: node.span, arguments };
     // A route name is a tool name; `check` reports a name that no route has.
     let route = name.parse::<ToolName>().map_err(|error| {
         report.error(
@@ -56,18 +56,18 @@ pub(super) fn read(
             "write the name of a route",
         );
     });
-    good.then_some((RouteCall { route: route.ok()?, arguments: templates }, written))
+    is_valid.then_some((RouteCall { route: route.ok()?, arguments: templates }, unchecked))
 }
 
-impl WrittenCall {
+impl UncheckedRouteCall {
     /// The called route, if it has no errors.
-    pub(super) fn route<'a>(&self, routes: Routes<'a>) -> Option<&'a RouteFile> {
-        routes.read.iter().find(|file| file.route.definition.name.as_str() == self.route)
+    pub(super) fn route<'a>(&self, routes: RoutesOfFile<'a>) -> Option<&'a RouteFile> {
+        routes.parsed.iter().find(|file| file.route.definition.name.as_str() == self.route)
     }
 
     /// Reports an unknown route, unknown arguments and missing arguments.
-    pub(super) fn check(&self, report: &Report<'_>, routes: Routes<'_>) {
-        let names = || routes.written.iter().map(|entry| entry.key.text.as_str());
+    pub(super) fn check(&self, report: &Report<'_>, routes: RoutesOfFile<'_>) {
+        let names = || routes.entries.iter().map(|entry| entry.key.text.as_str());
         if !names().any(|name| name == self.route) {
             let help = suggest::help(&self.route, "known routes", names());
             return report.error(

@@ -23,7 +23,7 @@ use super::{
     report::Report,
     request::Upstreams,
     response,
-    route_calls::Routes,
+    route_calls::RoutesOfFile,
     routes::{self, DefaultSettings, RouteContext, RouteFile},
     rules::RuleSets,
     schemas::UsedArguments,
@@ -121,7 +121,7 @@ pub(in crate::config) fn compile(
     let mut routes: Vec<RouteFile> = Vec::with_capacity(written.len());
     routes.extend(written.iter().filter_map(|entry| routes::read(report, &route_context, entry)));
     import::check_tools(report, &root, &route_context, &upstreams);
-    let known = Routes { written, read: &routes };
+    let known = RoutesOfFile { entries: written, parsed: &routes };
     for call in calls.borrow().iter() {
         call.check(report, known);
     }

@@ -59,7 +59,7 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
         }
         return;
     };
-    if clients.lets_others_say {
+    if clients.has_external_scopes {
         return;
     }
     let mut reported = HashSet::new();
@@ -86,7 +86,7 @@ pub(in crate::config) fn warn_of_open_port(
     listener: &ListenerSettings,
     is_behind: bool,
 ) {
-    if clients.are_told_apart && !is_behind && !listener.listen.ip().is_loopback() {
+    if clients.are_authenticated && !is_behind && !listener.listen.ip().is_loopback() {
         let message = "clients send keys and tokens without TLS: other machines can connect";
         let help =
             "configure `server.tls`, or add the address of a proxy that terminates TLS to `trusted_proxies`";

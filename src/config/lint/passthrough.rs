@@ -8,7 +8,7 @@ use crate::{
 
 /// Checks that `passthrough` has `scopes` if there are clients.
 pub(in crate::config) fn check_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
-    if clients.are_told_apart && node.get("scopes").is_none() {
+    if clients.are_authenticated && node.get("scopes").is_none() {
         let message = "`passthrough` needs `scopes`, because there are `clients`";
         let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every authenticated client";
         report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);

@@ -1,7 +1,7 @@
 //! Requests to commands: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
 
 use super::{
-    CompiledRequest, Reader,
+    CompiledRequest, RequestParser,
     values::{is_name, single_argument},
 };
 use crate::settings::code::Code;
@@ -24,7 +24,7 @@ pub(super) const KEYS: [&str; 3] = ["arguments", "leading_dash_arguments", "stdi
 
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
-impl Reader<'_, '_> {
+impl RequestParser<'_, '_> {
     /// Parses the rest of a line after `RUN`.
     pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<CompiledRequest> {
         let mut words = rest.split_whitespace();

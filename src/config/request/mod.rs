@@ -109,7 +109,7 @@ pub(super) struct Upstreams<'a> {
 }
 
 /// Parser for the parts of a request.
-struct Reader<'s, 'f> {
+struct RequestParser<'s, 'f> {
     report: &'s Report<'f>,
     upstreams: Upstreams<'s>,
     used: &'s mut UsedArguments,
@@ -123,10 +123,10 @@ pub(super) fn read(
     place: SourceSpan,
     used: &mut UsedArguments,
 ) -> Option<CompiledRequest> {
-    let mut reader = Reader { report, upstreams, used };
+    let mut parser = RequestParser { report, upstreams, used };
     match &node.kind {
-        Kind::Text(text) => reader.line(node, &text.text),
-        Kind::Map(_) => reader.map(node, place),
+        Kind::Text(text) => parser.line(node, &text.text),
+        Kind::Map(_) => parser.map(node, place),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("`request` must be a string or a map, found {}", node.found());
             report.error(
@@ -147,10 +147,10 @@ pub(super) fn value(
     used: &mut UsedArguments,
 ) -> Option<JsonTemplate> {
     let upstreams = Upstreams { names: &[], files: &[] };
-    Reader { report, upstreams, used }.json(node, what)
+    RequestParser { report, upstreams, used }.json(node, what)
 }
 
-impl Reader<'_, '_> {
+impl RequestParser<'_, '_> {
     fn line(&mut self, node: &Node, text: &str) -> Option<CompiledRequest> {
         let span = node.span;
         let help = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";

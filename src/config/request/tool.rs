@@ -1,6 +1,6 @@
 //! Requests to MCP servers: `CALL UPSTREAM/TOOL`, or a map with `tool`.
 
-use super::{CompiledRequest, Reader, values::expression};
+use super::{CompiledRequest, RequestParser, values::expression};
 use crate::settings::code::Code;
 use crate::{
     config::{
@@ -21,7 +21,7 @@ const OTHER_KEYS: [&str; 2] = ["leading_dash_arguments", "stdin"];
 
 const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
 
-impl Reader<'_, '_> {
+impl RequestParser<'_, '_> {
     /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
     pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<CompiledRequest> {
         let span = node.span;

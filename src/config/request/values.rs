@@ -3,7 +3,7 @@
 use crate::settings::code::Code;
 use http::HeaderName;
 
-use super::{BodySettings, NAMES, Reader};
+use super::{BodySettings, NAMES, RequestParser};
 use crate::{
     config::{
         language,
@@ -18,7 +18,7 @@ use crate::{
     translate::{OutputContext, Template},
 };
 
-impl Reader<'_, '_> {
+impl RequestParser<'_, '_> {
     /// Parses a path with arguments, and the query after its `?`.
     pub(super) fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, QueryTemplate)> {
         if has_variable(text) {

@@ -24,7 +24,7 @@ use super::{
     request::{self, Upstreams},
     resource,
     response::{self, ErrorSettings, whole},
-    route_calls::WrittenCall,
+    route_calls::UncheckedRouteCall,
     route_tests::{self, Example, Position, UpstreamKind},
     rules::RuleSets,
     schemas::{self, UsedArguments},
@@ -83,7 +83,7 @@ pub(super) struct RouteContext<'a> {
     pub(super) default_response: Option<&'a Entry>,
     pub(super) upstreams: Upstreams<'a>,
     /// Calls of other routes, which are checked against all routes once they are parsed.
-    pub(super) calls: &'a RefCell<Vec<WrittenCall>>,
+    pub(super) calls: &'a RefCell<Vec<UncheckedRouteCall>>,
 }
 
 /// The section of a route.
@@ -279,7 +279,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if let (Some(rules), UpstreamKind::Http | UpstreamKind::McpServer, true) =
         (&rules, upstream_kind, request.is_some())
     {
-        response::warn_of_programs(report, &rules.all[..own_count]);
+        response::warn_of_command_conditions(report, &rules.all[..own_count]);
     }
     let rules = rules.map(|rules| rules.all);
     if rules.as_ref().is_some_and(Vec::is_empty) {
