@@ -123,7 +123,7 @@ mod tests {
 
     #[track_caller]
     fn problems(name: &str, text: &str) -> Vec<Problem> {
-        load(&Sources::of_text(name, text)).unwrap_err().as_slice().to_vec()
+        load(&Sources::from_text(name, text)).unwrap_err().as_slice().to_vec()
     }
 
     #[test]

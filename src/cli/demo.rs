@@ -53,7 +53,7 @@ fn load(
     legacy: Option<SocketAddr>,
     screen: &mut Screen,
 ) -> Result<Loaded, Failure> {
-    let mut environment = Environment::of_process();
+    let mut environment = Environment::from_process();
     environment.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
     let origin = ConfigSource::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
     let sources = Sources { origin, environment, flags: arguments.overrides.flags() };

@@ -247,7 +247,7 @@ fn upstream_of(tool: &str) -> String {
 /// Problems of a route with that name and request.
 fn problems(naming: &RouteNaming) -> Option<String> {
     let yaml = propose(&[], naming).yaml;
-    let problems = config::load(&Sources::of_text("proposal.yaml", yaml)).err()?;
+    let problems = config::load(&Sources::from_text("proposal.yaml", yaml)).err()?;
     Some(problems.as_slice().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; "))
 }
 

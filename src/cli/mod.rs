@@ -245,7 +245,7 @@ impl Command {
 impl ConfigArgument {
     fn sources(&self, flags: Vec<Flag>) -> Result<Sources, Failure> {
         let origin = ConfigSource::Path(self.path()?);
-        Ok(Sources { origin, environment: Environment::of_process(), flags })
+        Ok(Sources { origin, environment: Environment::from_process(), flags })
     }
 
     /// Configured path, or the first default path that exists.

@@ -111,7 +111,7 @@ fn read(
     if let Kind::Map(entries) = &mut tree.kind {
         let mut add = |name: &str, value: &str| {
             if !entries.iter().any(|entry| entry.key.text == name) {
-                entries.push(Entry::new(name, Node::of_text(value, place), place));
+                entries.push(Entry::new(name, Node::from_text(value, place), place));
             }
         };
         add("description", "A draft.");

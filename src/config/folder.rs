@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
 }
 
 /// Creates the files from the text of one file.
-pub(super) fn of_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
+pub(super) fn from_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Files::default(), Vec::new());
     add(&mut files, &mut problems, name, text.as_bytes().to_vec());
     (files, problems)
@@ -77,7 +77,7 @@ pub(super) fn add(
 
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let refuse = |message: String, help: &str| {
-        Box::new(Problem::of_whole(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
+        Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
     };
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -131,7 +131,7 @@ fn is_ours(path: &Path) -> bool {
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
     let refuse = |message: String, help: &str| {
-        Box::new(Problem::of_whole(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
+        Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
     };
     let mut bytes = Vec::new();
     std::fs::File::open(path)

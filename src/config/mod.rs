@@ -193,16 +193,16 @@ impl fmt::Debug for ConfigSource {
 
 impl Sources {
     /// Reads a file or folder, with the environment of this process and no flags.
-    pub fn of_path(path: impl Into<PathBuf>) -> Self {
+    pub fn from_path(path: impl Into<PathBuf>) -> Self {
         Self {
             origin: ConfigSource::Path(path.into()),
-            environment: Environment::of_process(),
+            environment: Environment::from_process(),
             flags: Vec::new(),
         }
     }
 
     /// Uses the contents of one file, with an empty environment.
-    pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn from_text(name: impl Into<String>, text: impl Into<String>) -> Self {
         let origin = ConfigSource::Text { name: name.into(), text: text.into() };
         Self { origin, environment: Environment::default(), flags: Vec::new() }
     }
@@ -243,7 +243,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (mut files, unread) = match &sources.origin {
         ConfigSource::Path(path) => folder::read(path),
-        ConfigSource::Text { name, text } => folder::of_text(name, text),
+        ConfigSource::Text { name, text } => folder::from_text(name, text),
     };
     files.add_built_in("built-in presets", rules::PRESETS);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);

@@ -522,7 +522,7 @@ mod tests {
 routes:
   each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", poll_interval: 1d } }
 ";
-        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+        let loaded = config::load(&Sources::from_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);
         let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
         let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.filter));

@@ -129,7 +129,7 @@ pub(crate) fn merge(
             entries.extend(new);
         }
         Err(error) => {
-            report.add(Problem::of_whole(Code::UnmergedSettings, "settings", error.to_string(), None))
+            report.add(Problem::without_span(Code::UnmergedSettings, "settings", error.to_string(), None))
         }
     }
     root
@@ -147,7 +147,7 @@ fn report_unknown_variables(
     for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
         if let Some(meant) = known.iter().find(|known| without_pairs(known) == *name) {
             let help = format!("write `{meant}`, with two underscores as the separator");
-            report.add(Problem::of_whole(
+            report.add(Problem::without_span(
                 Code::UnknownVariable,
                 name,
                 "this variable has no effect",
@@ -164,7 +164,7 @@ fn report_unknown_variables(
                 suggest::help(name, "known variables", known.iter().map(String::as_str)),
             ),
         };
-        report.add(Problem::of_whole(code, name, message, help));
+        report.add(Problem::without_span(code, name, message, help));
     }
 }
 
@@ -265,12 +265,12 @@ pub(super) fn node_of(text: &str, kind: ValueKind, span: SourceSpan) -> Node {
     let text = text.trim();
     match kind {
         // A password may begin or end with a space.
-        ValueKind::Scalar => Node::of_text(whole, span),
+        ValueKind::Scalar => Node::from_text(whole, span),
         ValueKind::Flag | ValueKind::Count(..) | ValueKind::Fraction => Node::new(resolve_plain(text), span),
         ValueKind::List(_) | ValueKind::OneOrMore(_) => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            Node::new(Kind::List(items.map(|item| Node::of_text(item, span)).collect()), span)
+            Node::new(Kind::List(items.map(|item| Node::from_text(item, span)).collect()), span)
         }
-        _ => Node::of_text(text, span),
+        _ => Node::from_text(text, span),
     }
 }

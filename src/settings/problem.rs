@@ -58,7 +58,7 @@ struct Excerpt {
 
 impl Problem {
     /// Creates a problem about a whole file, variable or flag.
-    pub(crate) fn of_whole(
+    pub(crate) fn without_span(
         code: Code,
         file: impl Into<String>,
         message: impl Into<String>,
@@ -86,14 +86,14 @@ impl Problem {
         let CodedSpan { code, span } = at;
         // Variables and flags have no lines.
         if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
-            return Self::of_whole(code, files.name(span), message, help);
+            return Self::without_span(code, files.name(span), message, help);
         }
         let place = files.line_and_column(span);
         Self {
             line: Some(place.line),
             column: Some(place.column),
             excerpt: Some(Excerpt::new(files, span)),
-            ..Self::of_whole(code, files.name(span), message, help)
+            ..Self::without_span(code, files.name(span), message, help)
         }
     }
 
@@ -177,7 +177,7 @@ impl Problems {
         if list.is_empty() {
             // A parser that rejects a value reports a problem. If one fails to, the error must still have a
             // message.
-            list.push(Problem::of_whole(
+            list.push(Problem::without_span(
                 Code::UnreadableFile,
                 "configuration",
                 "the configuration was rejected without a message, which is a bug in glossator",
@@ -332,7 +332,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, words: &str, expected: &str) {
-        let files = Files::of_one("a.yaml", text);
+        let files = Files::from_text("a.yaml", text);
         let start = text.find(words).unwrap();
         let span = SourceSpan { file: 0, start, end: start + words.len() };
         let problem = Problem::with_span(
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_round_the_caret() {
         let text = format!("{}oops{}", "x".repeat(300), "y".repeat(300));
-        let files = Files::of_one("a.yaml", &text);
+        let files = Files::from_text("a.yaml", &text);
         let problem = Problem::with_span(
             &files,
             Code::InvalidValue.at_span(SourceSpan { file: 0, start: 300, end: 304 }),
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn programs_read_the_same_as_json() {
-        let files = Files::of_one("a.yaml", "oops");
+        let files = Files::from_text("a.yaml", "oops");
         let problem = Problem::with_span(
             &files,
             Code::InvalidValue.at_span(SourceSpan { file: 0, start: 0, end: 4 }),

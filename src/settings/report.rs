@@ -71,7 +71,7 @@ impl<'f> Report<'f> {
     pub(crate) fn is_cancelled(&self) -> bool {
         let is_cancelled = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
         if is_cancelled && self.errors() == 0 {
-            self.add(Problem::of_whole(
+            self.add(Problem::without_span(
                 Code::Cancelled,
                 "configuration",
                 "the check was stopped before the end, because it took too long",
@@ -217,7 +217,7 @@ impl<'f> Report<'f> {
         problem::sort(&mut found);
         if found.len() >= Problems::MAX_REPORTED {
             let message = format!("only the first {} problems are reported", found.len());
-            found.push(Problem::of_whole(
+            found.push(Problem::without_span(
                 Code::MoreProblems,
                 "configuration",
                 message,
@@ -231,7 +231,7 @@ impl<'f> Report<'f> {
 /// Parses one file with this text; returns the result and the problems.
 #[cfg(test)]
 pub(crate) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T, Vec<Problem>) {
-    let files = Files::of_one("a.yaml", text);
+    let files = Files::from_text("a.yaml", text);
     let report = Report::new(&files);
     let found = read(&report);
     (found, report.into_problems())

@@ -22,7 +22,7 @@ impl Environment {
     }
 
     /// Takes the variables of this process, without those that are not UTF-8.
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         Self::from_variables(process_variables())
     }
 

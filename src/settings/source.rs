@@ -109,7 +109,7 @@ impl Files {
     }
 
     #[cfg(test)]
-    pub(crate) fn of_one(name: &str, text: &str) -> Self {
+    pub(crate) fn from_text(name: &str, text: &str) -> Self {
         let mut files = Self::default();
         files.add(name, text.to_owned());
         files

@@ -53,7 +53,7 @@ struct Case {
 }
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
-    let loaded = config::load(&Sources::of_text("routes.yaml", ROUTES)).expect("the file is good");
+    let loaded = config::load(&Sources::from_text("routes.yaml", ROUTES)).expect("the file is good");
     let case = |route: Arc<Route>| Case {
         output: route
             .definition
@@ -75,7 +75,7 @@ fn line(data: &[u8]) -> (String, &[u8]) {
 /// Any file: it loads, or is told what is wrong; never a panic.
 pub(crate) fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Err(problems) = config::load(&Sources::of_text("routes.yaml", text)) {
+    if let Err(problems) = config::load(&Sources::from_text("routes.yaml", text)) {
         assert!(!problems.as_slice().is_empty());
         let _ = problems.to_string();
     }
@@ -129,7 +129,7 @@ pub(crate) fn inferred(data: &[u8]) {
         is_path_known: true,
     };
     let proposal = infer::propose(&[Sample { name: "sample".into(), response }], &naming);
-    if let Err(problems) = config::load(&Sources::of_text("proposed.yaml", &proposal.yaml)) {
+    if let Err(problems) = config::load(&Sources::from_text("proposed.yaml", &proposal.yaml)) {
         panic!("{problems}\n{}", proposal.yaml);
     }
 }
@@ -138,7 +138,7 @@ pub(crate) fn inferred(data: &[u8]) {
 pub(crate) fn openapi(data: &[u8]) {
     let Ok(document) = serde_json::from_slice(data) else { return };
     if let Ok(imported) = import::openapi(document, &ImportOptions::default())
-        && let Err(problems) = config::load(&Sources::of_text("imported.yaml", &imported.yaml))
+        && let Err(problems) = config::load(&Sources::from_text("imported.yaml", &imported.yaml))
     {
         panic!("{problems}\n{}", imported.yaml);
     }
@@ -176,7 +176,7 @@ pub(crate) fn http_request(data: &[u8]) {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let quick = format!("defaults: {{ retry: off, circuit_breaker: off, timeout: 1s }}\n{ROUTES}");
-            let loaded = config::load(&Sources::of_text("routes.yaml", &quick)).expect("the file is good");
+            let loaded = config::load(&Sources::from_text("routes.yaml", &quick)).expect("the file is good");
             let app = runtime.block_on(async { server::App::new(&loaded).expect("no conflicts") });
             (runtime, app.handler)
         });

@@ -22,7 +22,7 @@ pub(crate) fn admin(text: &str) -> (Admin, server::App) {
 
 fn admin_of_process(text: &str) -> (Admin, server::App, ProcessControl) {
     let loaded =
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let app = server::App::new(&loaded).unwrap();
     let (process, control) = Process::new(Playground::new(&loaded));
     let (gateway, meters) = (app.gateway.clone(), app.meters.clone());
@@ -283,7 +283,7 @@ async fn a_route_that_a_reload_removes_leaves_the_metrics() {
     }
     let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     assert!(text.contains(r#"route="kept""#) && text.contains(r#"route="gone""#), "{text}");
-    let reloaded = config::load(&Sources::of_text("a.yaml", routes(&["kept"]))).unwrap();
+    let reloaded = config::load(&Sources::from_text("a.yaml", routes(&["kept"]))).unwrap();
     assert_eq!(app.apply(&reloaded).unwrap(), [""; 0]);
     let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     let kept = r#"glossator_calls_total{route="kept",upstream="old",api="rest",mcp_version="",outcome="success",error_type=""} 1"#;
@@ -401,7 +401,7 @@ async fn a_process_is_not_ready_while_a_required_upstream_is_down() {
         }
     }
     let unknown = format!("admin: {{ readiness_upstreams: [odl] }}\n{upstreams}");
-    let problems = config::load(&Sources::of_text("a.yaml", unknown)).unwrap_err().to_string();
+    let problems = config::load(&Sources::from_text("a.yaml", unknown)).unwrap_err().to_string();
     assert!(
         problems.contains("unknown upstream `odl`") && problems.contains("did you mean `old`?"),
         "{problems}"

@@ -393,7 +393,7 @@ async fn a_result_too_long_is_an_error_and_a_slow_rule_is_cancelled() {
     assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());
     let stop = glossator::translate::WorkBudget::default();
     stop.cancel();
-    let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", BENCH)).unwrap();
+    let loaded = glossator::config::load(&glossator::config::Sources::from_text("a.yaml", BENCH)).unwrap();
     let draft = loaded.importer.draft("a", "response: { extract: { regex: 'a' } }", &stop);
     assert!(draft.route.is_none() && draft.problems[0].message.contains("took too long"), "{draft:?}");
 }

@@ -469,7 +469,7 @@ routes:
 ",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("a.yaml", file)).unwrap();
+    let loaded = config::load(&Sources::from_text("a.yaml", file)).unwrap();
     let served = Loaded::start(&loaded).await;
     for which in [
         "a\r\nX-Evil: 1",
@@ -507,7 +507,7 @@ async fn an_argument_makes_no_element() {
         upstream.address
     );
     let loaded =
-        config::load(&Sources::of_text("a.yaml", file)).unwrap_or_else(|problems| panic!("{problems}"));
+        config::load(&Sources::from_text("a.yaml", file)).unwrap_or_else(|problems| panic!("{problems}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     let served = Loaded::start(&loaded).await;
     let call = async |by: &str, name: &str| {

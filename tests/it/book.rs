@@ -80,7 +80,7 @@ fn glossator(arguments: &[&str]) -> Output {
 
 #[track_caller]
 fn load(page: &Path, text: &str) -> Loaded {
-    let loaded = config::load(&Sources::of_text("page.yaml", text));
+    let loaded = config::load(&Sources::from_text("page.yaml", text));
     let loaded = loaded.unwrap_or_else(|problems| panic!("{}:\n{text}\n{problems}", page.display()));
     // Programs of legacy servers are not on every machine.
     let is_missing_program = |warning: &&Problem| {

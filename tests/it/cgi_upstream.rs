@@ -26,7 +26,7 @@ impl Script {
         let text = format!(
             "upstreams: {{ old: {{ cgi: {path} }} }}\nroutes: {{ t: {{ description: x, {route} }} }}\n"
         );
-        let loaded = config::load(&Sources::of_text("a.yaml", text));
+        let loaded = config::load(&Sources::from_text("a.yaml", text));
         let served = Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await;
         served
             .connect()
@@ -116,7 +116,7 @@ async fn an_argument_stays_in_its_segment() {
 #[tokio::test]
 async fn the_worked_example_answers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples");
-    let loaded = config::load(&Sources::of_path(folder.join("cgi.yaml"))).unwrap();
+    let loaded = config::load(&Sources::from_path(folder.join("cgi.yaml"))).unwrap();
     let served = Loaded::start(&loaded).await;
     let mut client = served.connect().await;
     let mut call = async |tool: &str, arguments: Value| {

@@ -42,7 +42,7 @@ prompts:
 }
 
 fn load(text: &str) -> config::Loaded {
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 async fn upstream() -> Scripted {

@@ -10,7 +10,7 @@ use crate::support::{Client, Loaded, Program, Response, soon};
 const JSON: &str = "Content-Type: application/json";
 
 async fn served(text: &str) -> Loaded {
-    let loaded = config::load(&Sources::of_text("a.yaml", text));
+    let loaded = config::load(&Sources::from_text("a.yaml", text));
     Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
 }
 
@@ -265,7 +265,7 @@ async fn no_program_outlives_the_proxy() {
 #[tokio::test]
 async fn the_worked_example_runs_what_is_there() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples/commands.yaml");
-    let served = Loaded::start(&config::load(&Sources::of_path(&path)).unwrap()).await;
+    let served = Loaded::start(&config::load(&Sources::from_path(&path)).unwrap()).await;
     let mut client = served.connect().await;
     let mut call = async |tool: &str, arguments: Value| {
         client.send(&format!("POST /tools/{tool}"), &[JSON], &arguments.to_string()).await

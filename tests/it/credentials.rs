@@ -17,7 +17,7 @@ async fn before(upstream: &Scripted, auth: &str) -> Loaded {
          make_thing: {{ description: x, request: POST old/thing }}\n",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("glossator.yaml", text));
+    let loaded = config::load(&Sources::from_text("glossator.yaml", text));
     Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
 }
 
@@ -148,7 +148,7 @@ async fn passthrough_forwards_the_clients_credential_and_none_of_ours() {
         "upstreams: {{ old: {{ url: 'http://{}', credentials: {{ bearer: a.token }} }} }}\npassthrough: old\n",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("glossator.yaml", text)).unwrap();
+    let loaded = config::load(&Sources::from_text("glossator.yaml", text)).unwrap();
     let program = Loaded::start(&loaded).await;
     for headers in [&[][..], &["Authorization: Bearer callers"]] {
         program.connect().await.send("GET /page", headers, "").await;

@@ -36,7 +36,7 @@ fn every_response_gives_the_expected_result() {
 }
 
 fn result_of(case: &Path) -> String {
-    let loaded = config::load(&Sources::of_path(case.join("route.yaml")))
+    let loaded = config::load(&Sources::from_path(case.join("route.yaml")))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", case.display()));
     let [file] = &*loaded.routes else { panic!("{}: one route a case", case.display()) };
     let route = &file.route;
@@ -76,5 +76,5 @@ fn result_of(case: &Path) -> String {
 #[test]
 fn the_routes_of_the_fuzz_target_load() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/routes.yaml");
-    config::load(&Sources::of_path(file)).unwrap_or_else(|problems| panic!("{problems}"));
+    config::load(&Sources::from_path(file)).unwrap_or_else(|problems| panic!("{problems}"));
 }

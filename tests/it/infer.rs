@@ -37,7 +37,7 @@ fn every_folder_of_samples_gives_the_expected_file() {
     for case in cases {
         let name = case.file_name().unwrap().to_str().unwrap();
         let proposed = propose(&samples(&case), &naming(name)).yaml;
-        let loaded = config::load(&Sources::of_text("expected.yaml", proposed.clone()))
+        let loaded = config::load(&Sources::from_text("expected.yaml", proposed.clone()))
             .unwrap_or_else(|problems| panic!("{name}: {problems}\n{proposed}"));
         assert!(loaded.warnings.is_empty(), "{name}: {:?}", loaded.warnings);
         let file = case.join("expected.yaml");
@@ -107,7 +107,7 @@ proptest! {
     fn the_proposal_loads_for_any_responses(replies in prop::collection::vec(any_response(), 0..4), name in "\\PC{0,9}") {
         let samples: Vec<_> = replies.into_iter().map(|response| Sample { name: name.clone(), response }).collect();
         let proposal = propose(&samples, &naming("get_report"));
-        let loaded = config::load(&Sources::of_text("a.yaml", proposal.yaml.clone()));
+        let loaded = config::load(&Sources::from_text("a.yaml", proposal.yaml.clone()));
         prop_assert!(loaded.is_ok(), "{}\n{}", loaded.unwrap_err(), proposal.yaml);
     }
 }

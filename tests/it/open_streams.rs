@@ -48,7 +48,7 @@ routes: {{ wait: {{ description: x, request: GET old/wait }} }}
 ",
         upstream.address,
     );
-    config::load(&Sources::of_text("a.yaml", file)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", file)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn client(name: &str, key: &str, scopes: &str) -> String {

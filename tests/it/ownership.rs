@@ -61,7 +61,7 @@ routes:{ROUTES}",
         KeyHash::from_key(OWNER),
         KeyHash::from_key(OTHER),
     );
-    let loaded = config::load(&Sources::of_text("a.yaml", file));
+    let loaded = config::load(&Sources::from_text("a.yaml", file));
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 

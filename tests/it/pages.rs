@@ -93,7 +93,7 @@ fn the_files_that_pages_show_are_right() {
     for (page, written) in pages {
         let blocks = written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
         for block in blocks.filter(|_| shows_files(&written)) {
-            let loaded = config::load(&Sources::of_text(page.display().to_string(), block));
+            let loaded = config::load(&Sources::from_text(page.display().to_string(), block));
             let loaded = loaded.unwrap_or_else(|problems| panic!("{block}\n{problems}"));
             // Programs of old servers are not installed on every machine.
             let is_missing_program = |warning: &&Problem| {
@@ -181,7 +181,7 @@ fn the_examples_of_the_codes_are_right() {
                 continue;
             };
             checked += 1;
-            let wrong = match config::load(&Sources::of_text("example.yaml", &file)) {
+            let wrong = match config::load(&Sources::from_text("example.yaml", &file)) {
                 Ok(_) => continue,
                 Err(problems) => problems.as_slice().to_vec(),
             };
@@ -269,7 +269,7 @@ fn with_results(page: &str, path: &Path) -> String {
         let (kind, body) = block.split_once('\n').unwrap_or_else(|| panic!("{shown}: an empty block"));
         match kind {
             "yaml" if body.contains("routes:\n") => {
-                let loaded = config::load(&Sources::of_text("page.yaml", body));
+                let loaded = config::load(&Sources::from_text("page.yaml", body));
                 let loaded = loaded.unwrap_or_else(|problems| panic!("{shown}:\n{problems}"));
                 assert!(loaded.warnings.is_empty(), "{shown}: {:?}", loaded.warnings);
                 shows = true;
@@ -304,7 +304,7 @@ fn result_of(rule: &str, response: &str, page: &Path) -> Value {
         "upstreams: {{ legacy: http://127.0.0.1:9000 }}\nroutes:\n  report:\n    description: A report.\n    \
          request: GET /report\n    response:\n{indented}"
     );
-    let loaded = config::load(&Sources::of_text(format!("{name}.yaml"), &file))
+    let loaded = config::load(&Sources::from_text(format!("{name}.yaml"), &file))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", page.display()));
     let route = &loaded.routes[0].route;
     let response = UpstreamResponse::from_recording(&Bytes::from(response.to_owned())).unwrap();

@@ -17,7 +17,7 @@ async fn serve(upstream: &Scripted, text: &str) -> Loaded {
 
 fn load(upstream: &Scripted, text: &str) -> config::Loaded {
     let text = text.replace("OLD", &format!("http://{}", upstream.address));
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 async fn call(served: &Loaded, tool: &str, headers: &[&str]) -> Response {
@@ -424,7 +424,7 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
         upstream.address
     );
     let loaded =
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let served = Loaded::start(&loaded).await;
     let get = async |path: &str, from: &str| {
         let from = format!("X-Forwarded-For: {from}");

@@ -15,7 +15,7 @@ fn config(upstream: &Scripted, names: &[&str], more: &str) -> String {
 }
 
 fn load(text: &str) -> config::Loaded {
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 async fn tools(client: &mut Client) -> Vec<String> {

@@ -18,7 +18,7 @@ async fn head_of(route: &str, arguments: &str) -> String {
         upstream.address
     );
     let loaded =
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let served = Loaded::start(&loaded).await;
     let json = ["Content-Type: application/json"];
     let response = served.connect().await.send("POST /tools/a", &json, arguments).await;

@@ -89,7 +89,7 @@ impl Store {
             self.folder.display(),
             upstream.address
         );
-        let loaded = config::load(&Sources::of_text("a.yaml", text));
+        let loaded = config::load(&Sources::from_text("a.yaml", text));
         let mut replica = Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await;
         replica.app.join_replicas().await;
         // The replica waits only for the timeout of one response, and a busy machine may need longer.

@@ -46,7 +46,7 @@ async fn cancelled_work_frees_its_worker() {
     })
     .await;
     let file = ROUTES.replace("UPSTREAM", &upstream.address.to_string());
-    let proxy = Loaded::start(&config::load(&Sources::of_text("routes.yaml", &file)).unwrap()).await;
+    let proxy = Loaded::start(&config::load(&Sources::from_text("routes.yaml", &file)).unwrap()).await;
     for _ in 0..2 {
         let (matches, crossed, copied) =
             tokio::join!(call(&proxy, "matches"), call(&proxy, "crossed"), call(&proxy, "copied"));
@@ -102,7 +102,7 @@ async fn a_check_over_its_budget_is_an_error_and_a_long_one_runs_in_the_pool() {
         .collect();
     let file = COSTLY.replace("UPSTREAM", &upstream.address.to_string());
     let file = file.replace("DEFINITIONS", &definitions.join("\n"));
-    let loaded = config::load(&Sources::of_text("routes.yaml", &file)).unwrap();
+    let loaded = config::load(&Sources::from_text("routes.yaml", &file)).unwrap();
     assert_eq!(
         loaded.warnings.iter().filter(|warning| warning.to_string().contains("`input` may need")).count(),
         1
@@ -154,7 +154,7 @@ routes:
 async fn a_long_rendering_runs_in_the_pool_and_one_over_its_budget_is_an_error() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = MADE.replace("UPSTREAM", &upstream.address.to_string());
-    let proxy = Loaded::start(&config::load(&Sources::of_text("routes.yaml", &file)).unwrap()).await;
+    let proxy = Loaded::start(&config::load(&Sources::from_text("routes.yaml", &file)).unwrap()).await;
     let mut client: Client = proxy.connect().await;
     let mut call = async |tool: &str, n: u64| {
         let response = client.send(&format!("POST /tools/{tool}"), &[], &format!(r#"{{"n":{n}}}"#)).await;

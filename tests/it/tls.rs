@@ -51,7 +51,7 @@ pub(crate) fn section(certified: &CertifiedKey<KeyPair>, more: &str) -> String {
 fn load(upstream: SocketAddr, server: &str) -> config::Loaded {
     let text =
         format!("server: {{ {server} }}\nupstreams: {{ old: 'http://{upstream}' }}\npassthrough: old\n");
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Connects as a client that trusts one certificate, offers these protocols, and may have its own
@@ -289,7 +289,7 @@ async fn when_certificates_expire_is_warned_of_and_measured() {
         )
     };
     let load = |text: String| {
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
     };
     // One CA may have expired, as long as another one has not.
     for (own, roots, expected) in [
@@ -389,7 +389,7 @@ routes:
         upstream.address
     );
     let loaded =
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let served = Loaded::start(&loaded).await;
     for (shown, path, status) in
         [(Some(&client), "/old", "200 OK"), (None, "/old", "401 Unauthorized"), (Some(&stranger), "/old", "")]
@@ -445,7 +445,7 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
             upstream.address,
             glossator::auth::KeyHash::from_key("glk_backup-backup-backup-backup"),
         );
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
     };
     let mut served = Loaded::start(&loaded(&[&lasting, &short], &own)).await;
     let mut of_lasting = shake(served.address, &own, &["http/1.1"], Some(&lasting)).await.unwrap();

@@ -111,7 +111,7 @@ routes:
 }
 
 fn load(text: &str) -> config::Loaded {
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 async fn served(login: &Login) -> (Scripted, Loaded) {

@@ -15,8 +15,8 @@ async fn trace_headers(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  ask:\n    description: Asks.\n    {keys}\n",
         upstream.address
     );
-    let loaded =
-        config::load(&Sources::of_text("trace.yaml", &file)).unwrap_or_else(|problems| panic!("{problems}"));
+    let loaded = config::load(&Sources::from_text("trace.yaml", &file))
+        .unwrap_or_else(|problems| panic!("{problems}"));
     let program = Loaded::start(&loaded).await;
     let mut all = vec!["Content-Type: application/json", "Accept: application/json, text/event-stream"];
     all.extend(headers);

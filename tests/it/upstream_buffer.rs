@@ -114,7 +114,7 @@ async fn served(upstream: &Scripted) -> (Loaded, UpstreamBuffer, CgiScript) {
             "child": { "description": "x", "request": "CALL child/long", "rest": "GET /child" },
         },
     });
-    let loaded = config::load(&Sources::of_text("a.yaml", config.to_string()))
+    let loaded = config::load(&Sources::from_text("a.yaml", config.to_string()))
         .unwrap_or_else(|problems| panic!("{problems}"));
     let served = Loaded::start(&loaded).await;
     let buffer = served.gateway.snapshot().upstream_buffer.clone().unwrap();

@@ -60,7 +60,7 @@ routes:
 "
     );
     let loaded =
-        config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
+        config::load(&Sources::from_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
     server::App::new(&loaded).unwrap().gateway
 }
 

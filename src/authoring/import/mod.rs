@@ -211,7 +211,7 @@ fn file(
 
 /// Loads a file, and returns its first error.
 fn load_error(yaml: &str) -> Result<(), String> {
-    let loaded = config::load(&Sources::of_text("imported.yaml", yaml));
+    let loaded = config::load(&Sources::from_text("imported.yaml", yaml));
     let Err(problems) = loaded else { return Ok(()) };
     let first = problems.as_slice().iter().find(|problem| problem.is_error());
     Err(first.map_or_else(|| "it does not load".to_owned(), |problem| problem.message.clone()))

@@ -74,7 +74,7 @@ fn run<'r>(
 
 /// Loads a configuration; `None` if it has errors.
 pub(super) fn load(text: &str) -> Option<Loaded> {
-    config::load(&Sources::of_text("proposal.yaml", text)).ok()
+    config::load(&Sources::from_text("proposal.yaml", text)).ok()
 }
 
 /// Translates a response by a route.

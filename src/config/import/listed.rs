@@ -92,7 +92,7 @@ impl ListedTool {
         let mut parts = self.parts(settings.span, selected);
         if let Some(description) = rules.description_of(&self.name) {
             parts.retain(|part| part.key.text != "description");
-            parts.push(Entry::new("description", Node::of_text(description, settings.span), settings.span));
+            parts.push(Entry::new("description", Node::from_text(description, settings.span), settings.span));
         }
         settings.route(upstream, &self.name, name, parts)
     }
@@ -104,7 +104,7 @@ impl ListedTool {
             if let Some(Value::String(found)) = self.members.get(name)
                 && !found.trim().is_empty()
             {
-                parts.push(Entry::new(name, Node::of_text(found, span), span));
+                parts.push(Entry::new(name, Node::from_text(found, span), span));
             }
         }
         if let Some(Value::Object(annotations)) = self.members.get("annotations") {
@@ -113,7 +113,7 @@ impl ListedTool {
                 name => value.is_boolean() && AnnotationSettings::has(name),
             });
             let hints =
-                hints.map(|(name, value)| Entry::new(name, Node::of_json(value, span), span)).collect();
+                hints.map(|(name, value)| Entry::new(name, Node::from_json(value, span), span)).collect();
             parts.push(Entry::new("annotations", Node::new(Kind::Map(hints), span), span));
         }
         let input = self.members.get("inputSchema").filter(|schema| schema.is_object());
@@ -122,11 +122,11 @@ impl ListedTool {
             (Some(schema), InputParts::WithoutPatterns) => without_patterns(schema),
             (None, _) | (_, InputParts::Names) => self.names_only(),
         };
-        parts.push(Entry::new("input", Node::of_json(&input, span), span));
+        parts.push(Entry::new("input", Node::from_json(&input, span), span));
         if let Some(output) =
             self.members.get("outputSchema").filter(|schema| schema.is_object() && selected.output)
         {
-            parts.push(Entry::new("output", Node::of_json(output, span), span));
+            parts.push(Entry::new("output", Node::from_json(output, span), span));
         }
         parts
     }
@@ -199,8 +199,8 @@ impl ToolImportSettings<'_> {
         parts.retain(|part| own.iter().all(|own| own.key.text != part.key.text));
         parts.extend(own.iter().filter(|own| own.key.text != "response").cloned());
         let request = vec![
-            Entry::new("upstream", Node::of_text(upstream.as_str(), span), span),
-            Entry::new("tool", Node::of_text(tool, span), span),
+            Entry::new("upstream", Node::from_text(upstream.as_str(), span), span),
+            Entry::new("tool", Node::from_text(tool, span), span),
         ];
         parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
         parts.extend(response);

@@ -111,7 +111,7 @@ impl Trees<'_> {
         out: &mut ProxiedLists,
     ) -> Option<Arc<Route>> {
         let span = self.root.span;
-        let text = |name: &str, text: &str| Entry::new(name, Node::of_text(text, span), span);
+        let text = |name: &str, text: &str| Entry::new(name, Node::from_text(text, span), span);
         let request = vec![text("upstream", upstream.as_str()), text("tool", key)];
         let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
         // Default rules translate tool results only.

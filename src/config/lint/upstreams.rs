@@ -24,7 +24,7 @@ pub(in crate::config) fn check_readiness(
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
         match place {
             Some(span) => report.error(Code::UnknownUpstream.at_span(span), message, help),
-            None => report.add(Problem::of_whole(
+            None => report.add(Problem::without_span(
                 Code::UnknownUpstream,
                 "admin.readiness_upstreams",
                 message,

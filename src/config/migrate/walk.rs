@@ -179,7 +179,7 @@ impl<'t> Walk<'t> {
         let span = node.span;
         if let Some(now) = self.renames.word(keys.id, key, was) {
             if self.replace(span, was, now, keys.section) {
-                node.kind = Node::of_text(now, span).kind;
+                node.kind = Node::from_text(now, span).kind;
             }
         } else if let Kind::Text(text) = &mut node.kind
             && !matches!(kind, ValueKind::JsonSchema)

@@ -194,7 +194,7 @@ impl TelemetrySettings {
         };
         variables.check_protocol();
         let reject = |message: String, help: &str| {
-            variables.report.add(Problem::of_whole(
+            variables.report.add(Problem::without_span(
                 Code::InvalidAddress,
                 setting,
                 message,

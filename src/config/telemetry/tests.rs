@@ -9,7 +9,7 @@ fn loaded(telemetry: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problem
     let text = format!(
         "{telemetry}\nupstreams: {{ a: 'http://a.test' }}\nroutes: {{ x: {{ description: X., request: GET a/x }} }}\n"
     );
-    let mut sources = Sources::of_text("a.yaml", text);
+    let mut sources = Sources::from_text("a.yaml", text);
     sources.environment =
         variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect::<Environment>();
     load(&sources)

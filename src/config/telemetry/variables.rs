@@ -31,7 +31,8 @@ impl<'a> Variables<'a, '_> {
     }
 
     fn warn_of_ignored(&self, name: &str, message: impl Into<String>, help: &str) {
-        let mut problem = Problem::of_whole(Code::UnsupportedVariable, name, message, Some(help.to_owned()));
+        let mut problem =
+            Problem::without_span(Code::UnsupportedVariable, name, message, Some(help.to_owned()));
         problem.severity = Severity::Warning;
         self.report.add(problem);
     }

@@ -16,7 +16,7 @@ fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loa
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let text =
         format!("{text}\nupstreams: {{ a: http://127.0.0.1:9 }}\nroutes: {{ r: {{ request: GET a/x }} }}\n");
-    let sources = Sources { environment, flags: flags.to_vec(), ..Sources::of_text("a.yaml", text) };
+    let sources = Sources { environment, flags: flags.to_vec(), ..Sources::from_text("a.yaml", text) };
     load(&sources).map_err(|problems| problems.to_string())
 }
 

@@ -31,7 +31,7 @@ const FULL: &str = include_str!("full.yaml");
 
 #[track_caller]
 fn loaded(text: &str) -> Loaded {
-    let mut sources = Sources::of_text("glossator.yaml", text);
+    let mut sources = Sources::from_text("glossator.yaml", text);
     // A recording is found relative to the file.
     if text.contains("responses.har") {
         sources.origin =
@@ -158,7 +158,7 @@ fn a_secret_that_is_too_long_to_search_for_is_rejected() {
             "upstreams: {{ old: {{ command: [cat], env: {{ set: {{ API_TOKEN: {secret} }} }} }} }}
 routes: {{ a: {{ description: A., request: RUN old }} }}"
         );
-        load(&Sources::of_text("glossator.yaml", &text)).map(drop).map_err(|problems| problems.to_string())
+        load(&Sources::from_text("glossator.yaml", &text)).map(drop).map_err(|problems| problems.to_string())
     };
     // As a few keys in PEM are.
     assert_eq!(load_of_length(16_000), Ok(()));
@@ -282,7 +282,7 @@ fn a_number_in_a_schema_keeps_its_digits() {
 
 #[track_caller]
 fn check_example(text: &str) {
-    let sources = Sources::of_text("a.yaml", text);
+    let sources = Sources::from_text("a.yaml", text);
     let Err(problems) = load(&sources) else { return };
     let problems = problems.as_slice();
     assert!(!problems.is_empty());

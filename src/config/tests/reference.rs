@@ -129,7 +129,7 @@ fn the_example_files_load() {
     for entry in entries.into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            let sources = Sources { environment: Environment::default(), ..Sources::of_path(&path) };
+            let sources = Sources { environment: Environment::default(), ..Sources::from_path(&path) };
             let loaded = load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
             assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         }

@@ -375,7 +375,7 @@ routes:
   each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", poll_interval: 1d } }
   once: { description: x, request: GET none/once, resource: once:x }
 ";
-        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+        let loaded = config::load(&Sources::from_text("config.yaml", text)).unwrap();
         server::App::new(&loaded).unwrap().gateway
     }
 

@@ -83,21 +83,21 @@ impl Node {
     }
 
     /// Creates a plain string.
-    pub(crate) fn of_text(text: &str, span: SourceSpan) -> Self {
+    pub(crate) fn from_text(text: &str, span: SourceSpan) -> Self {
         Self::new(Kind::Text(TextNode { text: text.to_owned(), style: Style::Inline }), span)
     }
 
     /// Converts JSON to a tree whose nodes all have the same span.
-    pub(crate) fn of_json(value: &Value, span: SourceSpan) -> Self {
+    pub(crate) fn from_json(value: &Value, span: SourceSpan) -> Self {
         let kind = match value {
             Value::Null => Kind::Nothing,
             Value::Bool(flag) => Kind::Flag(*flag),
             Value::Number(number) => Kind::Number(number.to_string()),
-            Value::String(found) => return Self::of_text(found, span),
-            Value::Array(items) => Kind::List(items.iter().map(|item| Self::of_json(item, span)).collect()),
+            Value::String(found) => return Self::from_text(found, span),
+            Value::Array(items) => Kind::List(items.iter().map(|item| Self::from_json(item, span)).collect()),
             Value::Object(members) => {
                 let entry =
-                    |(name, value): (&String, &Value)| Entry::new(name, Self::of_json(value, span), span);
+                    |(name, value): (&String, &Value)| Entry::new(name, Self::from_json(value, span), span);
                 Kind::Map(members.iter().map(entry).collect())
             }
         };

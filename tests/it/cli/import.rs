@@ -146,7 +146,7 @@ async fn an_imported_route_sends_the_documented_request() {
     let url = format!("http://{}/api", upstream.address);
     let report = imported("shop-call.yaml", SHOP, &["--url", &url]);
     let yaml = report["config"].as_str().unwrap();
-    let program = Loaded::start(&config::load(&Sources::of_text("shop.yaml", yaml)).unwrap()).await;
+    let program = Loaded::start(&config::load(&Sources::from_text("shop.yaml", yaml)).unwrap()).await;
     for (tool, arguments) in [
         ("get_order", r#"{"order_id": 7, "fields": ["id", "name"], "X_Tenant": "north"}"#),
         ("get_order", r#"{"order_id": 7}"#),

@@ -47,7 +47,7 @@ async fn a_new_key_opens_with_its_hash_and_with_no_other() {
          routes: {{ a: {{ description: x, request: GET old/a }} }}\n"
     );
     let loaded =
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let served = Loaded::start(&loaded).await;
     for (shown, status) in [(&key, 200), (&other, 401), (&hash, 401)] {
         let header = format!("X-API-Key: {shown}");

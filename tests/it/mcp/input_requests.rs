@@ -88,7 +88,7 @@ async fn start_with(server: &str) -> (Loaded, Scripted) {
         "server: {{ {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:{routes}{PROMPTS}",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("ask.yaml", &file));
+    let loaded = config::load(&Sources::from_text("ask.yaml", &file));
     let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     (Loaded::start(&loaded).await, upstream)
@@ -598,7 +598,7 @@ async fn an_input_request_times_out() {
          confirm: Sure?\n    input_timeout: 1s\n",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("ask.yaml", &file)).unwrap();
+    let loaded = config::load(&Sources::from_text("ask.yaml", &file)).unwrap();
     let program = Loaded::start(&loaded).await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     check_rejected(&client.call("wipe", json!({}), vec![]).await, "no response came within 1s");

@@ -20,7 +20,7 @@ async fn start(upstream: &Scripted, keys: &str) -> Loaded {
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  make_report:\n    description: A report.\n{keys}",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("telling.yaml", &file));
+    let loaded = config::load(&Sources::from_text("telling.yaml", &file));
     Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
 }
 

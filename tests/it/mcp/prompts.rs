@@ -322,7 +322,7 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     use super::{Endpoint, Post};
     let post = Post::per_request("prompts/get", json!({ "name": "plain" })).header("mcp-name", "other");
     let text = CONFIGURATION.replace("LEGACY", "http://127.0.0.1:9");
-    let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", text)).unwrap();
+    let loaded = glossator::config::load(&glossator::config::Sources::from_text("a.yaml", text)).unwrap();
     let endpoint = Endpoint::new();
     let prompts =
         loaded.prompts.iter().map(|file| (file.prompt.name.clone(), std::sync::Arc::clone(&file.prompt)));

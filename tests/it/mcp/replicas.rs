@@ -38,7 +38,7 @@ fn configuration(upstream: &Scripted, with_more: bool) -> config::Loaded {
          echo: {{ request: 'GET old/echo/{{text}}' }}\n  silent: {{ request: GET old/silent }}\n{more}",
         upstream.address
     );
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Resources that each client uses.

@@ -77,7 +77,7 @@ impl Archive {
         let upstream = Scripted::start(archive).await;
         let text =
             format!("{settings}\nupstreams: {{ archive: http://{} }}\nroutes:{ROUTES}", upstream.address);
-        let loaded = config::load(&Sources::of_text("config.yaml", text));
+        let loaded = config::load(&Sources::from_text("config.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         Self { serving: Serving::start(&loaded).await, upstream }
@@ -310,7 +310,7 @@ async fn without_resources_none_are_promised() {
         "upstreams: {{ archive: http://{} }}\nroutes: {{ a: {{ description: A., request: GET archive/prices }} }}",
         upstream.address
     );
-    let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+    let loaded = config::load(&Sources::from_text("config.yaml", text)).unwrap();
     let serving = Serving::start(&loaded).await;
     let mut client = serving.connect().await;
     let discovered = send(&mut client, NEWEST, "server/discover", json!({}), "").await;
@@ -350,7 +350,7 @@ routes:
         upstream.address
     );
     let loaded =
-        config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
+        config::load(&Sources::from_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
     let serving = Serving::start(&loaded).await;
     let (_, session) = initialize(&serving).await;
     let mut older = serving.connect().await;
@@ -400,7 +400,7 @@ routes:
   old: { description: Old news., request: GET archive/old, resource: news:old }
 ";
     let loaded =
-        config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
+        config::load(&Sources::from_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
     let serving = Serving::start(&loaded).await;
     let (opened, session) = initialize(&serving).await;
     assert_eq!(opened["capabilities"]["resources"]["subscribe"], true, "{opened}");
@@ -431,7 +431,7 @@ async fn subscribers_are_notified_if_a_reload_removes_a_resource() {
     let upstream = Scripted::start(|_| response("200 OK", "content-type: text/plain\r\n", "news")).await;
     let load = |routes: &str| {
         let text = format!("upstreams: {{ archive: http://{} }}\nroutes:\n{routes}", upstream.address);
-        config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"))
+        config::load(&Sources::from_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"))
     };
     let old = "  old: { description: Old., request: GET archive/old, resource: news:old }\n";
     let news = "  news: { description: News., request: GET archive/news, resource: { uri: news:all, poll_interval: 100ms } }\n";

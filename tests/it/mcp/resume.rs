@@ -21,7 +21,7 @@ fn load(upstream: &Scripted, server: &str) -> config::Loaded {
          wait: {{ request: GET old/x, notifications: [{{ text: begun }}] }}\n",
         upstream.address
     );
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 async fn as_peer(upstream: &Scripted) -> Loaded {

@@ -17,7 +17,7 @@ impl Served {
     /// Serves a configuration in front of a server. `LEGACY` in it is replaced by the server's address.
     pub(crate) async fn start(text: &str, upstream: &Scripted) -> Self {
         let text = text.replace("LEGACY", &format!("http://{}", upstream.address));
-        let loaded = config::load(&Sources::of_text("glossator.yaml", text));
+        let loaded = config::load(&Sources::from_text("glossator.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         Self(Loaded::start(&loaded).await)

@@ -12,7 +12,7 @@ const SECRET: &str = "server: { secret_key: 0123456789abcdef }";
 pub(crate) fn tools(names: &[&str], more: &str) -> config::Loaded {
     let routes: String = names.iter().map(|name| format!("  {name}: {{ request: GET old/x }}\n")).collect();
     let text = format!("upstreams: {{ old: 'http://127.0.0.1:1' }}\nroutes:\n{routes}{more}");
-    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Request of a legacy or the modern revision, as it is sent.

@@ -49,7 +49,7 @@ fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
         "server: {{ {server} }}\nupstreams: {{ old: {upstream} }}\nroutes:\n  make_report:\n    \
          description: A report.\n{keys}"
     );
-    let loaded = config::load(&Sources::of_text("tasks.yaml", &file));
+    let loaded = config::load(&Sources::from_text("tasks.yaml", &file));
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 

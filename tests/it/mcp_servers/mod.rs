@@ -30,7 +30,7 @@ impl Served {
 
     /// Starts it; the first clients connect after servers had this long to list their tools.
     async fn start_after(patience: Duration, text: &str) -> Self {
-        let loaded = config::load(&Sources::of_text("a.yaml", text));
+        let loaded = config::load(&Sources::from_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
         let mut app = App::new(&loaded).unwrap();
         app.discover(patience).await;

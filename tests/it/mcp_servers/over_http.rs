@@ -216,7 +216,7 @@ async fn a_replaced_server_is_listed_at_once() {
     let other = server_of(json!([tool("other")]), |rpc, _| rpc.text("2")).await;
     let load = |server: &Scripted| {
         let text = format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", server.address);
-        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
     };
     let mut app = App::new(&load(&one)).unwrap();
     app.discover(Duration::from_secs(10)).await;

@@ -109,7 +109,7 @@ const CONNECTIONS_MIB: usize = 130;
 #[test]
 fn the_memory_limits_in_deploy_fit_the_defaults() {
     let text = "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { request: GET old/a } }";
-    let loaded = config::load(&Sources::of_text("a.yaml", text)).unwrap();
+    let loaded = config::load(&Sources::from_text("a.yaml", text)).unwrap();
     // A response that rules parse counts 10 times, and one may be read beyond the limit.
     let response = 10 * loaded.routes[0].route.response_limit_bytes;
     let parts = [
