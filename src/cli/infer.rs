@@ -48,7 +48,7 @@ pub(super) struct InferArguments {
 
 pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), Failure> {
     let mut samples = Vec::new();
-    let mut seen = Vec::new();
+    let mut selected = Vec::new();
     let mut single = None;
     for file in &arguments.files {
         let name =
@@ -63,14 +63,14 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                 samples.push(Sample { name, response });
             }
             Recording::Har(exchanges) => {
-                let chosen = chosen(exchanges, arguments.entry.as_ref())
+                let chosen = selected_entries(exchanges, arguments.entry.as_ref())
                     .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                 for (number, exchange) in chosen {
                     let response = exchange
                         .response
                         .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), response });
-                    seen.push(SelectedEntry { file, number, method: exchange.method, url: exchange.url });
+                    selected.push(SelectedEntry { file, number, method: exchange.method, url: exchange.url });
                 }
             }
         }
@@ -81,12 +81,12 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
             samples.len()
         )));
     }
-    if let (Some(file), Some(_), true) = (single, &arguments.entry, seen.is_empty()) {
+    if let (Some(file), Some(_), true) = (single, &arguments.entry, selected.is_empty()) {
         return Err(Failure::usage(format!("{}: {}", file.display(), RecordingError::NoEntries)));
     }
-    one_endpoint(arguments, &seen)?;
-    let seen = seen.pop().map(|seen| (seen.method, seen.url));
-    let naming = naming(arguments, seen)?;
+    check_one_endpoint(arguments, &selected)?;
+    let selected = selected.pop().map(|selected| (selected.method, selected.url));
+    let naming = naming(arguments, selected)?;
     let proposal = propose(&samples, &naming);
     match arguments.output {
         Output::Json => screen.json(&to_json(&proposal)),
@@ -126,20 +126,20 @@ struct SelectedEntry<'a> {
 
 /// Rejects entries of several endpoints, which are not samples of one route. If the command line gives the
 /// request, paths may differ, as those of `/orders/{id}` do.
-fn one_endpoint(arguments: &InferArguments, seen: &[SelectedEntry<'_>]) -> Result<(), Failure> {
+fn check_one_endpoint(arguments: &InferArguments, selected: &[SelectedEntry<'_>]) -> Result<(), Failure> {
     let is_explicit = arguments.url.is_some() || arguments.request.is_some();
     let same = |one: &SelectedEntry<'_>, other: &SelectedEntry<'_>| {
         one.method == other.method && (is_explicit || path_of(&one.url) == path_of(&other.url))
     };
-    if seen.iter().zip(seen.iter().skip(1)).all(|(one, other)| same(one, other)) {
+    if selected.iter().zip(selected.iter().skip(1)).all(|(one, other)| same(one, other)) {
         return Ok(());
     }
     let mut message = "expected entries of one endpoint, found several:".to_owned();
-    for SelectedEntry { file, number, method, url } in seen.iter().take(MAX_ENTRIES_LISTED) {
+    for SelectedEntry { file, number, method, url } in selected.iter().take(MAX_ENTRIES_LISTED) {
         message += &format!("\n  {}, entry {number}: {method} {url}", file.display());
     }
-    if seen.len() > MAX_ENTRIES_LISTED {
-        message += &format!("\n  and {} more", seen.len() - MAX_ENTRIES_LISTED);
+    if selected.len() > MAX_ENTRIES_LISTED {
+        message += &format!("\n  and {} more", selected.len() - MAX_ENTRIES_LISTED);
     }
     message += "\nselect one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD \
              /path/{argument}'` declares different paths as one endpoint";
@@ -152,7 +152,7 @@ fn path_of(url: &str) -> &str {
 }
 
 /// Selected entries, with their numbers from 1.
-fn chosen(
+fn selected_entries(
     exchanges: Vec<HarExchange>,
     choice: Option<&EntryChoice>,
 ) -> Result<Vec<(usize, HarExchange)>, String> {
@@ -184,8 +184,8 @@ fn chosen(
 }
 
 /// Names and request of the route, from the command line or from the HAR file's requests.
-fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<RouteNaming, Failure> {
-    let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
+fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Result<RouteNaming, Failure> {
+    let (seen_method, seen_url) = selected.map_or((None, None), |(method, url)| (Some(method), Some(url)));
     let is_explicit = arguments.url.is_some();
     let url = arguments.url.clone().or(seen_url);
     let absolute =
@@ -216,7 +216,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
     let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
     let naming = RouteNaming { name, upstream, address, is_address_known, method, path, is_path_known };
-    let Some(problems) = problems(&naming) else { return Ok(naming) };
+    let Some(problems) = naming_problems(&naming) else { return Ok(naming) };
     if is_explicit || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some()
     {
         return Err(Failure::usage(format!(
@@ -245,7 +245,7 @@ fn upstream_of(tool: &str) -> String {
 }
 
 /// Problems of a route with that name and request.
-fn problems(naming: &RouteNaming) -> Option<String> {
+fn naming_problems(naming: &RouteNaming) -> Option<String> {
     let yaml = propose(&[], naming).yaml;
     let problems = config::load(&Sources::from_text("proposal.yaml", yaml)).err()?;
     Some(problems.as_slice().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; "))
@@ -269,9 +269,9 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 }
 
 fn to_json(proposal: &Proposal) -> Value {
-    let to_json = |Finding { part, value, sure, why }: &Finding| {
-        let sure = sure.word();
-        json!({ "part": part, "value": value, "sure": sure, "why": why })
+    let to_json = |Finding { part, value, confidence, why }: &Finding| {
+        let confidence = confidence.word();
+        json!({ "part": part, "value": value, "sure": confidence, "why": why })
     };
     json!({ "config": proposal.yaml, "findings": proposal.findings.iter().map(to_json).collect::<Vec<_>>() })
 }
@@ -283,10 +283,10 @@ fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
         "from {samples} sample{plural}, which the proposed route parses; check whether it extracts the \
          right values:"
     ));
-    for Finding { part, value, sure, why } in &proposal.findings {
-        screen.status_line(&format!("  {:<7} {part}: {value} ({why})", sure.word()));
+    for Finding { part, value, confidence, why } in &proposal.findings {
+        screen.status_line(&format!("  {:<7} {part}: {value} ({why})", confidence.word()));
     }
-    let guesses = proposal.findings.iter().filter(|finding| finding.sure == Confidence::Guess).count();
+    let guesses = proposal.findings.iter().filter(|finding| finding.confidence == Confidence::Guess).count();
     if guesses > 0 {
         screen.status_line("check the guesses; more samples, including failures, reduce them");
     }

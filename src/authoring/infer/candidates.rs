@@ -65,20 +65,20 @@ impl Candidate {
 }
 
 /// All candidates, in the order that decides ties.
-pub(super) fn all(sorted: &ClassifiedSamples<'_>) -> Vec<Candidate> {
+pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
-    if let Some(texts) = &sorted.texts {
-        let media_type = sorted.successes[0].response.media_type().unwrap_or_default();
+    if let Some(texts) = &classified.texts {
+        let media_type = classified.successes[0].response.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        found.extend(documents(sorted, &texts, &media_type));
+        found.extend(documents(classified, &texts, &media_type));
         // A document also has lines, but an extractor for lines would misread it.
         if found.is_empty() {
             found.extend(of_lines(&texts, &media_type));
         } else {
-            found.extend(of_shown_lines(sorted, &texts));
+            found.extend(of_shown_lines(classified, &texts));
         }
     }
-    found.push(last_resort(sorted));
+    found.push(last_resort(classified));
     found
 }
 
@@ -97,7 +97,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
 }
 
 /// Extractors for the lines of HTML pages that consist of a `<pre>`, apart from titles.
-fn of_shown_lines(sorted: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
+fn of_shown_lines(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
     let is_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
         source.matches("<pre").count() == 1 && !source.contains("<table") && source.contains("<html")
@@ -107,7 +107,7 @@ fn of_shown_lines(sorted: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candi
     }
     let source = json!({ "html": { "text": "pre" } });
     let shown = Candidate::likely(source.clone(), "");
-    let Ok(values) = trial::values(&shown, sorted) else { return Vec::new() };
+    let Ok(values) = trial::values(&shown, classified) else { return Vec::new() };
     let Some(texts) = values.iter().map(|value| value.as_str()).collect::<Option<Vec<_>>>() else {
         return Vec::new();
     };
@@ -123,8 +123,8 @@ fn of_shown_lines(sorted: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candi
     of_lines(&texts, "").into_iter().map(beside).collect()
 }
 
-fn last_resort(sorted: &ClassifiedSamples<'_>) -> Candidate {
-    let is_binary = sorted.texts.is_none() && !sorted.successes.is_empty();
+fn last_resort(classified: &ClassifiedSamples<'_>) -> Candidate {
+    let is_binary = classified.texts.is_none() && !classified.successes.is_empty();
     let (extract, why) = match is_binary {
         true => (json!("binary"), "the samples are not text"),
         false => (json!("text"), "no extractor parses every sample: the whole text"),
@@ -138,7 +138,7 @@ pub(super) fn full_lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// JSON, JSON lines, XML and HTML.
-fn documents(sorted: &ClassifiedSamples<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
+fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
         let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
@@ -161,7 +161,7 @@ fn documents(sorted: &ClassifiedSamples<'_>, texts: &[&str], media_type: &str) -
             || (media_type == "text/html" && start.starts_with('<'))
     });
     if is_html {
-        found.extend(markup::html(sorted, texts));
+        found.extend(markup::html(classified, texts));
     } else if texts.iter().all(|text| text.trim_start_matches('\u{feff}').trim_start().starts_with('<')) {
         found.extend(markup::xml(texts));
     }

@@ -13,7 +13,7 @@ use super::{
 
 /// Inferred types of a route's values.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shape {
+pub(super) struct InferredTypes {
     /// Typed fields, each with its evidence.
     pub(super) fields: Vec<InferredField>,
     /// Output schema, if fields can't express the values.
@@ -36,35 +36,35 @@ const MAX_FIELDS: usize = 120;
 /// Limit of a field name.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// Possible shapes, most specific first; the last has no types.
-pub(super) fn shapes(reader: &RankedCandidate) -> Vec<Shape> {
-    let mut shapes = Vec::new();
-    if let Some(records) = records(&reader.values) {
+/// Possible types of the values, most specific first; the last has none.
+pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
+    let mut possible_types = Vec::new();
+    if let Some(records) = records(&ranked.values) {
         let is_flat = records.iter().all(|record| record.values().all(|value| texts(value).is_some()));
-        let is_document = matches!(reader.candidate.name(), "json" | "ndjson" | "xml");
+        let is_document = matches!(ranked.candidate.name(), "json" | "ndjson" | "xml");
         if is_flat && !is_document {
-            for words in [AvailableTypes::All, AvailableTypes::Json] {
-                if let Some(fields) = fields(&records, words) {
-                    shapes.push(Shape { fields, output: None });
+            for types in [AvailableTypes::All, AvailableTypes::Json] {
+                if let Some(fields) = fields(&records, types) {
+                    possible_types.push(InferredTypes { fields, output: None });
                 }
             }
         }
     }
-    let is_bare_text = reader.values.iter().all(Value::is_string);
-    if !reader.values.is_empty() && !is_bare_text {
-        let values: Vec<&Value> = reader.values.iter().collect();
-        let sure = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
+    let is_bare_text = ranked.values.iter().all(Value::is_string);
+    if !ranked.values.is_empty() && !is_bare_text {
+        let values: Vec<&Value> = ranked.values.iter().collect();
+        let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
         let (number, plural) = (values.len(), if values.len() == 1 { "" } else { "s" });
-        let schema = schema(&values, "", 0, Numbers::from_candidate(&reader.candidate));
+        let schema = schema(&values, "", 0, Numbers::from_candidate(&ranked.candidate));
         let mut why = format!("of {number} sample{plural}");
         if has_required(&schema) {
             why += "; properties that all of them have are required";
         }
-        let finding = Finding { part: "output".into(), value: "a schema".into(), sure, why };
-        shapes.push(Shape { fields: Vec::new(), output: Some((schema, finding)) });
+        let finding = Finding { part: "output".into(), value: "a schema".into(), confidence, why };
+        possible_types.push(InferredTypes { fields: Vec::new(), output: Some((schema, finding)) });
     }
-    shapes.push(Shape::default());
-    shapes
+    possible_types.push(InferredTypes::default());
+    possible_types
 }
 
 /// Whether an inferred schema requires a member anywhere.
@@ -90,7 +90,7 @@ fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     (!records.is_empty()).then_some(records)
 }
 
-fn fields(records: &[&Map<String, Value>], words: AvailableTypes) -> Option<Vec<InferredField>> {
+fn fields(records: &[&Map<String, Value>], types: AvailableTypes) -> Option<Vec<InferredField>> {
     let mut order: Vec<&str> = Vec::new();
     let mut seen = HashSet::new();
     for record in records {
@@ -114,7 +114,7 @@ fn fields(records: &[&Map<String, Value>], words: AvailableTypes) -> Option<Vec<
         while !names.insert(name.clone()) {
             name.push('_');
         }
-        fields.push(field(name, from, &values, records.len(), words));
+        fields.push(field(name, from, &values, records.len(), types));
     }
     (!fields.is_empty()).then_some(fields)
 }
@@ -133,11 +133,11 @@ fn field(
     from: &str,
     values: &[&Value],
     records: usize,
-    words: AvailableTypes,
+    types: AvailableTypes,
 ) -> InferredField {
     let missing = records - values.len();
     let all: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
-    let mut guess = guess(&name, &all, words);
+    let mut guess = guess(&name, &all, types);
     let empty = all.iter().filter(|text| text.trim().is_empty()).count();
     let optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {
@@ -170,7 +170,8 @@ fn field(
         let empty = values.iter().filter(is_empty).count();
         why += &format!("; empty in {empty} of {records}");
     }
-    let finding = Finding { part: format!("field {name}"), value: guess.kind, sure: guess.sure, why };
+    let finding =
+        Finding { part: format!("field {name}"), value: guess.kind, confidence: guess.confidence, why };
     InferredField { name, spec, finding }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Guess {
     /// Options of the type.
     pub(super) options: Map<String, serde_json::Value>,
     /// Confidence.
-    pub(super) sure: Confidence,
+    pub(super) confidence: Confidence,
     /// Evidence.
     pub(super) why: String,
 }
@@ -53,7 +53,7 @@ pub(super) fn is_whole(text: &str) -> bool {
 }
 
 /// Confidence in a type by the number of texts.
-pub(super) fn sureness(count: usize) -> Confidence {
+pub(super) fn confidence_by_count(count: usize) -> Confidence {
     match count {
         0 | 1 => Confidence::Guess,
         2..5 => Confidence::Likely,
@@ -62,41 +62,41 @@ pub(super) fn sureness(count: usize) -> Confidence {
 }
 
 /// Infers the type of a field from its name and texts.
-pub(super) fn guess(name: &str, texts: &[&str], words: AvailableTypes) -> Guess {
+pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess {
     let all: Vec<&str> = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
-    let is_nothing = |text: &str| NULLS.iter().any(|word| word.eq_ignore_ascii_case(text));
+    let is_null = |text: &str| NULLS.iter().any(|word| word.eq_ignore_ascii_case(text));
     // In the spelling of the samples, each once.
-    let mut nothing: Vec<&str> = Vec::new();
-    for text in all.iter().copied().filter(|text| is_nothing(text)) {
-        if !nothing.iter().any(|word| word.eq_ignore_ascii_case(text)) {
-            nothing.push(text);
+    let mut null_words: Vec<&str> = Vec::new();
+    for text in all.iter().copied().filter(|text| is_null(text)) {
+        if !null_words.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+            null_words.push(text);
         }
     }
-    let present: Vec<&str> = all.iter().copied().filter(|text| !is_nothing(text)).collect();
-    let mut guess = number(name, &present, words)
+    let present: Vec<&str> = all.iter().copied().filter(|text| !is_null(text)).collect();
+    let mut guess = number(name, &present, types)
         .or_else(|| boolean(&present))
-        .or_else(|| if words == AvailableTypes::All { rich(name, &present) } else { None })
+        .or_else(|| if types == AvailableTypes::All { field_type(name, &present) } else { None })
         .unwrap_or_else(|| text(&present));
-    if guess.kind != "string" && !nothing.is_empty() {
-        if words == AvailableTypes::Json {
+    if guess.kind != "string" && !null_words.is_empty() {
+        if types == AvailableTypes::Json {
             // `-` has no numeric form.
-            let why = format!("numbers, and {}", listed(&nothing));
+            let why = format!("numbers, and {}", listed(&null_words));
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
         }
-        guess.options.insert("null_values".into(), json!(nothing));
-        guess.why += &format!("; {} means null", listed(&nothing));
+        guess.options.insert("null_values".into(), json!(null_words));
+        guess.why += &format!("; {} means null", listed(&null_words));
     }
     guess
 }
 
 /// Infers plain numbers.
-fn number(name: &str, texts: &[&str], words: AvailableTypes) -> Option<Guess> {
+fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
     let count = texts.len();
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
     }
     let counted: Option<Vec<u64>> = texts.iter().map(|text| as_count(text)).collect();
-    if words == AvailableTypes::All
+    if types == AvailableTypes::All
         && let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers))
     {
         return Some(time);
@@ -108,7 +108,7 @@ fn number(name: &str, texts: &[&str], words: AvailableTypes) -> Option<Guess> {
         false => ("number", "numbers"),
     };
     let why = format!("{count} of {count} are {what}");
-    Some(Guess { kind: kind.into(), options: Map::new(), sure: sureness(count), why })
+    Some(Guess { kind: kind.into(), options: Map::new(), confidence: confidence_by_count(count), why })
 }
 
 /// Infers booleans.
@@ -129,11 +129,11 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
         options.insert("false_values".into(), json!([no]));
     }
     let why = format!("{count} of {count} are `{yes}` or `{no}`");
-    Some(Guess { kind: "boolean".into(), options, sure: sureness(count), why })
+    Some(Guess { kind: "boolean".into(), options, confidence: confidence_by_count(count), why })
 }
 
 /// Infers types that only fields have.
-fn rich(name: &str, texts: &[&str]) -> Option<Guess> {
+fn field_type(name: &str, texts: &[&str]) -> Option<Guess> {
     if texts.is_empty() {
         return None;
     }
@@ -163,7 +163,7 @@ fn text(texts: &[&str]) -> Guess {
         }
         _ => "a string".to_owned(),
     };
-    Guess { kind: "string".into(), options: Map::new(), sure: sureness(texts.len()), why }
+    Guess { kind: "string".into(), options: Map::new(), confidence: confidence_by_count(texts.len()), why }
 }
 
 fn listed(words: &[&str]) -> String {
@@ -171,9 +171,9 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// Prefixes of amounts of money.
-const BEFORE: [&str; 9] = ["$", "€", "£", "¥", "USD", "EUR", "GBP", "NOK", "kr"];
+const PREFIXES: [&str; 9] = ["$", "€", "£", "¥", "USD", "EUR", "GBP", "NOK", "kr"];
 /// Common units, for which one sample is enough evidence.
-const BEHIND: [&str; 55] = [
+const UNITS: [&str; 55] = [
     "%", "°", "°C", "°F", "K", "°K", "mm", "cm", "m", "km", "m/s", "km/h", "kn", "kt", "mph", "hPa", "kPa",
     "Pa", "mbar", "bar", "V", "mV", "kV", "A", "mA", "W", "kW", "MW", "kWh", "Wh", "Hz", "kHz", "MHz", "GHz",
     "rpm", "RPM", "dB", "dBm", "lx", "ppm", "kg", "g", "mg", "l", "L", "ml", "EUR", "USD", "GBP", "NOK",
@@ -198,8 +198,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
     let &(before, _, behind) = split.first()?;
     let same = split.iter().all(|part| part.0 == before && part.2 == behind);
-    let before_is_known = before.is_empty() || BEFORE.contains(&before);
-    let behind_is_known = behind.is_empty() || BEHIND.contains(&behind);
+    let before_is_known = before.is_empty() || PREFIXES.contains(&before);
+    let behind_is_known = behind.is_empty() || UNITS.contains(&behind);
     let may_be_unit = behind.chars().count() <= MAX_SUFFIX
         && split.len() >= 2
         && !behind.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
@@ -208,8 +208,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         return None;
     }
     let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
-    let marks = marks(&numbers)?;
-    if before.is_empty() && behind.is_empty() && marks.is_plain() {
+    let format = number_format(&numbers)?;
+    if before.is_empty() && behind.is_empty() && format.is_plain() {
         return None;
     }
     let mut options = Map::new();
@@ -218,10 +218,10 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
             options.insert(name.into(), text.into());
         }
     }
-    if marks.decimal != '.' {
-        options.insert("decimal_separator".into(), marks.decimal.to_string().into());
+    if format.decimal != '.' {
+        options.insert("decimal_separator".into(), format.decimal.to_string().into());
     }
-    if let Some(separator) = marks.thousands {
+    if let Some(separator) = format.thousands {
         options.insert("thousands_separator".into(), separator.to_string().into());
     }
     let unit = [before, behind].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join(" ");
@@ -230,22 +230,22 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         let spoken = if unit == "%" { "percent" } else { &unit };
         options.insert("description".into(), json!(format!("In {spoken}.")));
     }
-    let mut sure = sureness(texts.len());
+    let mut confidence = confidence_by_count(texts.len());
     if !behind_is_known {
-        sure = sure.min(Confidence::Likely);
+        confidence = confidence.min(Confidence::Likely);
     }
     let mut why = format!("{0} of {0} are numbers", texts.len());
     if !unit.is_empty() {
         why += &format!(" with `{unit}`");
     }
-    if !marks.is_certain {
+    if !format.is_certain {
         // `1,024` may be slightly more than one.
-        sure = sure.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
-        why += &format!("; `{}` separates thousands, or else a fraction", marks.mark());
+        confidence = confidence.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
+        why += &format!("; `{}` separates thousands, or else a fraction", format.separator());
     }
-    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
+    let whole = format.plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
-    Some(Guess { kind: kind.to_owned(), options, sure, why })
+    Some(Guess { kind: kind.to_owned(), options, confidence, why })
 }
 
 /// Number format of the texts.
@@ -263,14 +263,14 @@ impl NumberFormat {
         self.decimal == '.' && self.thousands.is_none()
     }
 
-    fn mark(&self) -> char {
+    fn separator(&self) -> char {
         self.thousands.unwrap_or(self.decimal)
     }
 }
 
 /// The simplest format that parses all numbers.
-fn marks(numbers: &[&str]) -> Option<NumberFormat> {
-    const WAYS: [(char, Option<char>); 7] = [
+fn number_format(numbers: &[&str]) -> Option<NumberFormat> {
+    const FORMATS: [(char, Option<char>); 7] = [
         ('.', None),
         ('.', Some(',')),
         (',', None),
@@ -284,10 +284,10 @@ fn marks(numbers: &[&str]) -> Option<NumberFormat> {
         let plain = |number: &&str| Some(form.plain(number)?.into_owned()).filter(|plain| is_number(plain));
         numbers.iter().map(plain).collect()
     };
-    let mut ways = WAYS.into_iter().filter_map(|way| Some((way, read(way)?)));
-    let ((decimal, thousands), plain) = ways.next()?;
+    let mut formats = FORMATS.into_iter().filter_map(|format| Some((format, read(format)?)));
+    let ((decimal, thousands), plain) = formats.next()?;
     // Another format may have a different meaning: `1,024`. A decimal point is unambiguous.
-    let is_certain = thousands.is_none() || ways.all(|(_, other)| other == plain);
+    let is_certain = thousands.is_none() || formats.all(|(_, other)| other == plain);
     Some(NumberFormat { decimal, thousands, is_certain, plain })
 }
 
@@ -302,9 +302,9 @@ mod tests {
     use serde_json::Value;
 
     #[track_caller]
-    fn check(texts: &[&str], kind: &str, sure: Confidence) {
+    fn check(texts: &[&str], kind: &str, confidence: Confidence) {
         let guess = guess("x", texts, AvailableTypes::Json);
-        assert_eq!((guess.kind.as_str(), guess.sure), (kind, sure), "{texts:?}: {}", guess.why);
+        assert_eq!((guess.kind.as_str(), guess.confidence), (kind, confidence), "{texts:?}: {}", guess.why);
     }
 
     #[test]
@@ -332,8 +332,9 @@ mod tests {
 
     #[track_caller]
     fn check_marked(texts: &[&str], expected: Option<(&str, Value, Confidence)>) {
-        let found = marked_number(texts).map(|guess| (guess.kind, Value::Object(guess.options), guess.sure));
-        let expected = expected.map(|(kind, options, sure)| (kind.to_owned(), options, sure));
+        let found =
+            marked_number(texts).map(|guess| (guess.kind, Value::Object(guess.options), guess.confidence));
+        let expected = expected.map(|(kind, options, confidence)| (kind.to_owned(), options, confidence));
         assert_eq!(found, expected, "{texts:?}");
     }
 

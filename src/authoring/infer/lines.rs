@@ -11,34 +11,35 @@ use super::{
     fields::slug,
 };
 
-static SAMPLE: LazyLock<Regex> = LazyLock::new(|| {
+static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
         .expect("a good pattern")
 });
-static FORM: LazyLock<Regex> = LazyLock::new(|| {
+static FORM_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*(&[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*)*$")
         .expect("a good pattern")
 });
 
 /// Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
-    let is_one = |text: &&str| {
+    let has_format = |text: &&str| {
         let has_metadata = full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
-        has_metadata && full_lines(text).all(|line| line.starts_with('#') || SAMPLE.is_match(line.trim()))
+        has_metadata
+            && full_lines(text).all(|line| line.starts_with('#') || METRIC_LINE.is_match(line.trim()))
     };
     texts
         .iter()
-        .all(is_one)
+        .all(has_format)
         .then(|| Candidate::strict(json!("metrics"), "every line is a sample of a metric, or describes one"))
 }
 
 /// Form-encoded text: `a=1&b=2`.
 pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
     let named = media_type == "application/x-www-form-urlencoded";
-    let is_one = |text: &&str| FORM.is_match(text.trim()) && (named || text.contains('&'));
+    let has_format = |text: &&str| FORM_LINE.is_match(text.trim()) && (named || text.contains('&'));
     texts
         .iter()
-        .all(is_one)
+        .all(has_format)
         .then(|| Candidate::strict(json!("form"), "every sample is `name=value&…` in one line"))
 }
 
@@ -46,7 +47,7 @@ pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
-        let share = texts.iter().map(|text| share(text, separator)).fold(1.0, f64::min);
+        let share = texts.iter().map(|text| share_of_pairs(text, separator)).fold(1.0, f64::min);
         if share < 0.5 {
             continue;
         }
@@ -67,7 +68,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
 }
 
 /// Share of lines with a plausible key before the separator, from 0 to 1.
-fn share(text: &str, separator: &str) -> f64 {
+fn share_of_pairs(text: &str, separator: &str) -> f64 {
     let (mut all, mut good) = (0_usize, 0_usize);
     let mut keys = HashSet::new();
     for line in full_lines(text) {
@@ -116,7 +117,7 @@ const MINOR_WORDS: [&str; 16] =
 const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
 
 /// Whether a word may name its neighbour.
-fn is_naming(word: &str) -> bool {
+fn may_be_label(word: &str) -> bool {
     word.contains(char::is_alphanumeric) && !MINOR_WORDS.contains(&word.to_lowercase().as_str())
 }
 
@@ -175,24 +176,24 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     if !fits || samples.iter().any(|lines| widths(lines) != widths(first)) {
         return None;
     }
-    let shape = Shape { samples: &samples };
+    let aligned = AlignedSamples { samples: &samples };
     // Without a line of values below names, the `pairs` extractor fits better.
-    (1..first.len()).find(|line| shape.is_below_names(*line))?;
+    (1..first.len()).find(|line| aligned.is_below_names(*line))?;
     let mut names: Vec<String> = Vec::new();
     let mut parts = Vec::new();
     for (line, words) in first.iter().enumerate() {
         for (index, word) in words.iter().enumerate() {
-            if shape.is_constant(line, index) {
+            if aligned.is_constant(line, index) {
                 parts.push(regex::escape(word));
                 continue;
             }
             // A word that varies and is not a number would make a pattern for this sample only.
-            if !shape.split_words(line, index).all(is_number) {
+            if !aligned.split_words(line, index).all(is_number) {
                 return None;
             }
             let name =
-                shape.name(line, index).filter(|name| is_capture_name(name) && !names.contains(name))?;
-            parts.push(capture(&name, shape.split_words(line, index)));
+                aligned.name(line, index).filter(|name| is_capture_name(name) && !names.contains(name))?;
+            parts.push(capture(&name, aligned.split_words(line, index)));
             names.push(name);
         }
     }
@@ -207,11 +208,11 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
 }
 
 /// Samples with the same number of lines, and of words in each line.
-struct Shape<'s, 't> {
+struct AlignedSamples<'s, 't> {
     samples: &'s [Lines<'t>],
 }
 
-impl<'t> Shape<'_, 't> {
+impl<'t> AlignedSamples<'_, 't> {
     fn split_words(&self, line: usize, index: usize) -> impl Iterator<Item = &'t str> + Clone {
         self.samples.iter().map(move |lines| lines[line][index])
     }
@@ -246,13 +247,13 @@ impl<'t> Shape<'_, 't> {
         let from = (0..index).rev().take_while(|other| self.is_constant(line, *other)).last();
         if let Some(from) = from {
             let label: Vec<&str> =
-                first[line][from..index].iter().copied().filter(|word| is_naming(word)).collect();
+                first[line][from..index].iter().copied().filter(|word| may_be_label(word)).collect();
             if !label.is_empty() {
                 return Some(slug(&label.join(" ")));
             }
         }
         let behind = index + 1;
-        (behind < self.width(line) && self.is_constant(line, behind) && is_naming(first[line][behind]))
+        (behind < self.width(line) && self.is_constant(line, behind) && may_be_label(first[line][behind]))
             .then(|| slug(first[line][behind]))
     }
 }
@@ -297,7 +298,7 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
         same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
     };
     // The name of a value: the word before it, else the word after it, else an earlier one.
-    let names_a_value = |index: usize| is_constant(index) && is_naming(first[index]);
+    let names_a_value = |index: usize| is_constant(index) && may_be_label(first[index]);
     let label = |index: usize| {
         let before = (0..index).rev().take_while(|other| is_constant(*other));
         let near = index.checked_sub(1).filter(|other| names_a_value(*other));

@@ -10,7 +10,7 @@ use super::{candidates::Candidate, samples::ClassifiedSamples, trial};
 const MAX_COLUMNS: usize = 100;
 
 /// Extractors for HTML pages.
-pub(super) fn html(sorted: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
+pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
     if let Some(tables) = tables {
@@ -23,7 +23,7 @@ pub(super) fn html(sorted: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candid
         if tables.iter().all(|table| is_of_pairs(table)) {
             found.push(pairs);
         } else {
-            found.push(match column_names(sorted, &tables) {
+            found.push(match column_names(classified, &tables) {
                 Some(columns) => Candidate::strict(
                     json!({ "html": { "table": true, "columns": columns } }),
                     format!("every sample is HTML with a table without headings: name its columns{more}"),
@@ -62,11 +62,11 @@ fn first_table(text: &str) -> Option<String> {
 
 /// Names for the columns of tables whose first row is data, although `table` treats it as the header because
 /// there is no other.
-fn column_names(sorted: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
+fn column_names(classified: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
     let rows = |options: Value| {
-        let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), sorted).ok()?;
+        let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), classified).ok()?;
         values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
     };
     let all = rows(json!({ "table": true, "columns": names(MAX_COLUMNS) }))?;

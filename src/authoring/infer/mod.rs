@@ -74,7 +74,7 @@ pub struct Finding {
     /// Value of the part.
     pub value: String,
     /// Confidence.
-    pub sure: Confidence,
+    pub confidence: Confidence,
     /// Evidence.
     pub why: String,
 }
@@ -91,7 +91,7 @@ pub struct Proposal {
 impl Finding {
     /// The finding as a comment: confidence and evidence.
     fn comment(&self) -> String {
-        format!("{}: {}", self.sure.word(), write::one_line(&self.why))
+        format!("{}: {}", self.confidence.word(), write::one_line(&self.why))
     }
 }
 
@@ -108,17 +108,23 @@ impl Confidence {
 
 /// Proposes a route for the responses of one endpoint. Total: for any responses, the file loads.
 pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
-    let sorted = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
-    let ranked = ranked(&sorted);
-    let errors = samples::error_rules(&sorted);
+    let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
+    let all_ranked = rank_candidates(&classified);
+    let errors = samples::error_rules(&classified);
     // From the most specific to the simplest: with and without types; the best extractor, the second, the
     // whole text.
     for errors in [errors.as_ref(), None] {
-        for (index, reader) in ranked.iter().enumerate() {
-            let runner_up = ranked.get(index + 1);
-            for shape in fields::shapes(reader) {
-                let draft =
-                    write::ProposalDraft { naming, sorted: &sorted, reader, runner_up, shape, errors };
+        for (index, ranked) in all_ranked.iter().enumerate() {
+            let runner_up = all_ranked.get(index + 1);
+            for types in fields::possible_types(ranked) {
+                let draft = write::ProposalDraft {
+                    naming,
+                    classified: &classified,
+                    ranked,
+                    runner_up,
+                    types,
+                    errors,
+                };
                 if let Some(proposal) = draft.verified() {
                     return proposal;
                 }
@@ -135,20 +141,20 @@ struct RankedCandidate {
     /// One value per success.
     values: Vec<Value>,
     /// Share of the text that is in the values, from 0 to 1.
-    explained: f64,
+    extracted_share: f64,
 }
 
 /// The candidates that parse every success, best first. The last is the whole text, or the bytes.
-fn ranked(sorted: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
+fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
     // Error of the first and strictest candidate that fails.
-    let mut refusal = None;
-    let mut readers: Vec<RankedCandidate> = candidates::all(sorted)
+    let mut first_error = None;
+    let mut all_ranked: Vec<RankedCandidate> = candidates::all(classified)
         .into_iter()
         .filter_map(|candidate| {
-            let values = match trial::values(&candidate, sorted) {
+            let values = match trial::values(&candidate, classified) {
                 Ok(values) => values,
                 Err(why) => {
-                    refusal.get_or_insert_with(|| (candidate.name().to_owned(), why));
+                    first_error.get_or_insert_with(|| (candidate.name().to_owned(), why));
                     return None;
                 }
             };
@@ -161,15 +167,15 @@ fn ranked(sorted: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
             {
                 return None;
             }
-            let explained = if candidate.reads_all {
+            let extracted_share = if candidate.reads_all {
                 1.0
             } else {
-                trial::extracted_share(&candidate, &values, &sorted.texts)
+                trial::extracted_share(&candidate, &values, &classified.texts)
             };
-            Some(RankedCandidate { candidate, values, explained })
+            Some(RankedCandidate { candidate, values, extracted_share })
         })
         .collect();
-    if let (Some((name, why)), Some(last)) = (refusal, readers.last_mut())
+    if let (Some((name, why)), Some(last)) = (first_error, all_ranked.last_mut())
         && last.candidate.name() == "text"
         && !why.is_empty()
     {
@@ -177,10 +183,10 @@ fn ranked(sorted: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
     }
     // A line below a table would be read as a row of it.
     let ends_early =
-        |reader: &RankedCandidate| reader.candidate.extract["columns"]["stop_before"].is_string();
-    if readers.iter().any(ends_early) {
-        readers.retain(|reader| reader.candidate.name() != "columns" || ends_early(reader));
+        |ranked: &RankedCandidate| ranked.candidate.extract["columns"]["stop_before"].is_string();
+    if all_ranked.iter().any(ends_early) {
+        all_ranked.retain(|ranked| ranked.candidate.name() != "columns" || ends_early(ranked));
     }
-    trial::rank(&mut readers);
-    readers
+    trial::rank(&mut all_ranked);
+    all_ranked
 }

@@ -12,24 +12,24 @@ pub(super) struct ClassifiedSamples<'a> {
     /// Decompressed and decoded texts of the successes; `None` if one of them is binary.
     pub(super) texts: Option<Vec<String>>,
     /// Charset that the rules must set, if the samples' own declarations fail.
-    pub(super) charset: Option<Fallback>,
+    pub(super) charset: Option<CharsetFallback>,
     /// Failures by HTTP status.
-    pub(super) failed: Vec<&'a Sample>,
+    pub(super) failures: Vec<&'a Sample>,
     /// Failures with a success status, with the evidence.
-    pub(super) hidden: Vec<(&'a Sample, ErrorEvidence)>,
+    pub(super) hidden_failures: Vec<(&'a Sample, ErrorEvidence)>,
 }
 
 impl<'a> ClassifiedSamples<'a> {
     /// All samples: successes, failures by status, hidden failures.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Sample> {
-        let hidden = self.hidden.iter().map(|(sample, _)| *sample);
-        self.successes.iter().copied().chain(self.failed.iter().copied()).chain(hidden)
+        let hidden_failures = self.hidden_failures.iter().map(|(sample, _)| *sample);
+        self.successes.iter().copied().chain(self.failures.iter().copied()).chain(hidden_failures)
     }
 }
 
 /// Charset for samples that declare none, or a wrong one.
 #[derive(Debug)]
-pub(super) struct Fallback {
+pub(super) struct CharsetFallback {
     /// Label of the charset.
     pub(super) label: &'static str,
     /// Evidence for it.
@@ -54,17 +54,22 @@ const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FA
 
 /// Classifies the samples.
 pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
-    let (good, failed): (Vec<_>, Vec<_>) =
+    let (good, failures): (Vec<_>, Vec<_>) =
         samples.iter().partition(|sample| sample.response.status.is_success());
     let (charset, decoded) = decode(&good);
-    let mut sorted =
-        ClassifiedSamples { successes: Vec::new(), texts: None, charset, failed, hidden: Vec::new() };
+    let mut classified = ClassifiedSamples {
+        successes: Vec::new(),
+        texts: None,
+        charset,
+        failures,
+        hidden_failures: Vec::new(),
+    };
     let mut texts = Some(Vec::new());
     for (sample, text) in good.into_iter().zip(decoded) {
         match text.as_deref().and_then(error_evidence) {
-            Some(sign) => sorted.hidden.push((sample, sign)),
+            Some(evidence) => classified.hidden_failures.push((sample, evidence)),
             None => {
-                sorted.successes.push(sample);
+                classified.successes.push(sample);
                 match (&mut texts, text) {
                     (Some(texts), Some(text)) => texts.push(text),
                     _ => texts = None,
@@ -72,23 +77,23 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
             }
         }
     }
-    sorted.texts = texts.filter(|texts| !texts.is_empty());
-    sorted
+    classified.texts = texts.filter(|texts| !texts.is_empty());
+    classified
 }
 
 /// Decodes samples; also returns the charset that a rule must set for them.
-fn decode(samples: &[&Sample]) -> (Option<Fallback>, Vec<Option<String>>) {
+fn decode(samples: &[&Sample]) -> (Option<CharsetFallback>, Vec<Option<String>>) {
     let read = |charset| samples.iter().map(|sample| trial::text(sample, charset)).collect::<Vec<_>>();
     let own = read(None);
-    let Some(unread) = own.iter().position(Option::is_none) else { return (None, own) };
+    let Some(undecodable) = own.iter().position(Option::is_none) else { return (None, own) };
     let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
     match fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some)) {
-        Some((label, texts)) => (Some(Fallback::new(label, samples[unread])), texts),
+        Some((label, texts)) => (Some(CharsetFallback::new(label, samples[undecodable])), texts),
         None => (None, own),
     }
 }
 
-impl Fallback {
+impl CharsetFallback {
     fn new(label: &'static str, sample: &Sample) -> Self {
         let named = sample.response.charset();
         let wrong = match named {
@@ -99,12 +104,12 @@ impl Fallback {
             None if label == "utf-8" => "the document declares an unknown charset".to_owned(),
             None => "the text is not in UTF-8, and `Content-Type` declares no charset".to_owned(),
         };
-        let (sure, right) = match label {
+        let (confidence, right) = match label {
             "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
             _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
         };
         let why = format!("{wrong}; {right}");
-        Self { label, finding: Finding { part: "charset".into(), value: label.into(), sure, why } }
+        Self { label, finding: Finding { part: "charset".into(), value: label.into(), confidence, why } }
     }
 }
 
@@ -120,7 +125,7 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
         {
             return Some(ErrorEvidence::Status(word.to_owned()));
         }
-        return object.get("error").filter(|error| is_there(error)).map(|_| ErrorEvidence::Error);
+        return object.get("error").filter(|error| means_error(error)).map(|_| ErrorEvidence::Error);
     }
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -137,7 +142,7 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
 }
 
 /// Whether an `error` member has a value that means an error.
-fn is_there(error: &Value) -> bool {
+fn means_error(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -160,43 +165,44 @@ pub(super) struct InferredErrorRule {
 }
 
 /// Rules for the errors among the samples, and for one that the successes imply.
-pub(super) fn error_rules(sorted: &ClassifiedSamples<'_>) -> Option<Vec<InferredErrorRule>> {
+pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Option<Vec<InferredErrorRule>> {
     let mut rules: Vec<InferredErrorRule> = Vec::new();
     let mut known: Vec<ErrorEvidence> = Vec::new();
-    let charset = sorted.charset.as_ref().map(|charset| charset.label);
-    for (_, sign) in &sorted.hidden {
+    let charset = classified.charset.as_ref().map(|charset| charset.label);
+    for (_, evidence) in &classified.hidden_failures {
         // One rule covers all words.
-        let sign = if matches!(sign, ErrorEvidence::Word(_)) {
+        let evidence = if matches!(evidence, ErrorEvidence::Word(_)) {
             ErrorEvidence::Word(ERROR_WORDS[0])
         } else {
-            sign.clone()
+            evidence.clone()
         };
-        if known.contains(&sign) {
+        if known.contains(&evidence) {
             continue;
         }
         let same = |other: &ErrorEvidence| {
-            *other == sign || matches!((other, &sign), (ErrorEvidence::Word(_), ErrorEvidence::Word(_)))
+            *other == evidence
+                || matches!((other, &evidence), (ErrorEvidence::Word(_), ErrorEvidence::Word(_)))
         };
-        let texts: Vec<String> = sorted
-            .hidden
+        let texts: Vec<String> = classified
+            .hidden_failures
             .iter()
             .filter(|(_, other)| same(other))
             .filter_map(|(sample, _)| trial::text(sample, charset))
             .collect();
-        let sure = if texts.len() >= 2 && !sorted.successes.is_empty() {
+        let confidence = if texts.len() >= 2 && !classified.successes.is_empty() {
             Confidence::Sure
         } else {
             Confidence::Likely
         };
         rules.push(error_rule(
-            &sign,
+            &evidence,
             &texts,
-            sure,
+            confidence,
             format!("{} of the samples report it with a success status", texts.len()),
         ));
-        known.push(sign);
+        known.push(evidence);
     }
-    if let Some(name) = implied_error_member(sorted)
+    if let Some(name) = implied_error_member(classified)
         && !known.contains(&ErrorEvidence::False(name))
     {
         let why = format!("every success has `{name}: true`; no sample has `false`");
@@ -206,18 +212,23 @@ pub(super) fn error_rules(sorted: &ClassifiedSamples<'_>) -> Option<Vec<Inferred
 }
 
 /// The member that is `true` in every success, and presumably `false` in an error.
-fn implied_error_member(sorted: &ClassifiedSamples<'_>) -> Option<&'static str> {
-    let texts = sorted.texts.as_ref()?;
-    let says = |name: &str| {
+fn implied_error_member(classified: &ClassifiedSamples<'_>) -> Option<&'static str> {
+    let texts = classified.texts.as_ref()?;
+    let is_true_in_all = |name: &str| {
         texts.iter().all(|text| {
             serde_json::from_str::<Value>(text).is_ok_and(|value| value.get(name) == Some(&Value::Bool(true)))
         })
     };
-    ["success", "ok", "succeeded"].into_iter().find(|name| says(name))
+    ["success", "ok", "succeeded"].into_iter().find(|name| is_true_in_all(name))
 }
 
-fn error_rule(sign: &ErrorEvidence, texts: &[String], sure: Confidence, why: String) -> InferredErrorRule {
-    let (when, error) = match sign {
+fn error_rule(
+    evidence: &ErrorEvidence,
+    texts: &[String],
+    confidence: Confidence,
+    why: String,
+) -> InferredErrorRule {
+    let (when, error) = match evidence {
         ErrorEvidence::Word(_) => {
             let words = ERROR_WORDS.join("|");
             let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
@@ -236,7 +247,7 @@ fn error_rule(sign: &ErrorEvidence, texts: &[String], sure: Confidence, why: Str
         }
     };
     let value = "an error in a response with a success status".to_owned();
-    InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, sure, why } }
+    InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, confidence, why } }
 }
 
 /// Template for the member that has the message in these texts.

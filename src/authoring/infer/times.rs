@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::guess::{Guess, sureness};
+use super::guess::{Guess, confidence_by_count};
 use crate::{
     authoring::infer::Confidence,
     translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat, TimeZoneSetting},
 };
 
 /// Formats of timestamps with an offset from UTC, or with a word for UTC.
-const CERTAIN: [(&str, Option<&str>); 9] = [
+const ZONED_FORMATS: [(&str, Option<&str>); 9] = [
     ("%d/%b/%Y:%H:%M:%S %z", None),
     ("%Y-%m-%d %H:%M:%S %z", None),
     ("%a %b %d %H:%M:%S %z %Y", None),
@@ -24,7 +24,7 @@ const CERTAIN: [(&str, Option<&str>); 9] = [
     ("%A, %d-%b-%Y %H:%M:%S GMT", Some("UTC")),
 ];
 /// Formats of timestamps in an unknown time zone.
-const LOCAL: [&str; 14] = [
+const LOCAL_FORMATS: [&str; 14] = [
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M",
     "%Y/%m/%d %H:%M:%S",
@@ -41,11 +41,11 @@ const LOCAL: [&str; 14] = [
     "%d/%m/%Y %H:%M:%S",
 ];
 /// Formats of dates. All samples together decide whether the month is first or second.
-const DAYS: [&str; 8] =
+const DATE_FORMATS: [&str; 8] =
     ["%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
 
 /// Whether a field of this type parses all texts.
-fn reads(kind: FieldKind, texts: &[&str]) -> bool {
+fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
     let kind = FieldType::from(kind);
     !texts.is_empty() && texts.iter().all(|text| kind.apply_at_path(&Value::from(*text)).is_ok())
 }
@@ -58,10 +58,10 @@ fn form(format: &str, zone: Option<&str>) -> Option<TimeForm> {
     Some(TimeForm { format: TimeFormat::Directives(format.to_owned()), zone })
 }
 
-fn found(kind: &str, options: &[(&str, &str)], sure: Confidence, why: String) -> Guess {
+fn inferred(kind: &str, options: &[(&str, &str)], confidence: Confidence, why: String) -> Guess {
     let options: Map<String, Value> =
         options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
-    Guess { kind: kind.to_owned(), options, sure, why }
+    Guess { kind: kind.to_owned(), options, confidence, why }
 }
 
 /// Infers timestamps or dates.
@@ -71,36 +71,37 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     if !texts.iter().all(separated) {
         return None;
     }
-    let (count, sure) = (texts.len(), sureness(texts.len()));
+    let (count, confidence) = (texts.len(), confidence_by_count(texts.len()));
     // Such a text is unlikely to mean anything else.
-    let sure = sure.max(Confidence::Likely);
+    let confidence = confidence.max(Confidence::Likely);
     let evidence = |what: &str| format!("{count} of {count} are {what}");
-    if reads(FieldKind::DateTime(TimeForm::default()), texts) {
-        return Some(found("date-time", &[], sure, evidence("timestamps")));
+    if parses_all(FieldKind::DateTime(TimeForm::default()), texts) {
+        return Some(inferred("date-time", &[], confidence, evidence("timestamps")));
     }
-    for (format, zone) in CERTAIN {
-        if reads(FieldKind::DateTime(form(format, zone)?), texts) {
+    for (format, zone) in ZONED_FORMATS {
+        if parses_all(FieldKind::DateTime(form(format, zone)?), texts) {
             let mut options = vec![("format", format)];
             options.extend(zone.map(|zone| ("timezone", zone)));
-            return Some(found("date-time", &options, sure, evidence("timestamps")));
+            return Some(inferred("date-time", &options, confidence, evidence("timestamps")));
         }
     }
     if let Some(local) = local(texts) {
         return Some(local);
     }
-    if reads(FieldKind::Date(TimeForm::default()), texts) {
-        return Some(found("date", &[], sure, evidence("days")));
+    if parses_all(FieldKind::Date(TimeForm::default()), texts) {
+        return Some(inferred("date", &[], confidence, evidence("days")));
     }
-    let fits = |format: &&&str| form(format, None).is_some_and(|form| reads(FieldKind::Date(form), texts));
-    let ways: Vec<&&str> = DAYS.iter().filter(fits).collect();
-    match ways.as_slice() {
+    let fits =
+        |format: &&&str| form(format, None).is_some_and(|form| parses_all(FieldKind::Date(form), texts));
+    let formats: Vec<&&str> = DATE_FORMATS.iter().filter(fits).collect();
+    match formats.as_slice() {
         [] => None,
-        [format] => Some(found("date", &[("format", format)], sure, evidence("days"))),
+        [format] => Some(inferred("date", &[("format", format)], confidence, evidence("days"))),
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
             let why =
                 format!("dates; `type: date` parses them with `format: \"{one}\"`, or else `\"{other}\"`");
-            Some(found("string", &[], Confidence::Guess, why))
+            Some(inferred("string", &[], Confidence::Guess, why))
         }
     }
 }
@@ -109,19 +110,20 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
 fn local(texts: &[&str]) -> Option<Guess> {
     let utc: Option<TimeZoneSetting> = "UTC".parse().ok();
     let usual = TimeForm { format: TimeFormat::Standard, zone: utc };
-    if reads(FieldKind::DateTime(usual), texts) {
+    if parses_all(FieldKind::DateTime(usual), texts) {
         let why = "times without an offset; `type: date-time` parses them, with the `timezone` of their \
                    clock";
-        return Some(found("string", &[], Confidence::Likely, why.to_owned()));
+        return Some(inferred("string", &[], Confidence::Likely, why.to_owned()));
     }
-    let fits =
-        |format: &&str| form(format, Some("UTC")).is_some_and(|form| reads(FieldKind::DateTime(form), texts));
-    let format = LOCAL.into_iter().find(fits)?;
+    let fits = |format: &&str| {
+        form(format, Some("UTC")).is_some_and(|form| parses_all(FieldKind::DateTime(form), texts))
+    };
+    let format = LOCAL_FORMATS.into_iter().find(fits)?;
     let why = format!(
         "times without an offset; `type: date-time` parses them, with `format: \"{format}\"` and the \
          `timezone` of their clock"
     );
-    Some(found("string", &[], Confidence::Likely, why))
+    Some(inferred("string", &[], Confidence::Likely, why))
 }
 
 /// Infers seconds or milliseconds since 1970, if the name suggests a time.
@@ -155,7 +157,12 @@ pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
         _ => return None,
     };
     let why = format!("{0} of {0} may be {word} since 1970, and the name suggests a time", numbers.len());
-    Some(found("date-time", &[("format", format)], sureness(numbers.len()).min(Confidence::Likely), why))
+    Some(inferred(
+        "date-time",
+        &[("format", format)],
+        confidence_by_count(numbers.len()).min(Confidence::Likely),
+        why,
+    ))
 }
 
 /// Infers durations with units, or in clock format if the name suggests one.
@@ -176,7 +183,7 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
         "idle",
         "length",
     ];
-    if !reads(FieldKind::Duration(DurationForm::default()), texts) {
+    if !parses_all(FieldKind::Duration(DurationForm::default()), texts) {
         return None;
     }
     let count = texts.len();
@@ -201,10 +208,10 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     };
     let most = if certain { Confidence::Sure } else { Confidence::Likely };
     let least = if certain { Confidence::Likely } else { Confidence::Guess };
-    Some(found(
+    Some(inferred(
         "duration",
         &options,
-        sureness(count).clamp(least, most),
+        confidence_by_count(count).clamp(least, most),
         format!("{count} of {count} are {what}"),
     ))
 }
@@ -232,11 +239,11 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
                 .is_some_and(|(_, rest)| rest.chars().take_while(|c| digits(*c)).count() != 3)
         })
     };
-    let least = sureness(count).max(Confidence::Likely);
-    if reads(FieldKind::Size(SizeForm::default()), texts) {
-        Some(found("size", &[("description", "In bytes.")], least, why))
-    } else if has_fraction(',') && reads(FieldKind::Size(comma), texts) {
-        Some(found("size", &[("decimal_separator", ","), ("description", "In bytes.")], least, why))
+    let least = confidence_by_count(count).max(Confidence::Likely);
+    if parses_all(FieldKind::Size(SizeForm::default()), texts) {
+        Some(inferred("size", &[("description", "In bytes.")], least, why))
+    } else if has_fraction(',') && parses_all(FieldKind::Size(comma), texts) {
+        Some(inferred("size", &[("decimal_separator", ","), ("description", "In bytes.")], least, why))
     } else {
         None
     }

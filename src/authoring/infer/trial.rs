@@ -3,8 +3,9 @@
 
 use super::{RankedCandidate, Sample, candidates::Candidate, samples::ClassifiedSamples};
 use crate::{
+    authoring::playground::result_json,
     config::{self, Loaded, Sources, yaml},
-    model::{StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json},
+    model::{ToolResult, UpstreamResponse},
     route::Route,
     translate::{CallInput, Trace, translate},
 };
@@ -20,12 +21,15 @@ const MAX_RESPONSE_LIMIT: &str = "1GiB";
 /// # Errors
 ///
 /// The error of the first sample that it can't parse; empty if the extractor is not valid.
-pub(super) fn values(candidate: &Candidate, sorted: &ClassifiedSamples<'_>) -> Result<Vec<Value>, String> {
+pub(super) fn values(
+    candidate: &Candidate,
+    classified: &ClassifiedSamples<'_>,
+) -> Result<Vec<Value>, String> {
     if candidate.is_block {
         return Ok(Vec::new());
     }
-    let charset = sorted.charset.as_ref().map(|charset| charset.label);
-    run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.response))
+    let charset = classified.charset.as_ref().map(|charset| charset.label);
+    run(&candidate.extract, charset, classified.successes.iter().map(|sample| &sample.response))
 }
 
 /// The text of a sample, decompressed and decoded, with the given charset or its own; `None` if it is binary.
@@ -48,7 +52,7 @@ fn looks_binary(response: &UpstreamResponse) -> bool {
 fn run<'r>(
     extract: &Value,
     charset: Option<&str>,
-    replies: impl Iterator<Item = &'r UpstreamResponse>,
+    responses: impl Iterator<Item = &'r UpstreamResponse>,
 ) -> Result<Vec<Value>, String> {
     let mut rule = json!({ "extract": extract });
     if let Some(charset) = charset {
@@ -61,12 +65,14 @@ fn run<'r>(
     ))
     .ok_or_else(String::new)?;
     let route = &loaded.routes.first().ok_or_else(String::new)?.route;
-    replies
+    responses
         .map(|response| {
             let result = result(route, response);
             match result.structured.as_ref().filter(|_| !result.is_error()) {
                 Some(structured) => Ok(structured.json().parse()),
-                None => Err(file_text(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
+                None => {
+                    Err(result_json(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+                }
             }
         })
         .collect()
@@ -84,18 +90,13 @@ pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
     translate(&route.translator, input, response, &mut Trace::off()).result
 }
 
-/// The result that clients receive.
-pub(super) fn file_text(result: &ToolResult) -> Value {
-    result_to_json(result, StructuredContentSupport::ObjectsOnly)
-}
-
 /// Share of the words of each text that are in the extracted value; the minimum of all samples, from 0 to 1.
 /// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
 /// or XML markup.
 pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
     let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
-    let of_one = |(value, text): (&Value, &String)| {
+    let share_of_sample = |(value, text): (&Value, &String)| {
         let mut found = HashSet::new();
         collect(value, &mut found);
         let (mut all, mut known) = (0_usize, 0_usize);
@@ -117,7 +118,7 @@ pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &O
             _ => known as f64 / all as f64,
         }
     };
-    values.iter().zip(texts).map(of_one).fold(1.0, f64::min)
+    values.iter().zip(texts).map(share_of_sample).fold(1.0, f64::min)
 }
 
 fn word_count(text: &str) -> impl Iterator<Item = &str> {
@@ -153,25 +154,25 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
 }
 
 /// Minimum share; less may be a coincidence.
-pub(super) const MIN_EXPLAINED: f64 = 0.5;
+pub(super) const MIN_EXTRACTED_SHARE: f64 = 0.5;
 
 /// Ranks the extractors. First come those selected by media type or with a format that can't match by
 /// coincidence (JSON, XML, …). Then the share of extracted text decides, in steps of a tenth, and then the
 /// order of the candidates, from strict to permissive. Extractors of less than half of a text are dropped.
 /// Patterns that name their parts by position come after all others, and the whole text comes last.
-pub(super) fn rank(readers: &mut Vec<RankedCandidate>) {
-    readers.retain(|reader| {
-        let candidate = &reader.candidate;
+pub(super) fn rank(all_ranked: &mut Vec<RankedCandidate>) {
+    all_ranked.retain(|ranked| {
+        let candidate = &ranked.candidate;
         candidate.is_last_resort
             || candidate.is_strict
             || candidate.is_weak
-            || reader.explained >= MIN_EXPLAINED
+            || ranked.extracted_share >= MIN_EXTRACTED_SHARE
     });
-    let tenth = |reader: &RankedCandidate| (reader.explained * 10.0).round() as i64;
+    let tenth = |ranked: &RankedCandidate| (ranked.extracted_share * 10.0).round() as i64;
     // The sort is stable: equals stay in the order of the candidates.
-    readers.sort_by_key(|reader| {
-        let c = &reader.candidate;
-        (c.is_last_resort, c.is_weak, !c.is_strict, std::cmp::Reverse(tenth(reader)))
+    all_ranked.sort_by_key(|ranked| {
+        let c = &ranked.candidate;
+        (c.is_last_resort, c.is_weak, !c.is_strict, std::cmp::Reverse(tenth(ranked)))
     });
 }
 

@@ -9,11 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample,
-    fields::{InferredField, Shape},
-    samples::{ClassifiedSamples, Fallback, InferredErrorRule},
+    fields::{InferredField, InferredTypes},
+    samples::{CharsetFallback, ClassifiedSamples, InferredErrorRule},
     trial,
 };
-use crate::{config::yaml, model::UpstreamResponse, route::Route, translate::TranslationLimits};
+use crate::{
+    authoring::playground::result_json, config::yaml, model::UpstreamResponse, route::Route,
+    translate::TranslationLimits,
+};
 
 /// Limit of the samples that become examples.
 const MAX_EXAMPLES: usize = 12;
@@ -29,10 +32,10 @@ const MAX_COMMENT_LENGTH: usize = 160;
 /// Proposal before it is verified.
 pub(super) struct ProposalDraft<'a> {
     pub(super) naming: &'a RouteNaming,
-    pub(super) sorted: &'a ClassifiedSamples<'a>,
-    pub(super) reader: &'a RankedCandidate,
+    pub(super) classified: &'a ClassifiedSamples<'a>,
+    pub(super) ranked: &'a RankedCandidate,
     pub(super) runner_up: Option<&'a RankedCandidate>,
-    pub(super) shape: Shape,
+    pub(super) types: InferredTypes,
     pub(super) errors: Option<&'a Vec<InferredErrorRule>>,
 }
 
@@ -43,29 +46,30 @@ impl ProposalDraft<'_> {
         let mut route = self.route(&mut findings);
         let loaded = trial::load(&route)?;
         let compiled = &loaded.routes.first()?.route;
-        let reads = |sample: &&Sample| !trial::result(compiled, &sample.response).is_error();
-        let refuses = |sample: &Sample| trial::result(compiled, &sample.response).is_error();
-        if !self.sorted.successes.iter().all(reads)
-            || !self.sorted.failed.iter().all(|sample| refuses(sample))
-            || !(self.errors.is_none() || self.sorted.hidden.iter().all(|(sample, _)| refuses(sample)))
+        let succeeds = |sample: &&Sample| !trial::result(compiled, &sample.response).is_error();
+        let fails = |sample: &Sample| trial::result(compiled, &sample.response).is_error();
+        if !self.classified.successes.iter().all(succeeds)
+            || !self.classified.failures.iter().all(|sample| fails(sample))
+            || !(self.errors.is_none()
+                || self.classified.hidden_failures.iter().all(|(sample, _)| fails(sample)))
         {
             return None;
         }
         self.examples(compiled, &mut route);
         let loaded = trial::load(&route)?;
         let file = loaded.routes.first()?;
-        let holds = |example: &crate::config::Example| {
-            let result = trial::file_text(&trial::result(&file.route, &example.response));
+        let passes = |example: &crate::config::Example| {
+            let result = result_json(&trial::result(&file.route, &example.response));
             let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
             result["isError"] == example.expect.is_error()
                 && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
         };
-        file.tests.iter().all(holds).then_some(Proposal { yaml: route, findings })
+        file.tests.iter().all(passes).then_some(Proposal { yaml: route, findings })
     }
 
     fn route(&self, findings: &mut Vec<Finding>) -> String {
-        let sorted = self.sorted;
-        let mut out = file_header(self.naming, sorted.all().count());
+        let classified = self.classified;
+        let mut out = file_header(self.naming, classified.all().count());
         findings.extend(guessed_request(self.naming));
         if let Some(finding) = self.response_limit() {
             comment(&mut out, 4, &finding);
@@ -77,15 +81,16 @@ impl ProposalDraft<'_> {
             comment(&mut out, 6, &rule.finding);
             findings.push(rule.finding.clone());
             let _ = writeln!(out, "      - when:{}", yaml::block(&rule.when, 8));
-            if let Some(charset) = &sorted.charset {
+            if let Some(charset) = &classified.charset {
                 let _ = writeln!(out, "        charset: {}", charset.label);
             }
             let _ = writeln!(out, "        error: {}", yaml::flow(&rule.error.as_str().into()));
         }
         let finding = self.extract_finding();
         comment(&mut out, 6, &finding);
-        if let Some(other) =
-            self.runner_up.filter(|other| finding.sure != Confidence::Sure && !other.candidate.is_last_resort)
+        if let Some(other) = self
+            .runner_up
+            .filter(|other| finding.confidence != Confidence::Sure && !other.candidate.is_last_resort)
         {
             let (extract, why) = (yaml::flow(&other.candidate.extract), &other.candidate.why);
             let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {why}")));
@@ -98,13 +103,13 @@ impl ProposalDraft<'_> {
             findings.push(finding);
             dash = "  ";
         }
-        if let Some(Fallback { label, finding }) = &sorted.charset {
+        if let Some(CharsetFallback { label, finding }) = &classified.charset {
             let _ = writeln!(out, "      {dash}charset: {label} # {}", finding.comment());
             findings.push(finding.clone());
             dash = "  ";
         }
         self.write_extract(&mut out, dash, findings);
-        if let Some((schema, finding)) = &self.shape.output {
+        if let Some((schema, finding)) = &self.types.output {
             comment(&mut out, 4, finding);
             findings.push(finding.clone());
             let _ = writeln!(out, "    output:{}", yaml::block(schema, 4));
@@ -115,10 +120,10 @@ impl ProposalDraft<'_> {
     /// The limit that the longest sample needs, with a margin for longer ones; `None` if the default is
     /// enough.
     fn response_limit(&self) -> Option<Finding> {
-        let sorted = self.sorted;
-        let bodies = sorted.all().map(|sample| sample.response.body.len());
+        let classified = self.classified;
+        let bodies = classified.all().map(|sample| sample.response.body.len());
         // For compressed bodies, the decompressed length counts.
-        let texts = sorted.texts.iter().flatten().map(String::len);
+        let texts = classified.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
         if longest_bytes <= TranslationLimits::DEFAULT_RESPONSE_BYTES {
             return None;
@@ -128,19 +133,21 @@ impl ProposalDraft<'_> {
         Some(Finding {
             part: "response_limit".into(),
             value: format!("{mebibytes}MiB"),
-            sure: Confidence::Likely,
+            confidence: Confidence::Likely,
             why,
         })
     }
 
     fn extract_finding(&self) -> Finding {
-        let candidate = &self.reader.candidate;
-        let samples = self.sorted.successes.len();
-        let explained = if candidate.is_weak { 0.8 } else { self.reader.explained };
-        let sure = match (candidate.is_last_resort, candidate.is_strict, explained) {
+        let candidate = &self.ranked.candidate;
+        let samples = self.classified.successes.len();
+        let extracted_share = if candidate.is_weak { 0.8 } else { self.ranked.extracted_share };
+        let confidence = match (candidate.is_last_resort, candidate.is_strict, extracted_share) {
             (true, ..) => Confidence::Guess,
             // The format matches, but most of the text is not extracted.
-            (false, true, share) if !candidate.reads_all && share < trial::MIN_EXPLAINED => Confidence::Guess,
+            (false, true, share) if !candidate.reads_all && share < trial::MIN_EXTRACTED_SHARE => {
+                Confidence::Guess
+            }
             (false, true, _) if samples > 1 => Confidence::Sure,
             (false, true, _) => Confidence::Likely,
             (false, false, share) if share >= 0.9 && samples > 1 => Confidence::Sure,
@@ -150,35 +157,35 @@ impl ProposalDraft<'_> {
         let mut why = candidate.why.clone();
         if samples == 0 {
             why = "the samples have no success".to_owned();
-        } else if self.sorted.texts.is_some()
+        } else if self.classified.texts.is_some()
             && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
         {
-            let percent = (self.reader.explained * 100.0).floor();
+            let percent = (self.ranked.extracted_share * 100.0).floor();
             let _ = match samples {
                 1 => write!(why, "; it extracts {percent} % of the words of the sample"),
                 _ => write!(why, "; it extracts at least {percent} % of the words of every sample"),
             };
         }
-        Finding { part: "extract".into(), value: candidate.name().to_owned(), sure, why }
+        Finding { part: "extract".into(), value: candidate.name().to_owned(), confidence, why }
     }
 
     /// The media type that all successes have.
     fn media_type(&self) -> Option<(String, Finding)> {
-        let mut types = self.sorted.successes.iter().map(|sample| sample.response.media_type());
+        let mut types = self.classified.successes.iter().map(|sample| sample.response.media_type());
         let first = types.next().flatten()?;
-        let samples = self.sorted.successes.len();
+        let samples = self.classified.successes.len();
         if !types.all(|other| other.as_ref() == Some(&first)) {
             return None;
         }
-        let sure = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
+        let confidence = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
         let why =
             format!("{samples} of {samples} successes have it; a response of another type is not a report");
-        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), sure, why }))
+        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), confidence, why }))
     }
 
     fn write_extract(&self, out: &mut String, dash: &str, findings: &mut Vec<Finding>) {
-        let candidate = &self.reader.candidate;
-        if self.shape.fields.is_empty() {
+        let candidate = &self.ranked.candidate;
+        if self.types.fields.is_empty() {
             let _ = writeln!(out, "      {dash}extract:{}", yaml::block(&candidate.extract, 8));
             return;
         }
@@ -196,7 +203,7 @@ impl ProposalDraft<'_> {
             let _ = writeln!(out, "            {}:{}", yaml::text(key), yaml::block(value, 12));
         }
         let _ = writeln!(out, "            fields:");
-        for InferredField { name, spec, finding } in &self.shape.fields {
+        for InferredField { name, spec, finding } in &self.types.fields {
             let (name, spec, why) = (yaml::text(name), yaml::flow(spec), finding.comment());
             let _ = writeln!(out, "              {name}: {spec} # {why}");
             findings.push(finding.clone());
@@ -206,18 +213,18 @@ impl ProposalDraft<'_> {
     /// One example per sample, up to a limit.
     fn examples(&self, route: &Route, out: &mut String) {
         let mut examples = String::new();
-        let mut left_out = 0;
-        for (index, sample) in self.sorted.all().enumerate() {
+        let mut omitted = 0;
+        for (index, sample) in self.classified.all().enumerate() {
             let written = (index < MAX_EXAMPLES).then(|| example(route, sample)).flatten();
             match written {
                 Some(written) => examples += &written,
-                None => left_out += 1,
+                None => omitted += 1,
             }
         }
-        if left_out > 0 {
+        if omitted > 0 {
             let _ = writeln!(
                 out,
-                "    # Without an example: {left_out} of the samples, which are many or long. `response: \
+                "    # Without an example: {omitted} of the samples, which are many or long. `response: \
                  {{ recording: FILE }}` loads one."
             );
         }
@@ -228,7 +235,7 @@ impl ProposalDraft<'_> {
 }
 
 fn example(route: &Route, sample: &Sample) -> Option<String> {
-    let (upstream_response, is_cut) = match cut(&sample.response) {
+    let (upstream_response, is_cut) = match truncated(&sample.response) {
         // A truncated sample must still have the same outcome.
         Some(cut)
             if trial::result(route, &cut).is_error() == trial::result(route, &sample.response).is_error() =>
@@ -260,7 +267,7 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
             response.insert("body_base64".into(), BASE64_STANDARD.encode(&upstream_response.body).into()),
         ),
     }
-    let result = trial::file_text(&trial::result(route, &upstream_response));
+    let result = result_json(&trial::result(route, &upstream_response));
     let expect = match result.get("structuredContent") {
         _ if result["isError"] == true => json!({ "isError": true, "text": result["content"][0]["text"] }),
         Some(structured) => json!({ "structuredContent": structured }),
@@ -276,7 +283,7 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
 }
 
 /// The first lines of a long text.
-fn cut(response: &UpstreamResponse) -> Option<UpstreamResponse> {
+fn truncated(response: &UpstreamResponse) -> Option<UpstreamResponse> {
     let text = std::str::from_utf8(&response.body).ok()?;
     let starts = text.match_indices('\n').map(|(at, _)| at + 1);
     let end = starts.take(MAX_LINES).nth(MAX_LINES - 1).filter(|end| *end < text.len())?;
@@ -315,7 +322,7 @@ fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
     let guess = |part: &str, value: String, why: &str| Finding {
         part: part.into(),
         value,
-        sure: Confidence::Guess,
+        confidence: Confidence::Guess,
         why: why.into(),
     };
     let mut guesses = Vec::new();
@@ -333,8 +340,12 @@ fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
 /// The proposal if all others fail: the default rules, by media type.
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
     let why = "no rule matches every sample: responses are parsed by their media type".to_owned();
-    let finding =
-        Finding { part: "response".into(), value: "the default rules".into(), sure: Confidence::Guess, why };
+    let finding = Finding {
+        part: "response".into(),
+        value: "the default rules".into(),
+        confidence: Confidence::Guess,
+        why,
+    };
     let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that match no rule", 1);
     comment(&mut yaml, 4, &finding);
     let mut findings = guessed_request(naming);
