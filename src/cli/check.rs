@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     ConfigArgument, Failure, Output,
     annotations::{github, sarif},
-    output::{Color, Paint, Screen},
+    output::{Color, Screen, TextStyle},
 };
 use crate::config::{Code, Loaded, Problem, Severity, listed};
 
@@ -89,7 +89,7 @@ fn explain(code: Code, output: Output, screen: &mut Screen) {
             screen.json(&json!({ "code": code, "summary": summary, "explanation": explanation }));
         }
         Output::Text => {
-            let title = screen.paint(Paint::Strong, &code.to_string());
+            let title = screen.styled(TextStyle::Strong, &code.to_string());
             screen.line(format!("{title}: {summary}"));
             if !explanation.is_empty() {
                 screen.line(format!("\n{explanation}"));
@@ -125,7 +125,7 @@ fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>, screen: &Sc
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
     let path = path.display();
     let Some(loaded) = good else {
-        let bad = screen.paint(Paint::Bad, &count(errors, "error"));
+        let bad = screen.styled(TextStyle::Bad, &count(errors, "error"));
         return format!("{path}: {bad}, {}", count(warnings, "warning"));
     };
     let mut parts = vec![count(loaded.routes.len(), "route"), count(loaded.upstreams.len(), "upstream")];
@@ -133,7 +133,7 @@ fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>, screen: &Sc
         parts.insert(1, count(loaded.prompts.len(), "prompt"));
     }
     let last = parts.pop().unwrap_or_default();
-    let good = screen.paint(Paint::Good, "good");
+    let good = screen.styled(TextStyle::Good, "good");
     let warned = match warnings {
         0 => String::new(),
         _ => format!("; {}, {}", count(errors, "error"), count(warnings, "warning")),

@@ -10,8 +10,8 @@ use tokio::{
 
 use super::{
     Failure,
-    output::{Paint, Screen},
-    serve::{BoundServer, Overrides, prepare, run_to_end},
+    output::{Screen, TextStyle},
+    serve::{BoundServer, Overrides, block_on_then_shut_down, init_log_and_runtime},
 };
 use crate::config::{ConfigSource, Environment, Loaded, Sources};
 
@@ -26,11 +26,11 @@ const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.write_as(arguments.overrides.log.format());
+    screen.set_format(arguments.overrides.log.format());
     // The log settings are in the configuration, which needs the legacy server's address.
     let loaded = load(arguments, None, screen)?;
-    screen.write_as(Some(loaded.log.format));
-    run_to_end(prepare(&loaded)?, async {
+    screen.set_format(Some(loaded.log.format));
+    block_on_then_shut_down(init_log_and_runtime(&loaded)?, async {
         let port_in_use = |error: io::Error| {
             Failure::runtime(format!("the legacy server of the demo can't listen: {error}"))
         };
@@ -69,7 +69,7 @@ fn introduce(
     legacy: SocketAddr,
     screen: &mut Screen,
 ) {
-    let title = |screen: &Screen, text: &str| screen.paint(Paint::Strong, text);
+    let title = |screen: &Screen, text: &str| screen.styled(TextStyle::Strong, text);
     screen.line(format!("listening on http://{address}"));
     screen.line(format!(
         "in front of a legacy server on http://{legacy} (try: curl -i http://{legacy}/report/oslo)\n"

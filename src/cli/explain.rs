@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ConfigArgument, Failure, Output,
-    output::{Paint, Screen, read_recording},
+    output::{Screen, TextStyle, read_recording},
 };
 use crate::{
     authoring::playground::{example_arguments, explain_translation, generated_arguments, result_json},
@@ -61,7 +61,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     let named = |file: &&RouteFile| file.name().as_str() == arguments.route;
     let by_name = loaded.routes.iter().find(named).map(|file| (file, Map::new()));
     let (file, in_uri) = by_name
-        .or_else(|| by_uri(&loaded, &arguments.route))
+        .or_else(|| route_of_uri(&loaded, &arguments.route))
         .ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
     let mut given = parse_arguments(arguments.args.as_deref())?;
     let is_uri = !named(&file);
@@ -70,8 +70,8 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
         Some(path) => {
             let response = match &file.route.request {
                 RequestTemplate::Http(_) => recorded(arguments, path, screen)?,
-                RequestTemplate::Tool(_) => of_mcp_server(recorded(arguments, path, screen)?),
-                RequestTemplate::Command(_) => of_program(arguments, path)?,
+                RequestTemplate::Tool(_) => as_mcp_response(recorded(arguments, path, screen)?),
+                RequestTemplate::Command(_) => command_response(arguments, path)?,
             };
             explain_response(arguments, file, given, response, screen)
         }
@@ -85,7 +85,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
 }
 
 /// Marks a recorded response of an MCP server as MCP, unless it is an HTTP error.
-fn of_mcp_server(mut response: UpstreamResponse) -> UpstreamResponse {
+fn as_mcp_response(mut response: UpstreamResponse) -> UpstreamResponse {
     if response.status.is_success() {
         response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
     }
@@ -93,7 +93,7 @@ fn of_mcp_server(mut response: UpstreamResponse) -> UpstreamResponse {
 }
 
 /// Route of a resource, and the arguments in its URI.
-fn by_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<String, Value>)> {
+fn route_of_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<String, Value>)> {
     let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect()).ok()?;
     let (route, arguments) = table.by_uri(uri)?;
     let file = loaded.routes.iter().find(|file| Arc::ptr_eq(&file.route, route))?;
@@ -110,13 +110,13 @@ fn parse_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
 }
 
 /// Response of a command: the file has its standard output, the command line its exit status.
-fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
+fn command_response(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
         let message = "the route runs a command, which has no HTTP status and no content type: use \
              `--exit-status STATUS`";
         return Err(Failure::usage(message));
     }
-    let (response, _) = chosen(arguments, file)?;
+    let (response, _) = selected_response(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
     Ok(UpstreamResponse::of_program(
         response.body,
@@ -135,7 +135,7 @@ fn recorded(
             "the route runs no command, so `--exit-status` and `--stderr` have no effect",
         ));
     }
-    let (mut response, is_whole) = chosen(arguments, file)?;
+    let (mut response, is_whole) = selected_response(arguments, file)?;
     let mut note_override = |option: &str, own: &str| {
         if is_whole {
             screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));
@@ -163,7 +163,7 @@ fn recorded(
 }
 
 /// Selected response of a recording, and whether its status and headers are recorded.
-fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse, bool), Failure> {
+fn selected_response(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse, bool), Failure> {
     let recording = read_recording(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
@@ -222,8 +222,8 @@ fn explain_response(
     if let Some(why) = &file.no_output_schema {
         show_step(screen, "schema", &format!("the tool has no output schema, because {why}"));
     }
-    let outcome = if explained.is_error { Paint::Bad } else { Paint::Good };
-    let title = screen.paint(outcome, if explained.is_error { "tool error" } else { "tool result" });
+    let outcome = if explained.is_error { TextStyle::Bad } else { TextStyle::Good };
+    let title = screen.styled(outcome, if explained.is_error { "tool error" } else { "tool result" });
     screen.line(format!("\n{title}"));
     screen.json(&explained.result);
     Ok(())
@@ -233,7 +233,7 @@ fn explain_response(
 fn show_step(screen: &mut Screen, what: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
-    let name = screen.paint(Paint::Strong, what);
+    let name = screen.styled(TextStyle::Strong, what);
     if what.len() < COLUMN {
         let gap = " ".repeat(COLUMN - what.len());
         screen.line(format!("{name}{gap}{indented}"));

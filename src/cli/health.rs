@@ -28,7 +28,7 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHO
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Longest response that is read.
-const ANSWER_LIMIT_BYTES: u64 = 1 << 20;
+const RESPONSE_LIMIT_BYTES: u64 = 1 << 20;
 
 pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), Failure> {
     let address = match (arguments.address, listen_variable()) {
@@ -38,7 +38,7 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
             .parse()
             .map_err(|_| Failure::usage(format!("`{LISTEN_VARIABLE}` is not an address; set `--address`")))?,
     };
-    let address = reachable(address);
+    let address = local_address(address);
     let status = get_status(address)
         .map_err(|error| Failure::runtime(format!("http://{address}/readyz does not respond: {error}")))?;
     match status {
@@ -59,7 +59,7 @@ fn listen_variable() -> Option<String> {
 }
 
 /// Address at which a process that listens on this address is reached from the same machine.
-fn reachable(address: SocketAddr) -> SocketAddr {
+fn local_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -76,9 +76,9 @@ fn get_status(address: SocketAddr) -> io::Result<u16> {
     stream.write_all(
         format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
     )?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_LIMIT_BYTES).read_to_end(&mut answer)?;
-    let line = String::from_utf8_lossy(answer.split(|byte| *byte == b'\r').next().unwrap_or_default());
+    let mut response = Vec::new();
+    stream.take(RESPONSE_LIMIT_BYTES).read_to_end(&mut response)?;
+    let line = String::from_utf8_lossy(response.split(|byte| *byte == b'\r').next().unwrap_or_default());
     let status =
         line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
     status.ok_or_else(|| io::Error::other("the response is not HTTP/1.1"))

@@ -20,11 +20,11 @@ const DOCUMENT_LIMIT_BYTES: u64 = 16 << 20;
 #[derive(Debug, Args)]
 pub(super) struct ImportArguments {
     #[command(subcommand)]
-    from: From,
+    source: ImportSource,
 }
 
 #[derive(Debug, Subcommand)]
-enum From {
+enum ImportSource {
     /// From an OpenAPI 3.0 or 3.1 document, in JSON or YAML
     Openapi(OpenapiArguments),
 }
@@ -46,24 +46,24 @@ struct OpenapiArguments {
 
 impl ImportArguments {
     pub(super) fn output(&self) -> Output {
-        match &self.from {
-            From::Openapi(arguments) => arguments.output,
+        match &self.source {
+            ImportSource::Openapi(arguments) => arguments.output,
         }
     }
 }
 
 pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let From::Openapi(arguments) = &arguments.from;
+    let ImportSource::Openapi(arguments) = &arguments.source;
     let document = read(&arguments.file)?;
-    let source = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
-    let wishes = ImportOptions {
-        source: source.filter(|name| name != "-").unwrap_or_else(|| "standard input".to_owned()),
+    let file_name = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let options = ImportOptions {
+        source: file_name.filter(|name| name != "-").unwrap_or_else(|| "standard input".to_owned()),
         url: arguments.url.clone(),
         tags: arguments.tags.clone(),
     };
     let shown = arguments.file.display();
     let imported =
-        import::openapi(document, &wishes).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+        import::openapi(document, &options).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     match arguments.output {
         Output::Json => {
             let remarks: Vec<Value> = imported

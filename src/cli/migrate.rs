@@ -14,7 +14,7 @@ use similar::TextDiff;
 
 use super::{
     CONFIG_STATUS, Failure, Output,
-    output::{Paint, Screen, read_input},
+    output::{Screen, TextStyle, read_input},
 };
 use crate::config::{Change, Format, Migrated, Problem, Problems, Remark, migrate as migrated};
 
@@ -172,7 +172,7 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
             show_diff(name, before, &after.text, screen);
         } else {
             for Change { line, column, section, was, now } in &after.changes {
-                let now = screen.paint(Paint::Good, &format!("`{now}`"));
+                let now = screen.styled(TextStyle::Good, &format!("`{now}`"));
                 screen.line(format!("{name}:{line}:{column}: {section}: `{was}` is now {now}"));
             }
         }
@@ -201,8 +201,8 @@ fn show_diff(name: &str, before: &str, after: &str, screen: &mut Screen) {
     for line in diff_of(name, before, after).split_inclusive('\n') {
         let words = line.trim_end_matches('\n');
         screen.line(match line.as_bytes().first() {
-            Some(b'+') => screen.paint(Paint::Good, words),
-            Some(b'-') => screen.paint(Paint::Bad, words),
+            Some(b'+') => screen.styled(TextStyle::Good, words),
+            Some(b'-') => screen.styled(TextStyle::Bad, words),
             _ => words.to_owned(),
         });
     }

@@ -147,8 +147,9 @@ const STACK_BYTES: usize = 128 << 20;
 
 /// Runs the program: parses the command line, runs the command, and returns the exit status.
 pub fn main() -> ExitCode {
-    let program = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(program);
-    match program.map(std::thread::JoinHandle::join) {
+    let thread =
+        std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(run_program);
+    match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(status)) => status,
         // The panic has been logged already.
         Ok(Err(_)) => {
@@ -162,11 +163,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn program() -> ExitCode {
+fn run_program() -> ExitCode {
     let mut screen = Screen::new();
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
-        Err(message) => return show(&message, &mut screen),
+        Err(message) => return show_parse_result(&message, &mut screen),
     };
     let command = command_line.command.unwrap_or(Command::Run(command_line.run));
     let output = command.output();
@@ -205,8 +206,8 @@ fn program() -> ExitCode {
 }
 
 /// Shows the immediate result of parsing the command line: help, version, or a usage error.
-fn show(message: &clap::Error, screen: &mut Screen) -> ExitCode {
-    screen.write_as(serve::format_in(std::env::args_os()));
+fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
+    screen.set_format(serve::log_format_in(std::env::args_os()));
     if let Some(ContextValue::String(flag)) = message.get(ContextKind::InvalidArg)
         && let Some(now) = renamed_flag(flag)
     {

@@ -35,9 +35,9 @@ pub(super) enum Color {
     Never,
 }
 
-/// Colours, by purpose.
+/// Styles of text, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum TextStyle {
     Good,
     Bad,
     Strong,
@@ -60,7 +60,7 @@ impl Screen {
     }
 
     /// Sets the format of standard error to that of the log.
-    pub(super) fn write_as(&mut self, format: Option<LogFormat>) {
+    pub(super) fn set_format(&mut self, format: Option<LogFormat>) {
         self.format = format.unwrap_or(self.format);
     }
 
@@ -79,12 +79,12 @@ impl Screen {
         self.line(serde_json::to_string_pretty(value).expect("a tree of JSON values has string keys only"));
     }
 
-    /// Colours text for [`Screen::line`].
-    pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
-        let code = match paint {
-            Paint::Good => 32,
-            Paint::Bad => 31,
-            Paint::Strong => 1,
+    /// Styles text for [`Screen::line`].
+    pub(super) fn styled(&self, style: TextStyle, text: &str) -> String {
+        let code = match style {
+            TextStyle::Good => 32,
+            TextStyle::Bad => 31,
+            TextStyle::Strong => 1,
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }

@@ -70,7 +70,7 @@ impl Overrides {
 impl LogOverrides {
     /// Log format from the flag or the environment, known before the file is read.
     pub(super) fn format(&self) -> Option<LogFormat> {
-        format_wanted(self.log_format.as_deref())
+        early_log_format(self.log_format.as_deref())
     }
 
     pub(super) fn flags(&self) -> Vec<Flag> {
@@ -81,7 +81,7 @@ impl LogOverrides {
 }
 
 /// Log format from a flag, or else from the environment.
-fn format_wanted(flag: Option<&str>) -> Option<LogFormat> {
+fn early_log_format(flag: Option<&str>) -> Option<LogFormat> {
     let mut variables = config::process_variables();
     let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
     let variable = variable.and_then(|(_, value)| value.into_string().ok());
@@ -92,11 +92,11 @@ fn format_wanted(flag: Option<&str>) -> Option<LogFormat> {
 }
 
 /// Log format from arguments that could not be parsed.
-pub(super) fn format_in(arguments: impl Iterator<Item = OsString>) -> Option<LogFormat> {
+pub(super) fn log_format_in(arguments: impl Iterator<Item = OsString>) -> Option<LogFormat> {
     let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
     let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
     let mut after = arguments.iter().skip_while(|argument| *argument != "--log-format").skip(1);
-    format_wanted(joined.or_else(|| after.next().map(String::as_str)))
+    early_log_format(joined.or_else(|| after.next().map(String::as_str)))
 }
 
 fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
@@ -120,11 +120,11 @@ pub(super) struct CgiArguments {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.write_as(arguments.overrides.log.format());
+    screen.set_format(arguments.overrides.log.format());
     let (sources, loaded, hangups) = load(&arguments.config, arguments.overrides.flags(), screen)?;
-    let runtime = prepare(&loaded)?;
+    let runtime = init_log_and_runtime(&loaded)?;
     warn_of_few_descriptors(&loaded);
-    run_to_end(runtime, async {
+    block_on_then_shut_down(runtime, async {
         let server = BoundServer::bind(&loaded).await?;
         let (scheme, address) = (server.listener.scheme(), server.address()?);
         info!(%scheme, %address, "listening");
@@ -135,9 +135,9 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
 
 /// Standard output belongs to the client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.write_as(arguments.log.format());
+    screen.set_format(arguments.log.format());
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(), screen)?;
-    run_to_end(prepare(&loaded)?, async {
+    block_on_then_shut_down(init_log_and_runtime(&loaded)?, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
         let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
@@ -151,10 +151,10 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         app.start().await;
         let mcp = app.mcp.clone();
         let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
-        let drained = serve_stdio(&mcp, pipes, stop).await;
+        let outcome = serve_stdio(&mcp, pipes, stop).await;
         running.end().await;
         // A cut-off has been logged; the client was gone.
-        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = drained.map_err(Failure::from_error)?;
+        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = outcome.map_err(Failure::from_error)?;
         Ok(())
     })
 }
@@ -163,15 +163,15 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
 const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
 pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.write_as(arguments.log.format());
-    let answered = answer(arguments, screen);
-    if answered.is_err() {
+    screen.set_format(arguments.log.format());
+    let served = serve_request(arguments, screen);
+    if served.is_err() {
         write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
     }
-    answered
+    served
 }
 
-fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
+fn serve_request(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
     let (request, own): (Vec<_>, Vec<_>) =
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
@@ -182,7 +182,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         flags: arguments.log.flags(),
     };
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
-    screen.write_as(Some(loaded.log.format));
+    screen.set_format(Some(loaded.log.format));
     screen.problems(&loaded.warnings);
     log::init(&loaded.log).map_err(Failure::from_error)?;
     let request = match cgi_api::request(&request, tokio::io::stdin()) {
@@ -227,7 +227,7 @@ fn load(
     let hangups = Hangups::receive().map_err(Failure::from_error)?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
-    screen.write_as(Some(loaded.log.format));
+    screen.set_format(Some(loaded.log.format));
     screen.problems(&loaded.warnings);
     Ok((sources, loaded, hangups))
 }
@@ -236,7 +236,7 @@ fn load(
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a command's work, then shuts the runtime down within [`SHUTDOWN_TIMEOUT`].
-pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+pub(super) fn block_on_then_shut_down<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
     // Dropping the runtime would wait for blocking work without a limit.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -244,7 +244,7 @@ pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> 
 }
 
 /// Starts the log and the runtime.
-pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
+pub(super) fn init_log_and_runtime(loaded: &Loaded) -> Result<Runtime, Failure> {
     log::init(&loaded.log).map_err(Failure::from_error)?;
     descriptors::raise_limit();
     build_runtime(&mut Builder::new_multi_thread())
@@ -324,11 +324,11 @@ impl BoundServer {
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
         notify_supervisor(SupervisorState::Ready);
-        let drained = server::serve(listener, settings, handler, stop).await;
+        let outcome = server::serve(listener, settings, handler, stop).await;
         running.end().await;
         drop(admin);
         // A cut-off has been logged; the process ended as requested.
-        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = drained;
+        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = outcome;
         Ok(())
     }
 }

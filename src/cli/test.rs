@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::{
     ConfigArgument, Failure, Output,
-    output::{Paint, Screen},
+    output::{Screen, TextStyle},
 };
 use crate::{
     authoring::playground::{example_arguments, explain_translation},
@@ -43,13 +43,13 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
         return Err(super::no_such_route(unknown, &loaded));
     }
-    let is_meant = |name: &str, file: &RouteFile| {
+    let is_selected = |name: &str, file: &RouteFile| {
         let route = file.name().as_str();
-        (arguments.routes.is_empty() || arguments.routes.iter().any(|meant| meant == route))
+        (arguments.routes.is_empty() || arguments.routes.iter().any(|selected| selected == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
     };
     let verdicts: Vec<ExampleResult> = examples(&loaded)
-        .filter(|(name, _, file, _)| is_meant(name, file))
+        .filter(|(name, _, file, _)| is_selected(name, file))
         .map(|(name, index, file, example)| ExampleResult::run(name, index, file, example))
         .collect();
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
@@ -150,9 +150,9 @@ impl ExampleResult {
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
         let outcome = match (self.differences.is_empty(), is_updated) {
-            (true, _) => screen.paint(Paint::Good, "ok"),
-            (false, true) => screen.paint(Paint::Good, "updated"),
-            (false, false) => screen.paint(Paint::Bad, "FAILED"),
+            (true, _) => screen.styled(TextStyle::Good, "ok"),
+            (false, true) => screen.styled(TextStyle::Good, "updated"),
+            (false, false) => screen.styled(TextStyle::Bad, "FAILED"),
         };
         let remark = if self.is_new_error { ": a success has become an error" } else { "" };
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
@@ -190,15 +190,15 @@ impl Difference {
         let (expected, found) = (lines(&self.expected), lines(&self.found));
         screen.line(format!(
             "  {} {}",
-            screen.paint(Paint::Good, "- expected"),
-            screen.paint(Paint::Bad, "+ found")
+            screen.styled(TextStyle::Good, "- expected"),
+            screen.styled(TextStyle::Bad, "+ found")
         ));
         for change in TextDiff::from_lines(&expected, &found).iter_all_changes() {
             let text = change.value().trim_end_matches('\n');
             screen.line(match change.tag() {
                 ChangeTag::Equal => format!("    {text}"),
-                ChangeTag::Delete => screen.paint(Paint::Good, &format!("  - {text}")),
-                ChangeTag::Insert => screen.paint(Paint::Bad, &format!("  + {text}")),
+                ChangeTag::Delete => screen.styled(TextStyle::Good, &format!("  - {text}")),
+                ChangeTag::Insert => screen.styled(TextStyle::Bad, &format!("  + {text}")),
             });
         }
     }

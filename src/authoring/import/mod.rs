@@ -88,14 +88,14 @@ pub enum ImportError {
 /// # Errors
 ///
 /// [`ImportError`].
-pub fn openapi(document: Value, wishes: &ImportOptions) -> Result<ImportResult, ImportError> {
+pub fn openapi(document: Value, options: &ImportOptions) -> Result<ImportResult, ImportError> {
     let document = Document::new(document)?;
     let mut remarks = Vec::new();
-    let operations = Operation::all(&document, &wishes.tags, &mut remarks);
+    let operations = Operation::all(&document, &options.tags, &mut remarks);
     if operations.len() > ROUTE_LIMIT {
         return Err(ImportError::TooMany { found: operations.len() });
     }
-    file(&document, operations, wishes, remarks)
+    file(&document, operations, options, remarks)
 }
 
 /// Limit of chained references.
@@ -164,12 +164,12 @@ const MAX_NAME_LENGTH: usize = 40;
 fn file(
     document: &Document,
     operations: Vec<Operation>,
-    wishes: &ImportOptions,
+    options: &ImportOptions,
     mut remarks: Vec<ImportRemark>,
 ) -> Result<ImportResult, ImportError> {
     let upstream = upstream_name(document);
-    let url = wishes.url.clone().map_or_else(|| server(document), Ok)?;
-    let head = file_header(document, &upstream, &url, &wishes.source);
+    let url = options.url.clone().map_or_else(|| server(document), Ok)?;
+    let head = file_header(document, &upstream, &url, &options.source);
     let written = |operation: &Operation, with_output: bool| {
         let route = operation.route(&upstream, with_output);
         format!("  {}:{}\n", yaml::text(&operation.name), yaml::block(&route, 2))
