@@ -69,6 +69,6 @@ fn visit(node: &Node, path: &str, visitor: &mut impl FnMut(&Node, &str)) {
                 visit(item, &format!("{path}[{index}]"), visitor);
             });
         }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
     }
 }

@@ -33,7 +33,7 @@ impl Setting for ContentTemplate {
             }
             Kind::List(_) => Vec::read(value)?,
             Kind::Map(_) => vec![BlockTemplate::read(value)?],
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
                 vec![BlockTemplate::new(BlockPayload::Text(Template::read(value)?))]
             }
         };

@@ -96,7 +96,7 @@ fn without_name(name: &str, tree: Node) -> Node {
             }
             _ => tree,
         },
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,
     }
 }
 

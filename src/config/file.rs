@@ -80,7 +80,7 @@ impl Secrets {
             Kind::List(items) => {
                 items.iter_mut().for_each(|item| self.mark(item, &kinds.items, masks_unknown_keys));
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
                 let is_masked = kinds.sections.iter().any(|section| match section.short_form {
                     ShortForm::Text(key) => {
                         section.get(key).is_some_and(|key| key.masking == Masking::Always)
@@ -124,7 +124,7 @@ impl Secrets {
         match &mut node.kind {
             Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.mark_entry_by_name(entry)),
             Kind::List(items) => items.iter_mut().for_each(|item| self.mark_by_names(item)),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
     }
 
@@ -141,7 +141,7 @@ impl Secrets {
         match &mut node.kind {
             Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.hide_all(&mut entry.value)),
             Kind::List(items) => items.iter_mut().for_each(|item| self.hide_all(item)),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => self.hide(node),
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => self.hide(node),
         }
     }
 
@@ -153,7 +153,7 @@ impl Secrets {
                 self.ranges.push(node.span.start..node.span.end);
             }
             Kind::List(items) => items.iter_mut().for_each(|item| self.hide(item)),
-            Kind::Nothing | Kind::Flag(_) | Kind::Map(_) => {}
+            Kind::Null | Kind::Boolean(_) | Kind::Map(_) => {}
         }
     }
 }

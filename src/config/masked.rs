@@ -16,15 +16,15 @@ pub(super) const HIDDEN: &str = "(hidden)";
 /// Converts a tree to JSON. References to variables and files are kept, because only their values are secret.
 pub(super) fn shown(node: &Node) -> Value {
     match &node.kind {
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) if node.secret => {
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) if node.secret => {
             match node.as_text().filter(|text| is_only_references(text.trim())) {
                 Some(text) => text.into(),
-                None if matches!(node.kind, Kind::Nothing) => Value::Null,
+                None if matches!(node.kind, Kind::Null) => Value::Null,
                 None => HIDDEN.into(),
             }
         }
         Kind::Text(text) => without_secrets(&text.text).into(),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => node.to_json(),
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) => node.to_json(),
         Kind::List(items) => items.iter().map(shown).collect(),
         Kind::Map(entries) => Value::Object(entries.iter().map(entry_shown).collect::<Map<_, _>>()),
     }

@@ -361,7 +361,7 @@ fn message(
             items.iter().filter_map(|item| block(report, routes, item, item.span, role, used)).collect()
         }
         Kind::Map(_) => block(report, routes, value, entry.key.span, role, used).into_iter().collect(),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
             let what = format!("`{}`", entry.key.text);
             let text = template(report, value, &what, used);
             let part = text.map(|text| ParsedPart {

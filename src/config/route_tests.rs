@@ -189,7 +189,7 @@ pub(super) fn read(report: &Report<'_>, node: &Node, upstream_kind: UpstreamKind
 
 fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> {
     let is_empty =
-        |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
+        |node: &Node| matches!(node.kind, Kind::Null) || node.as_map().is_some_and(<[Entry]>::is_empty);
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
         let help = "`glossator test --update` writes the current result as `expect`";
         value.context.report.warning(
@@ -274,7 +274,7 @@ impl ExampleResponse {
 /// Parses `expect`; an empty value counts as absent.
 fn read_expectation(value: &Cursor<'_>) -> Checked<Option<Expectation>> {
     match &value.node.kind {
-        Kind::Nothing => Ok(None),
+        Kind::Null => Ok(None),
         Kind::Map(entries) if entries.is_empty() => Ok(None),
         _ => Expectation::read(value).map(Some),
     }
@@ -297,7 +297,7 @@ impl Setting for ExpectedContent {
         match &value.node.kind {
             Kind::Text(text) => Ok(Self::FirstText(text.text.clone())),
             Kind::List(items) => Ok(Self::Blocks(items.iter().map(Node::to_json).collect())),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Map(_) => {
                 let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
                 value.reject_kind("a string or a list of blocks", Some(help.to_owned()))
             }
@@ -364,8 +364,8 @@ impl Setting for Body {
             Kind::Number(_) => {
                 value.context.report.files().text(span)[span.start..span.end].trim().to_owned()
             }
-            Kind::Nothing => String::new(),
-            Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => Scalar::read(value)?.0,
+            Kind::Null => String::new(),
+            Kind::Boolean(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => Scalar::read(value)?.0,
         };
         Ok(Self(text.into()))
     }

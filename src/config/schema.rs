@@ -81,7 +81,7 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, V
     let value = match kind {
         ValueKind::Text => json!({ "type": "string" }),
         ValueKind::Word(words) => json!({ "enum": words }),
-        ValueKind::Flag => json!({ "type": "boolean" }),
+        ValueKind::Boolean => json!({ "type": "boolean" }),
         ValueKind::FieldType => {
             let words =
                 |ending: &str| type_names().map(move |word| format!("{word}{ending}")).collect::<Vec<_>>();
@@ -114,7 +114,7 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, V
             let map = json!({ "$ref": format!("#/$defs/{}", keys.id) });
             match (keys.short_kind(), keys.short_form) {
                 (Some(kind), _) => json!({ "anyOf": [value_schema(kind, definitions), map] }),
-                (None, ShortForm::Nothing) => json!({ "anyOf": [map, { "type": "null" }] }),
+                (None, ShortForm::Null) => json!({ "anyOf": [map, { "type": "null" }] }),
                 (None, ShortForm::None | ShortForm::Text(_)) => map,
             }
         }
@@ -125,7 +125,7 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, V
         // No reference to the meta-schema's URL: without a network, an editor could not load the schema.
         ValueKind::JsonSchema => json!({ "type": ["object", "boolean"] }),
         ValueKind::Anything => json!({}),
-        ValueKind::Nothing => json!({ "type": "null" }),
+        ValueKind::Null => json!({ "type": "null" }),
     };
     match value {
         Value::Object(map) => map,

@@ -255,7 +255,7 @@ fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
             }
         }
         Kind::List(items) => items.iter().for_each(|item| report_unreadable_by_clients(report, item)),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 

@@ -65,7 +65,7 @@ fn read(text: &str) -> Option<Node> {
 fn find<'n>(root: &'n Node, acceptance: &Acceptance) -> Option<&'n Node> {
     match &root.get("routes")?.get(&acceptance.route)?.get("tests")?.kind {
         Kind::List(items) => items.get(acceptance.example),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
     }
 }
 
@@ -125,7 +125,7 @@ fn with_line_ends_of(text: &str, lines: String) -> String {
 
 /// Replaces the value of `expect`.
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
-    if matches!(entry.value.kind, Kind::Nothing) {
+    if matches!(entry.value.kind, Kind::Null) {
         return filled_in(text, entry, value, as_block);
     }
     let (start, end) = (entry.value.span.start, end_of(text, &entry.value));
@@ -177,7 +177,7 @@ fn end_of(text: &str, node: &Node) -> usize {
     let inner = match &node.kind {
         Kind::List(items) if !is_flow => items.last().map(|item| end_of(text, item)),
         Kind::Map(entries) if !is_flow => entries.last().map(|entry| end_of(text, &entry.value)),
-        Kind::List(_) | Kind::Map(_) | Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+        Kind::List(_) | Kind::Map(_) | Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
             None
         }
     };

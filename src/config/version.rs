@@ -24,8 +24,8 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
                 let help = "install a newer glossator; the rest of this file has not been checked";
                 report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
             }
-            Kind::Nothing
-            | Kind::Flag(_)
+            Kind::Null
+            | Kind::Boolean(_)
             | Kind::Number(_)
             | Kind::Text(_)
             | Kind::List(_)

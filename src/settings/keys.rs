@@ -25,7 +25,7 @@ pub(crate) struct KeyTable {
 pub(crate) enum ShortForm {
     None,
     /// The key alone: every setting has a default.
-    Nothing,
+    Null,
     /// A string: the value of this key.
     Text(&'static str),
 }
@@ -87,7 +87,7 @@ pub(crate) enum ValueKind {
     Text,
     /// One of these words.
     Word(&'static [&'static str]),
-    Flag,
+    Boolean,
     /// Type of a field, with the optional suffixes `[]` and `?`.
     FieldType,
     /// Duration with a unit; minimum and maximum in milliseconds.
@@ -111,7 +111,7 @@ pub(crate) enum ValueKind {
     JsonSchema,
     Anything,
     /// The key alone.
-    Nothing,
+    Null,
 }
 
 impl KeyTable {
@@ -215,7 +215,7 @@ impl fmt::Display for ValueKind {
                 let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
                 formatter.write_str(&words.join(", "))
             }
-            Self::Flag => formatter.write_str("`true`, `false`"),
+            Self::Boolean => formatter.write_str("`true`, `false`"),
             Self::FieldType => formatter.write_str("type of a field"),
             Self::Duration(least, most) => {
                 write!(formatter, "duration, `{}` to `{}`", show_duration(*least), show_duration(*most))
@@ -241,7 +241,7 @@ impl fmt::Display for ValueKind {
                     write!(formatter, "{kind}; or ")?;
                 }
                 write!(formatter, "map of {}", table.section)?;
-                let nothing = matches!(table.short_form, ShortForm::Nothing);
+                let nothing = matches!(table.short_form, ShortForm::Null);
                 formatter.write_str(if nothing { "; or null" } else { "" })
             }
             Self::Either(kinds) => {
@@ -250,7 +250,7 @@ impl fmt::Display for ValueKind {
             }
             Self::JsonSchema => formatter.write_str("JSON Schema"),
             Self::Anything => formatter.write_str("any value"),
-            Self::Nothing => formatter.write_str("null"),
+            Self::Null => formatter.write_str("null"),
         }
     }
 }

@@ -266,7 +266,9 @@ pub(super) fn node_of(text: &str, kind: ValueKind, span: SourceSpan) -> Node {
     match kind {
         // A password may begin or end with a space.
         ValueKind::Scalar => Node::from_text(whole, span),
-        ValueKind::Flag | ValueKind::Count(..) | ValueKind::Fraction => Node::new(resolve_plain(text), span),
+        ValueKind::Boolean | ValueKind::Count(..) | ValueKind::Fraction => {
+            Node::new(resolve_plain(text), span)
+        }
         ValueKind::List(_) | ValueKind::OneOrMore(_) => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             Node::new(Kind::List(items.map(|item| Node::from_text(item, span)).collect()), span)

@@ -322,7 +322,7 @@ impl<'a> OpenSection<'a> {
         }
         let entries = match (&node.kind, table.short_form) {
             (Kind::Map(entries), _) => entries.as_slice(),
-            (Kind::Nothing, ShortForm::Nothing) => &[],
+            (Kind::Null, ShortForm::Null) => &[],
             _ => {
                 let also = if matches!(table.short_form, ShortForm::Text(_)) { "a string or " } else { "" };
                 let found = node.found();

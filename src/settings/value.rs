@@ -72,21 +72,21 @@ pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
     }
     let span = value.node.span;
     let help = match &value.node.kind {
-        Kind::Flag(_) | Kind::Number(_) => Some("put it in quotes".to_owned()),
+        Kind::Boolean(_) | Kind::Number(_) => Some("put it in quotes".to_owned()),
         Kind::Map(_) if value.context.report.files().text(span)[span.start..].starts_with('{') => {
             Some("put a string that begins with `{` in quotes".to_owned())
         }
-        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+        Kind::Null | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
     };
     let message = format!("{} must be a string, found {}", value.name, value.node.found());
     value.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
 }
 
 impl Setting for bool {
-    const KIND: ValueKind = ValueKind::Flag;
+    const KIND: ValueKind = ValueKind::Boolean;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if let Kind::Flag(flag) = value.node.kind {
+        if let Kind::Boolean(flag) = value.node.kind {
             return Ok(flag);
         }
         let help = match value.node.as_text().map(str::to_ascii_lowercase).as_deref() {
@@ -460,7 +460,7 @@ impl<T: Setting> Setting for OrOff<T> {
 
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         match &value.node.kind {
-            Kind::Flag(false) => Ok(Self::Off),
+            Kind::Boolean(false) => Ok(Self::Off),
             Kind::Text(text) if text.text == "off" => Ok(Self::Off),
             Kind::Text(_) if !T::KIND.accepts_text() => {
                 let message = format!("{} must be one of `off`; found {}", value.name, value.node.found());

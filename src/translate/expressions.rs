@@ -106,8 +106,8 @@ pub(crate) fn check_condition(value: &Cursor<'_>, condition: Jq) -> Checked<Jq> 
 pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> {
     let (report, node) = (value.context.report, value.node);
     let text = match &node.kind {
-        Kind::Flag(_) | Kind::Number(_) => node.scalar().unwrap_or_default(),
-        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text_of(value)?.to_owned(),
+        Kind::Boolean(_) | Kind::Number(_) => node.scalar().unwrap_or_default(),
+        Kind::Null | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text_of(value)?.to_owned(),
     };
     let template = Template::compile(&text).or_else(|error| {
         let span = error.line.map_or(node.span, |line| report.line_in(node, line));

@@ -170,7 +170,7 @@ const HEADER_FORM: ValueKind =
     ValueKind::Either(&[HeaderOptions::KIND, ValueKind::List(&ValueKind::Text), ValueKind::Text]);
 
 fn read_as<T: Options>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
-    match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Nothing)) {
+    match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Null)) {
         Some((what, example)) => {
             let message = format!("{} needs {what}", value.name);
             value.reject(Invalid::new(message, format!("write `{example}`")).with_code(Code::MissingKey))
@@ -295,13 +295,13 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
     let alone;
     let value = match &value.node.kind {
         Kind::Text(name) => {
-            let nothing = Node::new(Kind::Nothing, value.node.span);
+            let nothing = Node::new(Kind::Null, value.node.span);
             alone =
                 Node::new(Kind::Map(vec![Entry::new(&name.text, nothing, value.node.span)]), value.node.span);
             value.at_node(&alone)
         }
         Kind::Map(_) => *value,
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("{} must be an extractor, found {}", value.name, value.node.found());
             return value.reject(Invalid::new(message, help()).with_code(Code::WrongType));
         }

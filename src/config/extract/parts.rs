@@ -35,7 +35,7 @@ fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
                 is_one(&entry.key.text) || (!misspelt && suggest::nearest(&entry.key.text, names()).is_some())
             })
         }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => false,
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => false,
     }
 }
 

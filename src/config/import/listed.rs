@@ -234,6 +234,6 @@ fn changes_structured_content(rules: &Node) -> bool {
             entries.iter().any(|entry| matches!(&*entry.key.text, "structured" | "extract" | "use"))
         }
         Kind::List(rules) => rules.iter().any(changes_structured_content),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => false,
     }
 }

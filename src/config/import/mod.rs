@@ -125,7 +125,7 @@ impl Importer {
         let report = Report::new(&self.files);
         let (file_trees, presets) = trees(&report);
         let root = compile::merge(&report, file_trees);
-        let root = root.unwrap_or_else(|| Node::new(Kind::Nothing, self.files.beginning(0)));
+        let root = root.unwrap_or_else(|| Node::new(Kind::Null, self.files.beginning(0)));
         Trees { files: &self.files, root, presets, upstreams: &self.upstreams }
     }
 }

@@ -115,7 +115,7 @@ impl Trees<'_> {
         let request = vec![text("upstream", upstream.as_str()), text("tool", key)];
         let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
         // Default rules translate tool results only.
-        let default_rules = Entry::new("default_rules", Node::new(Kind::Flag(false), span), span);
+        let default_rules = Entry::new("default_rules", Node::new(Kind::Boolean(false), span), span);
         let settings = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
         let scopes = settings.and_then(|node| node.get("scopes"));
         let scopes = scopes.map(|node| Entry::new("scopes", node.clone(), node.span));

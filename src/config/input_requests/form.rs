@@ -48,7 +48,7 @@ struct FieldSettings {
 
 impl FieldSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let multiple = section.get("multiple").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));
+        let multiple = section.get("multiple").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
         if multiple && section.get("choices").is_none() {
             let message = "`multiple` has no effect without `choices`";
             return Err(section.reject_at(

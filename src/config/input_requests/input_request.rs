@@ -108,7 +108,7 @@ pub(super) fn read(
     });
     let sample = section.entry("sample").map(|entry| sample(report, entry, used));
     let roots = section.entry("roots");
-    if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Flag(false))) {
+    if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Boolean(false))) {
         report.error(
             Code::EmptyValue.at_span(entry.key.span),
             "`roots: false` has no effect",

@@ -65,7 +65,7 @@ pub(super) fn read(
     if let Some(entry) = section.entry("input_requests") {
         let rounds = match &entry.value.kind {
             Kind::List(rounds) => rounds.as_slice(),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
                 std::slice::from_ref(&entry.value)
             }
         };

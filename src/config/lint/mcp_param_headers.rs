@@ -64,7 +64,7 @@ fn check_schema(
         Kind::List(items) => {
             items.iter().for_each(|item| check_schema(report, item, SchemaPosition::Elsewhere, seen));
         }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 

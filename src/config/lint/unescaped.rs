@@ -35,7 +35,7 @@ pub(in crate::config) fn warn(report: &Report<'_>, request: &Node, schema: &Map<
                 value_of(&body, "json").into_iter().for_each(|json| warn_of_json(report, &json));
                 value_of(&body, "xml").into_iter().for_each(|xml| warn_of_cdata(report, &xml));
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {}
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {}
         }
     }
 }

@@ -121,7 +121,7 @@ impl<'t> Walk<'t> {
             Kind::Text(text) if text.style == crate::config::node::Style::Inline => {
                 self.replace_names(&mut text.text, node.span, &names.environment, "environment");
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
     }
 
@@ -151,14 +151,14 @@ impl<'t> Walk<'t> {
             ValueKind::JsonSchema
             | ValueKind::Text
             | ValueKind::Word(_)
-            | ValueKind::Flag
+            | ValueKind::Boolean
             | ValueKind::FieldType
             | ValueKind::Duration(..)
             | ValueKind::Size(..)
             | ValueKind::Count(..)
             | ValueKind::Fraction
             | ValueKind::Scalar
-            | ValueKind::Nothing => {}
+            | ValueKind::Null => {}
         }
     }
 
@@ -171,7 +171,7 @@ impl<'t> Walk<'t> {
                 let section = at.map_or("", |(keys, _)| keys.section);
                 self.expression(&mut text.text, node.span, section);
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
         }
     }
 

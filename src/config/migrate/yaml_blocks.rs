@@ -92,7 +92,7 @@ pub(super) fn of_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock
             }
         }
         Kind::List(items) => items.iter().for_each(|item| of_manifest(files, item, blocks)),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 

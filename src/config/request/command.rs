@@ -129,7 +129,7 @@ impl RequestParser<'_, '_> {
         let words: Vec<_> = items.iter().map(|item| self.word(item)).collect();
         let stdin = section.entry("stdin").map(|entry| match &entry.value.kind {
             Kind::Map(_) => self.body(entry),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
                 self.text(&entry.value, "`stdin`").map(RequestBodyTemplate::Text)
             }
         });

@@ -127,7 +127,7 @@ pub(super) fn read(
     match &node.kind {
         Kind::Text(text) => parser.line(node, &text.text),
         Kind::Map(_) => parser.map(node, place),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("`request` must be a string or a map, found {}", node.found());
             report.error(
                 Code::WrongType.at_span(node.span),

@@ -63,7 +63,7 @@ impl RequestParser<'_, '_> {
         for Entry { key, value } in entries.unwrap_or_default() {
             let items = match &value.kind {
                 Kind::List(items) => items.as_slice(),
-                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+                Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
                     std::slice::from_ref(value)
                 }
             };
@@ -167,7 +167,7 @@ impl RequestParser<'_, '_> {
             Kind::Map(entries) => {
                 entries.iter().map(|entry| self.reject_variables_in(&entry.value)).max() == Some(true)
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => false,
         }
     }
 
@@ -182,7 +182,7 @@ impl RequestParser<'_, '_> {
 
     pub(super) fn json(&mut self, node: &Node, what: &str) -> Option<JsonTemplate> {
         Some(match &node.kind {
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
             Kind::Text(text) if expression(&text.text) == Some("args") => {
                 self.used.all = true;
                 JsonTemplate::AllArguments

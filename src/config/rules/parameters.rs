@@ -33,7 +33,7 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
             "write letters, digits and `_`, beginning with a letter",
         );
     }
-    let default = |node: &'n Node| (!matches!(node.kind, Kind::Nothing)).then_some(node);
+    let default = |node: &'n Node| (!matches!(node.kind, Kind::Null)).then_some(node);
     entries.iter().map(|entry| Parameter { name: &entry.key.text, default: default(&entry.value) }).collect()
 }
 
@@ -52,7 +52,7 @@ pub(super) fn parameter_uses<'n>(node: &'n Node, found: &mut Vec<(&'n str, Sourc
                 parameter_uses(value, found);
             }
         }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
     }
 }
 
@@ -89,7 +89,7 @@ impl ParameterSubstitution {
                 items.iter().map(|item| self.substitute(report, item, arguments)).collect::<Option<_>>()?,
             ),
             Kind::Map(entries) => Kind::Map(self.substitute_in_map(report, entries, arguments)?),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => node.kind.clone(),
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) => node.kind.clone(),
         };
         self.spend(report, 1, 0, node.span)?;
         Some(Node { span: node.span, kind, secret: node.secret })

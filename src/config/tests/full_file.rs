@@ -95,7 +95,7 @@ fn description(key: &KeySpec) -> String {
         | ValueKind::Count(..)
         | ValueKind::Fraction
         | ValueKind::Word(_)
-        | ValueKind::Flag => {
+        | ValueKind::Boolean => {
             format!("{description} ({})", key.kind.to_string().replace('`', ""))
         }
         _ => description,

@@ -93,7 +93,7 @@ struct ToolOverride {
     #[key(kind = ValueKind::Duration(1, 3_600_000))]
     timeout: ReadElsewhere,
     /// Whether the call may be retried after it may have reached the server. Default: by its annotations.
-    #[key(kind = ValueKind::Flag)]
+    #[key(kind = ValueKind::Boolean)]
     idempotent: ReadElsewhere,
     /// Maximum length of an error text.
     #[key(kind = ValueKind::Size(64, 1 << 20))]
@@ -129,7 +129,7 @@ impl<T: Setting + Default> Setting for Offered<T> {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match &value.node.kind {
-            Kind::Flag(false) => Ok(Self(None)),
+            Kind::Boolean(false) => Ok(Self(None)),
             Kind::Text(_) => read_word(value).map(|word| match word {
                 AllOrOff::All => Self(Some(T::default())),
                 AllOrOff::Off => Self(None),

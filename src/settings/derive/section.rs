@@ -59,7 +59,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let title = section.text("name").unwrap_or_else(|| format!("`{id}`"));
     let short_form = match section.text("text") {
         Some(key) => quote!(ShortForm::Text(#key)),
-        None if section.has("bare") => quote!(ShortForm::Nothing),
+        None if section.has("bare") => quote!(ShortForm::Null),
         None => quote!(ShortForm::None),
     };
     let (variables, masked) = (section.has("variables"), section.has("masked"));

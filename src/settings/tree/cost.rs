@@ -18,7 +18,7 @@ impl Cost {
     pub(crate) fn from_node(node: &Node) -> Self {
         let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
         match &node.kind {
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => own,
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => own,
             Kind::List(items) => items.iter().fold(own, |sum, item| sum.with(Self::from_node(item))),
             Kind::Map(entries) => entries.iter().fold(own, |sum, entry| {
                 let key = Self { nodes: 1, text_bytes: entry.key.text.len(), depth: 0 };

@@ -71,7 +71,7 @@ impl OpenMap {
             Kind::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
                 items.iter().filter_map(Node::as_map).map(<[Entry]>::to_vec).collect()
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
                 let message = format!("`<<` must be a map or a list of maps, found {}", value.found());
                 report.error(
                     Code::InvalidMergeKey.at_span(key.span),
@@ -92,7 +92,7 @@ impl OpenMap {
 
 /// Gives an absent value the span of its key.
 fn at_key(value: Node, key: &Key) -> Node {
-    let span = if matches!(value.kind, Kind::Nothing) { key.span } else { value.span };
+    let span = if matches!(value.kind, Kind::Null) { key.span } else { value.span };
     Node { span, ..value }
 }
 
@@ -100,9 +100,9 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     let span = node.span;
     let written = || report.files().text(span).get(span.start..span.end).unwrap_or_default();
     let text = match &node.kind {
-        Kind::Nothing => Some(written().to_owned()),
+        Kind::Null => Some(written().to_owned()),
         // Keys keep their spelling: `1.0` and `True` are names here.
-        Kind::Flag(_) | Kind::Number(_) => Some(written().trim().to_owned()),
+        Kind::Boolean(_) | Kind::Number(_) => Some(written().trim().to_owned()),
         Kind::Text(_) | Kind::List(_) | Kind::Map(_) => node.scalar(),
     };
     if text.is_none() {

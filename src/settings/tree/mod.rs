@@ -28,8 +28,8 @@ pub(crate) struct Node {
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     /// Absent value, `null` or `~`.
-    Nothing,
-    Flag(bool),
+    Null,
+    Boolean(bool),
     /// Number in JSON notation, so that no digit is lost.
     Number(String),
     Text(TextNode),
@@ -90,8 +90,8 @@ impl Node {
     /// Converts JSON to a tree whose nodes all have the same span.
     pub(crate) fn from_json(value: &Value, span: SourceSpan) -> Self {
         let kind = match value {
-            Value::Null => Kind::Nothing,
-            Value::Bool(flag) => Kind::Flag(*flag),
+            Value::Null => Kind::Null,
+            Value::Bool(flag) => Kind::Boolean(*flag),
             Value::Number(number) => Kind::Number(number.to_string()),
             Value::String(found) => return Self::from_text(found, span),
             Value::Array(items) => Kind::List(items.iter().map(|item| Self::from_json(item, span)).collect()),
@@ -108,7 +108,7 @@ impl Node {
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(&text.text),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
         }
     }
 
@@ -116,7 +116,7 @@ impl Node {
     pub(crate) fn as_number(&self) -> Option<&str> {
         match &self.kind {
             Kind::Number(text) => Some(text),
-            Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+            Kind::Null | Kind::Boolean(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
         }
     }
 
@@ -124,7 +124,7 @@ impl Node {
     pub(crate) fn as_list(&self) -> Option<&[Self]> {
         match &self.kind {
             Kind::List(items) => Some(items),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
         }
     }
 
@@ -137,7 +137,7 @@ impl Node {
     pub(crate) fn as_map(&self) -> Option<&[Entry]> {
         match &self.kind {
             Kind::Map(entries) => Some(entries),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => None,
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => None,
         }
     }
 
@@ -154,10 +154,10 @@ impl Node {
     /// The string form of a scalar: of `5` and `"5"` the same.
     pub(crate) fn scalar(&self) -> Option<String> {
         match &self.kind {
-            Kind::Flag(flag) => Some(flag.to_string()),
+            Kind::Boolean(flag) => Some(flag.to_string()),
             Kind::Number(text) => Some(text.clone()),
             Kind::Text(text) => Some(text.text.clone()),
-            Kind::Nothing | Kind::List(_) | Kind::Map(_) => None,
+            Kind::Null | Kind::List(_) | Kind::Map(_) => None,
         }
     }
 
@@ -165,13 +165,13 @@ impl Node {
     pub(crate) fn found(&self) -> String {
         const MAX_SHOWN: usize = 60;
         match &self.kind {
-            Kind::Nothing => "nothing".to_owned(),
+            Kind::Null => "nothing".to_owned(),
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a map".to_owned(),
-            Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) if self.secret => {
+            Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) if self.secret => {
                 "a value that is not shown".to_owned()
             }
-            Kind::Flag(flag) => format!("`{flag}`"),
+            Kind::Boolean(flag) => format!("`{flag}`"),
             Kind::Number(text) => format!("the number `{text}`"),
             Kind::Text(text) if text.text.is_empty() => "an empty string".to_owned(),
             Kind::Text(text) if text.text.chars().count() > MAX_SHOWN || text.text.contains("://") => {
@@ -184,8 +184,8 @@ impl Node {
     /// Converts to JSON; numbers keep their digits.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Nothing => Value::Null,
-            Kind::Flag(flag) => Value::Bool(*flag),
+            Kind::Null => Value::Null,
+            Kind::Boolean(flag) => Value::Bool(*flag),
             Kind::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
             Kind::Text(text) => Value::String(text.text.clone()),
             Kind::List(items) => items.iter().map(Self::to_json).collect(),
@@ -208,7 +208,7 @@ impl Node {
             let next = match &node.kind {
                 Kind::List(items) => segment.parse().ok().and_then(|index: usize| items.get(index)),
                 Kind::Map(_) => node.get(&segment),
-                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => None,
+                Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => None,
             };
             match next {
                 Some(next) => node = next,
@@ -222,9 +222,9 @@ impl Node {
 /// Resolves a plain scalar by the YAML 1.2 core schema (section 10.3.2).
 pub(crate) fn resolve_plain(text: &str) -> Kind {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Kind::Nothing,
-        "true" | "True" | "TRUE" => Kind::Flag(true),
-        "false" | "False" | "FALSE" => Kind::Flag(false),
+        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
+        "true" | "True" | "TRUE" => Kind::Boolean(true),
+        "false" | "False" | "FALSE" => Kind::Boolean(false),
         _ => match json_number(text) {
             Some(number) => Kind::Number(number),
             None => Kind::Text(TextNode { text: text.to_owned(), style: Style::Inline }),

@@ -29,7 +29,7 @@ const KEY_LIMIT: usize = 1024;
 pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let beginning = report.files().beginning(file);
     match read_documents(report, file, 1)?.pop() {
-        None | Some(Node { kind: Kind::Nothing, .. }) => {
+        None | Some(Node { kind: Kind::Null, .. }) => {
             report.error(
                 Code::EmptyFile.at_span(beginning),
                 "the file is empty",

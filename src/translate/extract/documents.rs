@@ -278,7 +278,7 @@ impl Header {
             Kind::Text(_) => {
                 (header_name(value, value.node).map(|name| HeaderNames(vec![name])), HeaderShape::Value)
             }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => return None,
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Map(_) => return None,
         };
         Some(names.map(|names| Self { names, shape }))
     }

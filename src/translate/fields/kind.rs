@@ -365,7 +365,7 @@ impl fmt::Display for Enumeration {
 
 impl Setting for Enumeration {
     const KIND: ValueKind = ValueKind::Either(&[
-        ValueKind::Map(&ValueKind::Either(&[ValueKind::Scalar, ValueKind::Nothing])),
+        ValueKind::Map(&ValueKind::Either(&[ValueKind::Scalar, ValueKind::Null])),
         ValueKind::List(&ValueKind::Scalar),
     ]);
 
@@ -407,7 +407,7 @@ impl Setting for Enumeration {
             return value.reject(Invalid::new(message, help).with_code(Code::WrongType));
         }
         let ignore_case =
-            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));
+            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
         Ok(Self { words, rest, ignore_case })
     }
 }

@@ -457,7 +457,7 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let word = |item: &Node| match (item.scalar(), &item.kind) {
         (Some(word), _) => Ok(word),
         // `NULL`, as databases write it, `~` and an empty value.
-        (None, Kind::Nothing) => {
+        (None, Kind::Null) => {
             let message = format!("`{name}` contains a null value of YAML");
             let help = format!("put it in quotes: `{name}: \"NULL\"`");
             value.reject_at(item.span, Invalid::new(message, help).with_code(Code::WrongType))

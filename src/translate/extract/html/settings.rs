@@ -111,13 +111,13 @@ impl Setting for CssSelector {
 struct TableSelector(Option<CssSelector>);
 
 impl Setting for TableSelector {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::Flag]);
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::Boolean]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match value.node.kind {
-            Kind::Flag(true) => Ok(Self(None)),
+            Kind::Boolean(true) => Ok(Self(None)),
             Kind::Text(_) => CssSelector::read(value).map(|css| Self(Some(css))),
-            Kind::Nothing | Kind::Flag(false) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
+            Kind::Null | Kind::Boolean(false) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
                 let help = "write `table: true` for the first table of the page".to_owned();
                 value.reject_kind("a CSS selector or `true`", Some(help))
             }
@@ -184,7 +184,7 @@ impl SelectedSettings {
             checked = Err(section.missing(message, "write a CSS selector: `css: \"a[href]\"`"));
         }
         let takes_all =
-            section.entry("all").is_some_and(|entry| matches!(entry.value.kind, Kind::Flag(true)));
+            section.entry("all").is_some_and(|entry| matches!(entry.value.kind, Kind::Boolean(true)));
         if takes_all && section.entry("optional").is_some() {
             checked = Err(section.conflict("optional", "all"));
         }

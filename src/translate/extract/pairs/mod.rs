@@ -68,7 +68,7 @@ pub struct Pairs {
     /// Section headers: `true` for `[name]`, or a regular expression whose one capture is the name. Each
     /// section becomes an object.
     #[key(
-        kind = ValueKind::Either(&[ValueKind::Flag, ValueKind::Text]),
+        kind = ValueKind::Either(&[ValueKind::Boolean, ValueKind::Text]),
         with = read_sections,
         shown = "`false`"
     )]
@@ -140,7 +140,7 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
 }
 
 fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
-    if let Kind::Flag(flag) = value.node.kind {
+    if let Kind::Boolean(flag) = value.node.kind {
         return Ok(flag.then(|| Pattern::compile(Pairs::BRACKETS).expect("the pattern is ours")));
     }
     let pattern = Pattern::read(value)?;
