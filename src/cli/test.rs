@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     authoring::playground::{example_arguments, explain_translation},
-    config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, RouteFile, accept},
+    config::{
+        Example, Expectation, ExpectationUpdate, ExpectedContent, Loaded, Position, RouteFile,
+        update_expectation,
+    },
 };
 
 #[derive(Debug, Args)]
@@ -225,8 +228,8 @@ fn update_one(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String
     let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let acceptance = Acceptance { route: verdict.route.clone(), example: verdict.index, expect };
-    let written = accept(&text, &acceptance)?;
+    let acceptance = ExpectationUpdate { route: verdict.route.clone(), example: verdict.index, expect };
+    let written = update_expectation(&text, &acceptance)?;
     // Atomic: written to a temporary file, then renamed. A symbolic link is preserved.
     let file = file.canonicalize().map_err(|error| error.to_string())?;
     let permissions = std::fs::metadata(&file).map_err(|error| error.to_string())?.permissions();

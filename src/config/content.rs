@@ -58,7 +58,7 @@ struct BlockSettings {
     /// Text: a template.
     text: Option<Template>,
     /// Text of the response (`verbatim`), or the structured content as JSON (`json`, `json-pretty`).
-    r#as: Option<ShownAs>,
+    r#as: Option<ContentForm>,
     /// Image: `response` for the response body, or a template of Base64 data.
     image: Option<BlockData>,
     /// Audio: `response` for the response body, or a template of Base64 data.
@@ -105,9 +105,9 @@ impl BlockSettings {
         };
         let payload = match self {
             Self { text: Some(text), .. } => BlockPayload::Text(text),
-            Self { r#as: Some(ShownAs::Verbatim), .. } => BlockPayload::Verbatim,
-            Self { r#as: Some(ShownAs::Json), .. } => BlockPayload::Json,
-            Self { r#as: Some(ShownAs::JsonPretty), .. } => BlockPayload::JsonPretty,
+            Self { r#as: Some(ContentForm::Verbatim), .. } => BlockPayload::Verbatim,
+            Self { r#as: Some(ContentForm::Json), .. } => BlockPayload::Json,
+            Self { r#as: Some(ContentForm::JsonPretty), .. } => BlockPayload::JsonPretty,
             Self { image: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Image, media_type),
             Self { image: Some(BlockData::Template(data)), .. } => {
                 BlockPayload::Image { data, media_type: typed("image")? }
@@ -140,7 +140,7 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
 }
 
 #[derive(Clone, Copy, PartialEq, Word)]
-enum ShownAs {
+enum ContentForm {
     Verbatim,
     Json,
     #[word("json-pretty")]
@@ -176,22 +176,24 @@ impl Setting for BlockData {
 /// Embedded resource of a block.
 enum BlockResource {
     UpstreamResponse,
-    Map(Resource),
+    Map(EmbeddedResource),
 }
 
 impl Setting for BlockResource {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), Resource::KIND]);
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), EmbeddedResource::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match is_response(value)? {
             true => Ok(Self::UpstreamResponse),
-            false => Resource::read(value).map(Self::Map),
+            false => EmbeddedResource::read(value).map(Self::Map),
         }
     }
 }
 
+/// Section of an embedded resource.
 #[derive(DeriveSection)]
-struct Resource {
+#[section(id = "resource")]
+struct EmbeddedResource {
     /// URI of the resource: a template.
     #[key(example = "uri: report://today")]
     uri: Template,
@@ -204,8 +206,8 @@ struct Resource {
     blob: Option<Template>,
 }
 
-impl From<Resource> for BlockPayload {
-    fn from(Resource { uri, media_type, text, blob }: Resource) -> Self {
+impl From<EmbeddedResource> for BlockPayload {
+    fn from(EmbeddedResource { uri, media_type, text, blob }: EmbeddedResource) -> Self {
         let body = match (text, blob) {
             (Some(text), _) => ResourceBodyTemplate::Text(text),
             (None, Some(blob)) => ResourceBodyTemplate::Blob(blob),
@@ -256,7 +258,7 @@ enum Audience {
 }
 
 enum LastModified {
-    Moment(String),
+    Timestamp(String),
     Template(Template),
 }
 
@@ -266,7 +268,7 @@ impl Setting for LastModified {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match text_of(value)? {
             text if text.contains("{{") => Template::read(value).map(Self::Template),
-            text if is_timestamp(text) => Ok(Self::Moment(text.to_owned())),
+            text if is_timestamp(text) => Ok(Self::Timestamp(text.to_owned())),
             _ => {
                 let found = value.node.found();
                 let message = format!("`lastModified` must be an RFC 3339 timestamp, found {found}");
@@ -281,7 +283,7 @@ impl From<BlockAnnotations> for (Option<Annotations>, Option<Template>) {
     fn from(BlockAnnotations { audience, priority, last_modified }: BlockAnnotations) -> Self {
         let audience = audience.iter().map(|audience| audience.word().to_owned()).collect();
         let (last_modified, template) = match last_modified {
-            Some(LastModified::Moment(text)) => (Some(text), None),
+            Some(LastModified::Timestamp(text)) => (Some(text), None),
             Some(LastModified::Template(template)) => (None, Some(template)),
             None => (None, None),
         };

@@ -76,14 +76,14 @@ pub(super) fn add(
 }
 
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
-    let refuse = |message: String, help: &str| {
+    let problem_of = |message: String, help: &str| {
         Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
     };
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) => {
             let message = format!("the configuration {}", source::describe_io_error(&error));
-            return Err(refuse(
+            return Err(problem_of(
                 message,
                 "name a file or a folder with `--config PATH`, or try `glossator demo`",
             ));
@@ -94,26 +94,26 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     }
     // Reading a pipe could block, and a device has no end.
     if !metadata.is_dir() {
-        return Err(refuse(
+        return Err(problem_of(
             "the configuration is neither a file nor a folder".to_owned(),
             "name a file or a folder with `--config PATH`",
         ));
     }
     let entries =
         std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|error| {
-            refuse(format!("the folder {}", source::describe_io_error(&error)), "check its permissions")
+            problem_of(format!("the folder {}", source::describe_io_error(&error)), "check its permissions")
         })?;
     let mut paths: Vec<_> =
-        entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
+        entries.iter().map(std::fs::DirEntry::path).filter(|path| is_config_file(path)).collect();
     paths.sort();
     if paths.is_empty() {
-        return Err(refuse(
+        return Err(problem_of(
             "the folder has no `.yaml` or `.yml` file".to_owned(),
             "add one, or name a file with `--config PATH`",
         ));
     }
     if paths.len() > FILE_COUNT_LIMIT {
-        return Err(refuse(
+        return Err(problem_of(
             format!("the folder has {} files, more than the limit of {FILE_COUNT_LIMIT}", paths.len()),
             "combine several routes in one file",
         ));
@@ -122,7 +122,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
 }
 
 /// Whether it is a YAML file that is not hidden; mounted secrets and editors create hidden files.
-fn is_ours(path: &Path) -> bool {
+fn is_config_file(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
     !hidden
         && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
@@ -130,7 +130,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
-    let refuse = |message: String, help: &str| {
+    let problem_of = |message: String, help: &str| {
         Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
     };
     let mut bytes = Vec::new();
@@ -143,14 +143,14 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
             file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
         })
         .map_err(|error| {
-            refuse(
+            problem_of(
                 format!("the file {}", source::describe_io_error(&error)),
                 "check its path and permissions",
             )
         })?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
-        return Err(refuse(message, "split it into several files in one folder, and name the folder"));
+        return Err(problem_of(message, "split it into several files in one folder, and name the folder"));
     }
     // The text is kept in memory while the configuration is active.
     bytes.shrink_to_fit();

@@ -104,7 +104,7 @@ pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::ListenerSettings;
 pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
-pub use update_tests::{Acceptance, accept};
+pub use update_tests::{ExpectationUpdate, update_expectation};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 
 /// Inputs of a configuration.

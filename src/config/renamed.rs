@@ -19,28 +19,28 @@ use crate::settings::{
 /// All renames.
 #[derive(Debug)]
 pub(super) struct Renames {
-    pub(super) settings: &'static [Renamed],
+    pub(super) settings: &'static [RenamedSetting],
     /// Variables of jq (`$name`) and templates (`{{ name }}`): old name, new name.
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
 /// Renamed key, or renamed word of a key.
 #[derive(Debug)]
-pub(super) struct Renamed {
+pub(super) struct RenamedSetting {
     /// Sections that have the key, by their identifiers in the schema.
     pub(super) sections: &'static [&'static str],
     /// Old key, or the key whose word was renamed.
     pub(super) key: &'static str,
-    pub(super) now: Now,
+    pub(super) now: Replacement,
 }
 
 /// Replacement of a name.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Now {
+pub(super) enum Replacement {
     /// New key. `mcp.name` is the key `name` of the nested section `mcp`.
     Key(&'static str),
     /// The key was removed; the help of the error.
-    Gone(&'static str),
+    Removed(&'static str),
     /// A word of the key: old word, new word.
     Word(&'static str, &'static str),
 }
@@ -48,119 +48,121 @@ pub(super) enum Now {
 /// All renames, in the order of `config/book/reference/upgrading.md`.
 pub(super) static RENAMES: Renames = Renames {
     settings: &[
-        row(&["admin"], "ready_needs", Now::Key("readiness_upstreams")),
-        row(&["async_operation"], "poll", Now::Key("poll_interval")),
-        row(&["async_operation"], "task", Now::Word("off", "forbidden")),
-        row(&["async_operation"], "task", Now::Word("offered", "optional")),
-        row(&["async_operation"], "task_asks", Now::Key("task_requests_input")),
-        row(&["async_operation"], "task_life", Now::Key("task_ttl")),
-        row(&["block"], "audio", Now::Word("reply", "response")),
-        row(&["block"], "each", Now::Key("for_each")),
-        row(&["block"], "image", Now::Word("reply", "response")),
-        row(&["block"], "resource", Now::Word("reply", "response")),
-        row(&["cache"], "force", Now::Key("ignore_cache_control")),
-        row(&["circuit_breaker"], "failures", Now::Key("consecutive_failures")),
-        row(&["circuit_breaker"], "rest", Now::Key("open_for")),
-        row(&["client"], "keys", Now::Key("api_key_hashes")),
-        row(&["client"], "subjects", Now::Key("jwt_subjects")),
-        row(&["columns"], "first", Now::Key("first_column")),
-        row(&["columns"], "from", Now::Key("start_at")),
-        row(&["columns"], "until", Now::Key("stop_before")),
-        row(&["columns", "csv"], "uneven", Now::Key("ragged_rows")),
-        row(&["defaults", "override", "route", "rules", "tools"], "reply", Now::Key("response")),
-        row(&["defaults", "override", "route", "upstream"], "deadline", Now::Key("timeout")),
-        row(&["defaults", "route"], "error_status", Now::Word("ok", "always_200")),
-        row(&["defaults", "route"], "error_status", Now::Word("truthful", "mapped")),
-        row(POLICIES, "breaker", Now::Key("circuit_breaker")),
-        row(POLICIES, "caller_rate", Now::Key("rate_limit_per_client")),
-        row(POLICIES, "rate", Now::Key("rate_limit")),
-        row(&["defaults", "route", "upstream"], "reply_limit", Now::Key("response_limit")),
-        row(&["defaults", "route", "upstream"], "value_limit", Now::Key("max_values")),
-        row(&["defaults", "upstream"], "caller_in_flight", Now::Key("max_in_flight_per_client")),
-        row(&["defaults", "upstream"], "in_flight", Now::Key("max_in_flight")),
-        row(&["env"], "allow", Now::Key("pass")),
-        row(&["example"], "answers", Now::Key("input_responses")),
-        row(&["example"], "given", Now::Key("response")),
-        row(&["example_response"], "type", Now::Key("content_type")),
-        row(&["example_response", "when"], "exit", Now::Key("exit_status")),
-        row(&["extract"], "of", Now::Key("source")),
-        row(&["field"], "clock", Now::Key("clock_format")),
-        row(&["field"], "decimal", Now::Key("decimal_separator")),
-        row(&["field"], "false", Now::Key("false_values")),
-        row(&["field"], "in", Now::Key("output_unit")),
-        row(&["field"], "kilo", Now::Key("kilo_base")),
-        row(&["field"], "null", Now::Key("null_values")),
-        row(&["field"], "thousands", Now::Key("thousands_separator")),
-        row(&["field"], "true", Now::Key("true_values")),
-        row(&["field"], "unit", Now::Key("input_unit")),
-        row(&["field"], "zone", Now::Key("timezone")),
-        row(&["file"], "shared", Now::Key("shared_state")),
-        row(&["form_field"], "several", Now::Key("multiple")),
-        row(&["health_check"], "failures", Now::Key("unhealthy_threshold")),
-        row(&["html", "xml"], "each", Now::Key("items")),
-        row(&["jwt"], "leeway", Now::Key("clock_skew")),
-        row(&["limit"], "of", Now::Key("path")),
-        row(&["mcp_child", "upstream"], "environment", Now::Key("env")),
-        row(&["oauth"], "auth_style", Now::Key("client_auth_method")),
-        row(&["oauth"], "client_auth_method", Now::Word("basic", "client_secret_basic")),
-        row(&["oauth"], "client_auth_method", Now::Word("post", "client_secret_post")),
-        row(&["outlier_detection"], "failures", Now::Key("consecutive_failures")),
-        row(&["outlier_detection"], "longest_rest", Now::Key("max_ejection_time")),
-        row(&["outlier_detection"], "rest", Now::Key("base_ejection_time")),
-        row(&["override", "route"], "repeatable", Now::Key("idempotent")),
-        row(&["prompt", "route"], "answer_within", Now::Key("input_timeout")),
-        row(&["prompt", "route"], "ask", Now::Key("input_requests")),
-        row(&["prompt_argument", "route"], "complete", Now::Key("completions")),
-        row(&["rate_limit"], "limit", Now::Key("rate")),
-        row(&["rate_limit"], "without_store", Now::Key("on_store_failure")),
-        row(&["rate_limit"], "on_store_failure", Now::Word("refuse", "deny")),
-        row(&["read_as"], "watch", Now::Key("poll_interval")),
-        row(&["request"], "options_from", Now::Key("leading_dash_arguments")),
-        row(&["retry"], "attempts", Now::Key("max_attempts")),
-        row(&["retry"], "backoff", Now::Key("initial_backoff")),
-        row(&["retry"], "longest_wait", Now::Key("max_backoff")),
-        row(&["route"], "trace_context", Now::Key("propagate_trace_context")),
-        row(&["route"], "default_reply", Now::Key("default_rules")),
-        row(&["route"], "async_operation", Now::Word("follow", "follow_location")),
-        row(&["route"], "job", Now::Key("async_operation")),
-        row(&["route"], "log", Now::Key("notifications")),
-        row(&["route"], "otherwise", Now::Key("on_no_match")),
-        row(&["route"], "wrap", Now::Key("wrap_non_objects")),
-        row(&["route"], "wrap_non_objects", Now::Word("older", "legacy_clients")),
-        row(&["server"], "answers_limit", Now::Key("response_buffer_limit")),
-        row(&["server"], "bodies_limit", Now::Key("request_buffer_limit")),
-        row(&["server"], "caller_streams", Now::Key("max_streams_per_client")),
-        row(&["server"], "connections", Now::Key("max_connections")),
+        row(&["admin"], "ready_needs", Replacement::Key("readiness_upstreams")),
+        row(&["async_operation"], "poll", Replacement::Key("poll_interval")),
+        row(&["async_operation"], "task", Replacement::Word("off", "forbidden")),
+        row(&["async_operation"], "task", Replacement::Word("offered", "optional")),
+        row(&["async_operation"], "task_asks", Replacement::Key("task_requests_input")),
+        row(&["async_operation"], "task_life", Replacement::Key("task_ttl")),
+        row(&["block"], "audio", Replacement::Word("reply", "response")),
+        row(&["block"], "each", Replacement::Key("for_each")),
+        row(&["block"], "image", Replacement::Word("reply", "response")),
+        row(&["block"], "resource", Replacement::Word("reply", "response")),
+        row(&["cache"], "force", Replacement::Key("ignore_cache_control")),
+        row(&["circuit_breaker"], "failures", Replacement::Key("consecutive_failures")),
+        row(&["circuit_breaker"], "rest", Replacement::Key("open_for")),
+        row(&["client"], "keys", Replacement::Key("api_key_hashes")),
+        row(&["client"], "subjects", Replacement::Key("jwt_subjects")),
+        row(&["columns"], "first", Replacement::Key("first_column")),
+        row(&["columns"], "from", Replacement::Key("start_at")),
+        row(&["columns"], "until", Replacement::Key("stop_before")),
+        row(&["columns", "csv"], "uneven", Replacement::Key("ragged_rows")),
+        row(&["defaults", "override", "route", "rules", "tools"], "reply", Replacement::Key("response")),
+        row(&["defaults", "override", "route", "upstream"], "deadline", Replacement::Key("timeout")),
+        row(&["defaults", "route"], "error_status", Replacement::Word("ok", "always_200")),
+        row(&["defaults", "route"], "error_status", Replacement::Word("truthful", "mapped")),
+        row(POLICIES, "breaker", Replacement::Key("circuit_breaker")),
+        row(POLICIES, "caller_rate", Replacement::Key("rate_limit_per_client")),
+        row(POLICIES, "rate", Replacement::Key("rate_limit")),
+        row(&["defaults", "route", "upstream"], "reply_limit", Replacement::Key("response_limit")),
+        row(&["defaults", "route", "upstream"], "value_limit", Replacement::Key("max_values")),
+        row(&["defaults", "upstream"], "caller_in_flight", Replacement::Key("max_in_flight_per_client")),
+        row(&["defaults", "upstream"], "in_flight", Replacement::Key("max_in_flight")),
+        row(&["env"], "allow", Replacement::Key("pass")),
+        row(&["example"], "answers", Replacement::Key("input_responses")),
+        row(&["example"], "given", Replacement::Key("response")),
+        row(&["example_response"], "type", Replacement::Key("content_type")),
+        row(&["example_response", "when"], "exit", Replacement::Key("exit_status")),
+        row(&["extract"], "of", Replacement::Key("source")),
+        row(&["field"], "clock", Replacement::Key("clock_format")),
+        row(&["field"], "decimal", Replacement::Key("decimal_separator")),
+        row(&["field"], "false", Replacement::Key("false_values")),
+        row(&["field"], "in", Replacement::Key("output_unit")),
+        row(&["field"], "kilo", Replacement::Key("kilo_base")),
+        row(&["field"], "null", Replacement::Key("null_values")),
+        row(&["field"], "thousands", Replacement::Key("thousands_separator")),
+        row(&["field"], "true", Replacement::Key("true_values")),
+        row(&["field"], "unit", Replacement::Key("input_unit")),
+        row(&["field"], "zone", Replacement::Key("timezone")),
+        row(&["file"], "shared", Replacement::Key("shared_state")),
+        row(&["form_field"], "several", Replacement::Key("multiple")),
+        row(&["health_check"], "failures", Replacement::Key("unhealthy_threshold")),
+        row(&["html", "xml"], "each", Replacement::Key("items")),
+        row(&["jwt"], "leeway", Replacement::Key("clock_skew")),
+        row(&["limit"], "of", Replacement::Key("path")),
+        row(&["mcp_child", "upstream"], "environment", Replacement::Key("env")),
+        row(&["oauth"], "auth_style", Replacement::Key("client_auth_method")),
+        row(&["oauth"], "client_auth_method", Replacement::Word("basic", "client_secret_basic")),
+        row(&["oauth"], "client_auth_method", Replacement::Word("post", "client_secret_post")),
+        row(&["outlier_detection"], "failures", Replacement::Key("consecutive_failures")),
+        row(&["outlier_detection"], "longest_rest", Replacement::Key("max_ejection_time")),
+        row(&["outlier_detection"], "rest", Replacement::Key("base_ejection_time")),
+        row(&["override", "route"], "repeatable", Replacement::Key("idempotent")),
+        row(&["prompt", "route"], "answer_within", Replacement::Key("input_timeout")),
+        row(&["prompt", "route"], "ask", Replacement::Key("input_requests")),
+        row(&["prompt_argument", "route"], "complete", Replacement::Key("completions")),
+        row(&["rate_limit"], "limit", Replacement::Key("rate")),
+        row(&["rate_limit"], "without_store", Replacement::Key("on_store_failure")),
+        row(&["rate_limit"], "on_store_failure", Replacement::Word("refuse", "deny")),
+        row(&["read_as"], "watch", Replacement::Key("poll_interval")),
+        row(&["request"], "options_from", Replacement::Key("leading_dash_arguments")),
+        row(&["retry"], "attempts", Replacement::Key("max_attempts")),
+        row(&["retry"], "backoff", Replacement::Key("initial_backoff")),
+        row(&["retry"], "longest_wait", Replacement::Key("max_backoff")),
+        row(&["route"], "trace_context", Replacement::Key("propagate_trace_context")),
+        row(&["route"], "default_reply", Replacement::Key("default_rules")),
+        row(&["route"], "async_operation", Replacement::Word("follow", "follow_location")),
+        row(&["route"], "job", Replacement::Key("async_operation")),
+        row(&["route"], "log", Replacement::Key("notifications")),
+        row(&["route"], "otherwise", Replacement::Key("on_no_match")),
+        row(&["route"], "wrap", Replacement::Key("wrap_non_objects")),
+        row(&["route"], "wrap_non_objects", Replacement::Word("older", "legacy_clients")),
+        row(&["server"], "answers_limit", Replacement::Key("response_buffer_limit")),
+        row(&["server"], "bodies_limit", Replacement::Key("request_buffer_limit")),
+        row(&["server"], "caller_streams", Replacement::Key("max_streams_per_client")),
+        row(&["server"], "connections", Replacement::Key("max_connections")),
         row(
             &["server"],
             "direct_path",
-            Now::Gone("remove it: glossator selects the direct path whenever the result is the same"),
+            Replacement::Removed(
+                "remove it: glossator selects the direct path whenever the result is the same",
+            ),
         ),
-        row(&["server"], "drain", Now::Key("shutdown_timeout")),
-        row(&["server"], "instructions", Now::Key("mcp.instructions")),
-        row(&["server"], "list_ttl", Now::Key("mcp.list_ttl")),
-        row(&["server"], "name", Now::Key("mcp.name")),
-        row(&["server"], "page_size", Now::Key("mcp.page_size")),
-        row(&["server"], "peer", Now::Key("advertise_url")),
-        row(&["server"], "resume", Now::Key("stream_resume_timeout")),
-        row(&["server"], "secret", Now::Key("secret_key")),
-        row(&["server"], "stream_life", Now::Key("max_stream_duration")),
-        row(&["server"], "streams", Now::Key("max_streams")),
-        row(&["server"], "title", Now::Key("mcp.title")),
-        row(&["server"], "watch", Now::Key("reload_interval")),
-        row(&["server_auth"], "servers", Now::Key("authorization_servers")),
-        row(&["server_auth"], "tokens", Now::Key("jwt")),
-        row(&["telemetry"], "attributes", Now::Key("resource_attributes")),
-        row(&["telemetry"], "metrics", Now::Key("metrics_interval")),
-        row(&["telemetry"], "ratio", Now::Key("sampling_ratio")),
-        row(&["telemetry"], "service", Now::Key("service_name")),
-        row(&["tools"], "refresh", Now::Key("refresh_interval")),
-        row(&["upstream"], "auth", Now::Key("credentials")),
-        row(&["upstream"], "dns_refresh", Now::Key("dns_refresh_interval")),
-        row(&["upstream"], "ejection", Now::Key("outlier_detection")),
-        row(&["upstream"], "health", Now::Key("health_check")),
-        row(&["upstream"], "redirects", Now::Key("max_redirects")),
-        row(&["xml"], "pick", Now::Key("path")),
+        row(&["server"], "drain", Replacement::Key("shutdown_timeout")),
+        row(&["server"], "instructions", Replacement::Key("mcp.instructions")),
+        row(&["server"], "list_ttl", Replacement::Key("mcp.list_ttl")),
+        row(&["server"], "name", Replacement::Key("mcp.name")),
+        row(&["server"], "page_size", Replacement::Key("mcp.page_size")),
+        row(&["server"], "peer", Replacement::Key("advertise_url")),
+        row(&["server"], "resume", Replacement::Key("stream_resume_timeout")),
+        row(&["server"], "secret", Replacement::Key("secret_key")),
+        row(&["server"], "stream_life", Replacement::Key("max_stream_duration")),
+        row(&["server"], "streams", Replacement::Key("max_streams")),
+        row(&["server"], "title", Replacement::Key("mcp.title")),
+        row(&["server"], "watch", Replacement::Key("reload_interval")),
+        row(&["server_auth"], "servers", Replacement::Key("authorization_servers")),
+        row(&["server_auth"], "tokens", Replacement::Key("jwt")),
+        row(&["telemetry"], "attributes", Replacement::Key("resource_attributes")),
+        row(&["telemetry"], "metrics", Replacement::Key("metrics_interval")),
+        row(&["telemetry"], "ratio", Replacement::Key("sampling_ratio")),
+        row(&["telemetry"], "service", Replacement::Key("service_name")),
+        row(&["tools"], "refresh", Replacement::Key("refresh_interval")),
+        row(&["upstream"], "auth", Replacement::Key("credentials")),
+        row(&["upstream"], "dns_refresh", Replacement::Key("dns_refresh_interval")),
+        row(&["upstream"], "ejection", Replacement::Key("outlier_detection")),
+        row(&["upstream"], "health", Replacement::Key("health_check")),
+        row(&["upstream"], "redirects", Replacement::Key("max_redirects")),
+        row(&["xml"], "pick", Replacement::Key("path")),
     ],
     variables: &[("answers", "input_responses"), ("exit", "exit_status")],
 };
@@ -168,8 +170,8 @@ pub(super) static RENAMES: Renames = Renames {
 /// Sections that have policies.
 const POLICIES: &[&str] = &["defaults", "route", "upstream"];
 
-const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> Renamed {
-    Renamed { sections, key, now }
+const fn row(sections: &'static [&'static str], key: &'static str, now: Replacement) -> RenamedSetting {
+    RenamedSetting { sections, key, now }
 }
 
 /// Command-line flags: old name, new name.
@@ -183,19 +185,19 @@ pub fn renamed_flag(flag: &str) -> Option<&'static str> {
 
 impl Renames {
     /// Replacement of a key of a section.
-    pub(super) fn key(&self, section: &str, key: &str) -> Option<Now> {
-        self.targets(section, key).find(|now| !matches!(now, Now::Word(..)))
+    pub(super) fn key(&self, section: &str, key: &str) -> Option<Replacement> {
+        self.targets(section, key).find(|now| !matches!(now, Replacement::Word(..)))
     }
 
     /// New name of a word of a key.
     pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
         self.targets(section, key).find_map(|now| match now {
-            Now::Word(was, now) if was == word => Some(now),
-            Now::Key(_) | Now::Gone(_) | Now::Word(..) => None,
+            Replacement::Word(was, now) if was == word => Some(now),
+            Replacement::Key(_) | Replacement::Removed(_) | Replacement::Word(..) => None,
         })
     }
 
-    fn targets(&self, section: &str, key: &str) -> impl Iterator<Item = Now> {
+    fn targets(&self, section: &str, key: &str) -> impl Iterator<Item = Replacement> {
         let rows = self.settings.iter().filter(move |row| row.sections.contains(&section) && row.key == key);
         rows.map(|row| row.now)
     }
@@ -208,9 +210,9 @@ impl Renames {
             let sections = row.sections.iter().filter(|section| PROCESS.contains(section));
             sections.filter_map(|section| {
                 let (now, help) = match row.now {
-                    Now::Key(path) => (Some(variable(&format!("{section}.{path}"))), ""),
-                    Now::Gone(help) => (None, help),
-                    Now::Word(..) => return None,
+                    Replacement::Key(path) => (Some(variable(&format!("{section}.{path}"))), ""),
+                    Replacement::Removed(help) => (None, help),
+                    Replacement::Word(..) => return None,
                 };
                 Some((variable(&format!("{section}.{}", row.key)), now, help))
             })
@@ -220,7 +222,7 @@ impl Renames {
     fn report_key(&self, report: &Report<'_>, key: &node::Key, section: &str, of: &str) -> bool {
         let name = &key.text;
         match self.key(section, name) {
-            Some(Now::Key(now)) => {
+            Some(Replacement::Key(now)) => {
                 let message = format!("`{name}` in {of} was renamed to `{now}`");
                 report.error(
                     Code::RenamedKey.at_span(key.span),
@@ -228,12 +230,12 @@ impl Renames {
                     format!("write `{now}`, or run `glossator migrate`"),
                 );
             }
-            Some(Now::Gone(help)) => report.error(
+            Some(Replacement::Removed(help)) => report.error(
                 Code::RenamedKey.at_span(key.span),
                 format!("`{name}` in {of} was removed"),
                 help,
             ),
-            Some(Now::Word(..)) | None => return false,
+            Some(Replacement::Word(..)) | None => return false,
         }
         true
     }
@@ -330,8 +332,8 @@ mod tests {
 
     #[test]
     fn the_error_about_a_renamed_key_names_the_new_one() {
-        const RENAMED: &[Renamed] =
-            &[Renamed { sections: &["server"], key: "bind", now: Now::Key("listen") }];
+        const RENAMED: &[RenamedSetting] =
+            &[RenamedSetting { sections: &["server"], key: "bind", now: Replacement::Key("listen") }];
         let renames = Renames { settings: RENAMED, variables: &[] };
         let said = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
         assert!(said.contains(":2:3: error[G0102]: `bind` in `server` was renamed to `listen`"), "{said}");
@@ -341,18 +343,18 @@ mod tests {
     #[test]
     fn a_renamed_key_is_no_key_and_its_new_name_is_one() {
         let all: Vec<_> = sections().into_iter().filter_map(section_of).collect();
-        for Renamed { sections, key, now } in RENAMES.settings {
+        for RenamedSetting { sections, key, now } in RENAMES.settings {
             for section in *sections {
                 let found: Vec<_> = all.iter().filter(|keys| keys.id == *section).collect();
                 assert!(!found.is_empty(), "there is no section {section}");
                 for keys in found {
                     match *now {
-                        Now::Key(now) => {
+                        Replacement::Key(now) => {
                             assert!(keys.get(key).is_none(), "{section}.{key}");
                             assert!(key_at(keys, now).is_some(), "{section}.{now}");
                         }
-                        Now::Gone(_) => assert!(keys.get(key).is_none(), "{section}.{key}"),
-                        Now::Word(was, now) => {
+                        Replacement::Removed(_) => assert!(keys.get(key).is_none(), "{section}.{key}"),
+                        Replacement::Word(was, now) => {
                             assert_ne!(was, now);
                             let kind = keys.get(key).unwrap_or_else(|| panic!("{section}.{key}")).kind;
                             assert!(
@@ -372,12 +374,12 @@ mod tests {
         let (_, table) = page.split_once("<!-- former keys -->").unwrap();
         let (table, _) = table.split_once("<!-- end -->").unwrap();
         let mut expected = String::from("\n\n| section | key | now |\n|---|---|---|\n");
-        for Renamed { sections, key, now } in RENAMES.settings {
+        for RenamedSetting { sections, key, now } in RENAMES.settings {
             let sections: Vec<_> = sections.iter().map(|section| format!("`{section}`")).collect();
             let (key, now) = match now {
-                Now::Key(now) => (format!("`{key}`"), format!("`{now}`")),
-                Now::Gone(help) => (format!("`{key}`"), format!("gone: {help}")),
-                Now::Word(was, now) => (format!("`{key}: {was}`"), format!("`{key}: {now}`")),
+                Replacement::Key(now) => (format!("`{key}`"), format!("`{now}`")),
+                Replacement::Removed(help) => (format!("`{key}`"), format!("gone: {help}")),
+                Replacement::Word(was, now) => (format!("`{key}: {was}`"), format!("`{key}: {now}`")),
             };
             expected += &format!("| {} | {key} | {now} |\n", sections.join(", "));
         }

@@ -27,12 +27,12 @@ use crate::{
 };
 
 /// Kinds of values that `resource` accepts.
-pub(super) const KIND: ValueKind = ReadAs::KIND;
+pub(super) const KIND: ValueKind = RouteResourceSettings::KIND;
 
 /// The section `resource` of a route.
 #[derive(DeriveSection)]
 #[section(name = "`resource` of a route", id = "read_as", text = "uri", check_keys = Self::check_size)]
-pub(super) struct ReadAs {
+pub(super) struct RouteResourceSettings {
     /// URI of the resource, or a URI template with arguments as `{name}`.
     #[key(example = "uri: report://daily/{date}")]
     uri: UriTemplate,
@@ -42,7 +42,7 @@ pub(super) struct ReadAs {
     #[key(size = 0..=1 << 50)]
     size: Option<u64>,
     /// Hints for clients.
-    annotations: Option<Hints>,
+    annotations: Option<ResourceAnnotations>,
     /// Interval in which the upstream is polled for changes while a client is subscribed.
     #[key(range = 100..=24 * 3_600_000, shown = "never; clients can't subscribe")]
     poll_interval: Option<Duration>,
@@ -50,7 +50,7 @@ pub(super) struct ReadAs {
 
 /// Resource, with the spans for later checks.
 pub(super) struct RouteResource {
-    read: ReadAs,
+    settings: RouteResourceSettings,
     uri_span: SourceSpan,
     poll_span: Option<SourceSpan>,
 }
@@ -59,13 +59,15 @@ pub(super) struct RouteResource {
 pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut UsedArguments) -> Option<RouteResource> {
     let value = cursor(report, entry.key.span, &entry.value, "`resource`", KIND);
     // Annotations are sent in the resource list, before any response that a template could use.
-    let read = in_scope(&[], &mut UsedArguments::default(), |scope| ReadAs::read(&value.in_scope(scope)))?;
+    let settings = in_scope(&[], &mut UsedArguments::default(), |scope| {
+        RouteResourceSettings::read(&value.in_scope(scope))
+    })?;
     let uri_span = entry.value.get("uri").unwrap_or(&entry.value).span;
-    for name in read.uri.arguments() {
+    for name in settings.uri.arguments() {
         used.add(name, false, language::span_of_name(report, uri_span, name));
     }
     let poll_span = entry.value.entry("poll_interval").map(|entry| entry.key.span);
-    Some(RouteResource { read, uri_span, poll_span })
+    Some(RouteResource { settings, uri_span, poll_span })
 }
 
 impl Setting for UriTemplate {
@@ -92,9 +94,9 @@ impl Setting for UriTemplate {
 }
 
 /// Annotations without templates.
-struct Hints(Option<Annotations>);
+struct ResourceAnnotations(Option<Annotations>);
 
-impl Setting for Hints {
+impl Setting for ResourceAnnotations {
     const KIND: ValueKind = BlockAnnotations::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
@@ -108,7 +110,7 @@ impl Setting for Hints {
     }
 }
 
-impl ReadAs {
+impl RouteResourceSettings {
     fn check_size(section: &OpenSection<'_>) -> Checked<()> {
         let uri = section.get("uri").and_then(Node::as_text).map(|text| UriTemplate::parse(text.trim()));
         match section.entry("size").filter(|_| uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template())))
@@ -132,7 +134,8 @@ impl RouteResource {
         idempotent: Option<bool>,
     ) {
         let report = route.value.context.report;
-        let missing = input.required().filter(|name| !self.read.uri.arguments().any(|known| known == *name));
+        let missing =
+            input.required().filter(|name| !self.settings.uri.arguments().any(|known| known == *name));
         for name in missing {
             report.error(
                 Code::ResourceArgument.at_span(self.uri_span),
@@ -174,14 +177,14 @@ impl RouteResource {
         description: Option<String>,
     ) -> ResourceDefinition {
         ResourceDefinition {
-            uri: self.read.uri,
+            uri: self.settings.uri,
             name: name.to_owned(),
             title,
             description,
-            media_type: self.read.media_type.map(|MediaType(text)| text),
-            annotations: self.read.annotations.and_then(|Hints(annotations)| annotations),
-            size_bytes: self.read.size,
-            watch: self.read.poll_interval,
+            media_type: self.settings.media_type.map(|MediaType(text)| text),
+            annotations: self.settings.annotations.and_then(|ResourceAnnotations(annotations)| annotations),
+            size_bytes: self.settings.size,
+            watch: self.settings.poll_interval,
         }
     }
 }

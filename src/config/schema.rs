@@ -70,7 +70,7 @@ fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Map
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {
         // At least one extractor is required, so that an editor reports a misspelled one.
-        let named = keys.names().filter(|name| !extract::BESIDE.contains(name));
+        let named = keys.names().filter(|name| !extract::OTHER_KEYS.contains(name));
         let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
         schema.insert("anyOf".into(), named.into());
     }

@@ -12,7 +12,7 @@ use super::{
 
 /// New expectation of one example.
 #[derive(Debug, Clone)]
-pub struct Acceptance {
+pub struct ExpectationUpdate {
     /// Name of the route.
     pub route: String,
     /// Index of the example, from 0.
@@ -27,17 +27,18 @@ pub struct Acceptance {
 ///
 /// A sentence with the reason if the example can't be rewritten: the result would parse as something else, or
 /// another part of the file would change as well (an alias, a rule with parameters).
-pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
+pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<String, String> {
     let before = read(text).ok_or("the file can't be read")?;
     let example =
-        find(&before, acceptance).ok_or("its position in the file is unknown: is it part of an alias?")?;
+        find(&before, update).ok_or("its position in the file is unknown: is it part of an alias?")?;
     let entries = example.as_map().ok_or("it is not a map")?;
-    let expected = with_expect(&before.to_json(), acceptance).ok_or("its position in the file is unknown")?;
-    let value = Value::Object(acceptance.expect.clone());
+    let expected = with_expect(&before.to_json(), update).ok_or("its position in the file is unknown")?;
+    let value = Value::Object(update.expect.clone());
     let entry = entries.iter().find(|entry| entry.key.text == "expect");
-    let holds = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
+    let is_as_expected = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
     // If only scalars differ, replace those, which keeps comments and layout.
-    if let Some(written) = entry.and_then(|entry| scalars_replaced(text, &entry.value, &value)).filter(holds)
+    if let Some(written) =
+        entry.and_then(|entry| scalars_replaced(text, &entry.value, &value)).filter(is_as_expected)
     {
         return Ok(written);
     }
@@ -47,7 +48,7 @@ pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
             Some(entry) => replaced(text, entry, &value, as_block),
             None => added(text, entries, &value, as_block),
         };
-        if let Some(written) = written.filter(holds) {
+        if let Some(written) = written.filter(is_as_expected) {
             return Ok(written);
         }
     }
@@ -62,19 +63,19 @@ fn read(text: &str) -> Option<Node> {
     root.filter(|_| report.errors() == 0)
 }
 
-fn find<'n>(root: &'n Node, acceptance: &Acceptance) -> Option<&'n Node> {
-    match &root.get("routes")?.get(&acceptance.route)?.get("tests")?.kind {
-        Kind::List(items) => items.get(acceptance.example),
+fn find<'n>(root: &'n Node, update: &ExpectationUpdate) -> Option<&'n Node> {
+    match &root.get("routes")?.get(&update.route)?.get("tests")?.kind {
+        Kind::List(items) => items.get(update.example),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
     }
 }
 
 /// Expected values of the whole file after the change.
-fn with_expect(root: &Value, acceptance: &Acceptance) -> Option<Value> {
+fn with_expect(root: &Value, update: &ExpectationUpdate) -> Option<Value> {
     let mut root = root.clone();
     let example =
-        root.get_mut("routes")?.get_mut(&acceptance.route)?.get_mut("tests")?.get_mut(acceptance.example)?;
-    example.as_object_mut()?.insert("expect".into(), acceptance.expect.clone().into());
+        root.get_mut("routes")?.get_mut(&update.route)?.get_mut("tests")?.get_mut(update.example)?;
+    example.as_object_mut()?.insert("expect".into(), update.expect.clone().into());
     Some(root)
 }
 
@@ -201,12 +202,12 @@ mod tests {
     #[track_caller]
     fn check(tests: &str, example: usize, expect: Value, expected: Result<&str, &str>) {
         let text = |tests: &str| format!("# A file.\nroutes:\n  t:\n    tests:\n{tests}\n# The end.\n");
-        let acceptance = Acceptance {
+        let update = ExpectationUpdate {
             route: "t".into(),
             example,
             expect: expect.as_object().cloned().unwrap_or_default(),
         };
-        let found = accept(&text(tests), &acceptance);
+        let found = update_expectation(&text(tests), &update);
         match expected {
             Ok(expected) => assert_eq!(found.as_deref(), Ok(text(expected).as_str())),
             Err(part) => assert!(found.as_ref().is_err_and(|why| why.contains(part)), "{found:?}"),
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn lines_end_as_those_of_the_file_do() {
-        let acceptance = |expect: Value| Acceptance {
+        let update = |expect: Value| ExpectationUpdate {
             route: "t".into(),
             example: 0,
             expect: expect.as_object().cloned().unwrap(),
@@ -264,7 +265,8 @@ mod tests {
             "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n",
             "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n        expect:\r\n          text: a\r\n",
         ] {
-            let written = accept(before, &acceptance(json!({ "isError": true, "text": "a\nb" }))).unwrap();
+            let written =
+                update_expectation(before, &update(json!({ "isError": true, "text": "a\nb" }))).unwrap();
             assert!(written.starts_with(&before[..before.find("# a").unwrap() + 5]), "{written:?}");
             assert_eq!(written.matches('\n').count(), written.matches("\r\n").count(), "{written:?}");
             assert!(written.contains("isError: true\r\n"), "{written:?}");

@@ -90,8 +90,8 @@ impl Telemetry {
     pub(super) fn start(&mut self) -> Exporter {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let TelemetrySettings { traces, metrics, service, timeout, .. } = *self.settings.clone();
-        let collector = |to, signal, counts: &LabelCounter| Collector {
-            http: HttpUpstream::new(to),
+        let collector = |settings, signal, counts: &LabelCounter| Collector {
+            http: HttpUpstream::new(settings),
             timeout,
             signal,
             counts: counts.clone(),
@@ -99,12 +99,12 @@ impl Telemetry {
             stop: stop.clone(),
         };
         if let (Some(traces), Some(queue)) = (traces, self.queue.take()) {
-            let collector = collector(traces.to, "traces", &self.counts.traces);
+            let collector = collector(traces.collector, "traces", &self.counts.traces);
             let counts = self.counts.spans.clone();
             tasks.spawn(export_spans(collector, queue, traces.delay, service.clone(), counts));
         }
-        if let Some(MetricsExport { to, interval }) = metrics {
-            let collector = collector(to, "metrics", &self.counts.metrics);
+        if let Some(MetricsExport { collector: settings, interval }) = metrics {
+            let collector = collector(settings, "metrics", &self.counts.metrics);
             tasks.spawn(export_metrics(collector, self.meters.clone(), interval, service));
         }
         Exporter { stop, tasks }

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Options of an extractor.
-trait Options: Setting {
+trait ExtractorOptions: Setting {
     /// Required option and an example, for extractors that need one.
     const NEEDS: Option<(&'static str, &'static str)> = None;
 
@@ -52,7 +52,7 @@ macro_rules! options {
             fields: ReadElsewhere,
         }
 
-        impl Options for $written {
+        impl ExtractorOptions for $written {
             $(const NEEDS: Option<(&'static str, &'static str)> = Some($needs);)?
 
             fn into_kind(self) -> ExtractorKind {
@@ -81,13 +81,13 @@ options! {
     XmlOptions: "xml" (bare) = XmlSettings => Xml;
 }
 
-impl Options for Binary {
+impl ExtractorOptions for Binary {
     fn into_kind(self) -> ExtractorKind {
         ExtractorKind::Binary(self)
     }
 }
 
-impl Options for Text {
+impl ExtractorOptions for Text {
     fn into_kind(self) -> ExtractorKind {
         ExtractorKind::Text(self)
     }
@@ -156,7 +156,7 @@ pub(in crate::config) struct ExtractSettings {
 }
 
 /// Keys of `extract` that are not extractors.
-pub(super) const BESIDE: [&str; 4] = ["source", "fields", "type", "optional"];
+pub(super) const OTHER_KEYS: [&str; 4] = ["source", "fields", "type", "optional"];
 
 /// Names of the extractors that need no options.
 const WITHOUT_OPTIONS: &[&str] =
@@ -169,7 +169,7 @@ const ONE_EXTRACTOR: ValueKind =
 const HEADER_FORM: ValueKind =
     ValueKind::Either(&[HeaderOptions::KIND, ValueKind::List(&ValueKind::Text), ValueKind::Text]);
 
-fn read_as<T: Options>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
+fn read_as<T: ExtractorOptions>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
     match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Null)) {
         Some((what, example)) => {
             let message = format!("{} needs {what}", value.name);
@@ -187,7 +187,7 @@ fn read_header(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
 }
 
 fn names() -> impl Iterator<Item = &'static str> + Clone {
-    ExtractSettings::keys().names().filter(|name| !BESIDE.contains(name))
+    ExtractSettings::keys().names().filter(|name| !OTHER_KEYS.contains(name))
 }
 
 fn help() -> String {
@@ -242,7 +242,7 @@ pub(super) struct CompiledExtract {
 }
 
 /// One extractor, with the keys beside it.
-struct One {
+struct ParsedExtractor {
     extractor: Extractor,
     fields_span: Option<SourceSpan>,
     optional: bool,
@@ -259,7 +259,7 @@ impl Setting for CompiledExtract {
         if parts::is_map_of_names(value.node) {
             return parts::read(value);
         }
-        let One { extractor, fields_span, optional } = one(value)?;
+        let ParsedExtractor { extractor, fields_span, optional } = read_one(value)?;
         if optional {
             let help =
                 "remove it, or name the part: `extract: { total: { header: X-Total, optional: true } }`";
@@ -291,7 +291,7 @@ fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
     )
 }
 
-fn one(value: &Cursor<'_>) -> Checked<One> {
+fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
     let alone;
     let value = match &value.node.kind {
         Kind::Text(name) => {
@@ -313,7 +313,7 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
     let report = value.context.report;
     let written = value.node.entry(kind.name());
     if let Some(written) = written.filter(|_| source.is_some()) {
-        value.checked(source::may_read(report, &kind, written).then_some(()))?;
+        value.checked(source::check_parses_text(report, &kind, written).then_some(()))?;
     }
     let (inner, outer) =
         (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
@@ -327,5 +327,5 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
     let (named, of_one) = (inner.or(outer), value.node.entry("type"));
     let typing = value.checked(fields::typing(report, &kind, named, of_one))?;
     let fields_span = named.or(of_one).map(|entry| entry.key.span);
-    Ok(One { extractor: Extractor { source, kind, typing }, fields_span, optional })
+    Ok(ParsedExtractor { extractor: Extractor { source, kind, typing }, fields_span, optional })
 }

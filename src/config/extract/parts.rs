@@ -1,6 +1,6 @@
 //! `extract` as a map of extractors by name. Each returns one part of the value.
 
-use super::{CompiledExtract, ExtractSettings, ONE_EXTRACTOR, One, names, one};
+use super::{CompiledExtract, ExtractSettings, ONE_EXTRACTOR, ParsedExtractor, names, read_one};
 use crate::{
     config::{
         node::{Entry, Kind, Node},
@@ -56,7 +56,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     }
     let label = format!("`{name}`");
     let value = value.member(entry, &label, ONE_EXTRACTOR);
-    let One { extractor, optional, .. } = one(&value)?;
+    let ParsedExtractor { extractor, optional, .. } = read_one(&value)?;
     let alone = "use it alone, in a rule of its own";
     if extractor.kind.value_count() == ValueCount::Block {
         let message = format!("`{}` can't be a part: it returns a block and no value", extractor.kind.name());

@@ -1,6 +1,6 @@
 //! `source`: an extractor whose text another extractor parses.
 
-use super::{ONE_EXTRACTOR, One, one, reject_optional};
+use super::{ONE_EXTRACTOR, ParsedExtractor, read_one, reject_optional};
 use crate::{
     config::{code::Code, node::Entry, report::Report},
     settings::{
@@ -14,7 +14,7 @@ impl Setting for Extractor {
     const KIND: ValueKind = ONE_EXTRACTOR;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let One { extractor, optional, .. } = one(value)?;
+        let ParsedExtractor { extractor, optional, .. } = read_one(value)?;
         if optional {
             return reject_optional(value, "remove it");
         }
@@ -40,7 +40,7 @@ impl Setting for Extractor {
 }
 
 /// Whether an extractor parses text; reports one that does not.
-pub(super) fn may_read(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry) -> bool {
+pub(super) fn check_parses_text(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry) -> bool {
     let reads = match kind {
         ExtractorKind::Binary(_) | ExtractorKind::Header(_) => "no text",
         ExtractorKind::Mcp(_) => "the whole response",

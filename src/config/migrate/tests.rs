@@ -3,32 +3,32 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::renamed::{Now, Renamed};
+use crate::config::renamed::{RenamedSetting, Replacement};
 
-const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> Renamed {
-    Renamed { sections, key, now }
+const fn row(sections: &'static [&'static str], key: &'static str, now: Replacement) -> RenamedSetting {
+    RenamedSetting { sections, key, now }
 }
 
 /// Invented old names, for keys of every kind.
 static OLD: Renames = Renames {
     settings: &[
-        row(&["server"], "bind", Now::Key("listen")),
-        row(&["server"], "front_page", Now::Gone("leave it out")),
-        row(&["server"], "tls_certificate", Now::Key("tls.certificate")),
-        row(&["server"], "tls_key", Now::Key("tls.key")),
-        row(&["file"], "paths", Now::Key("routes")),
-        row(&["file"], "named", Now::Key("rules")),
-        row(&["route"], "about", Now::Key("description")),
-        row(&["route"], "checks", Now::Key("tests")),
-        row(&["route", "defaults"], "cloak", Now::Key("redact")),
-        row(&["route", "defaults", "upstream"], "again", Now::Key("retry")),
-        row(&["retry"], "tries", Now::Key("max_attempts")),
-        row(&["rule"], "if", Now::Key("when")),
-        row(&["use"], "values", Now::Key("with")),
-        row(&["rules"], "slots", Now::Key("parameters")),
-        row(&["pairs"], "gap", Now::Key("separator")),
-        row(&["example"], "wants", Now::Key("expect")),
-        row(&["route", "defaults"], "envelope", Now::Word("bare", "plain")),
+        row(&["server"], "bind", Replacement::Key("listen")),
+        row(&["server"], "front_page", Replacement::Removed("leave it out")),
+        row(&["server"], "tls_certificate", Replacement::Key("tls.certificate")),
+        row(&["server"], "tls_key", Replacement::Key("tls.key")),
+        row(&["file"], "paths", Replacement::Key("routes")),
+        row(&["file"], "named", Replacement::Key("rules")),
+        row(&["route"], "about", Replacement::Key("description")),
+        row(&["route"], "checks", Replacement::Key("tests")),
+        row(&["route", "defaults"], "cloak", Replacement::Key("redact")),
+        row(&["route", "defaults", "upstream"], "again", Replacement::Key("retry")),
+        row(&["retry"], "tries", Replacement::Key("max_attempts")),
+        row(&["rule"], "if", Replacement::Key("when")),
+        row(&["use"], "values", Replacement::Key("with")),
+        row(&["rules"], "slots", Replacement::Key("parameters")),
+        row(&["pairs"], "gap", Replacement::Key("separator")),
+        row(&["example"], "wants", Replacement::Key("expect")),
+        row(&["route", "defaults"], "envelope", Replacement::Word("bare", "plain")),
     ],
     variables: &[("replies", "answers")],
 };

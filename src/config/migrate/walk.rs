@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::expressions::{self, RenamedNameSets, RenamedNames};
 use crate::config::{
     node::{Entry, Key, Kind, Node},
-    renamed::{Now, Renames, key_at},
+    renamed::{Renames, Replacement, key_at},
     source::SourceSpan,
 };
 use crate::settings::keys::{KeyTable, ValueKind};
@@ -249,19 +249,19 @@ impl<'t> Walk<'t> {
                     self.unrenamed.insert(place.start);
                     (keys, key)
                 }
-                (None, Some(Now::Key(path))) => {
+                (None, Some(Replacement::Key(path))) => {
                     let Some(found) = key_at(keys, path) else { continue };
                     if self.rename(entries, index, span, keys, path) {
                         moved.push((index, path));
                     }
                     found
                 }
-                (None, Some(Now::Gone(help))) => {
+                (None, Some(Replacement::Removed(help))) => {
                     self.known += 1;
                     self.remark(place, &name, keys.section, format!("`{name}` was removed: {help}"));
                     continue;
                 }
-                (None, Some(Now::Word(..)) | None) => {
+                (None, Some(Replacement::Word(..)) | None) => {
                     self.unrenamed.insert(place.start);
                     self.unknown += 1;
                     continue;
@@ -281,7 +281,7 @@ impl<'t> Walk<'t> {
         entries.retain(|entry| {
             let is_own = (section.start..section.end).contains(&entry.key.span.start);
             let now = self.renames.key(keys.id, &entry.key.text);
-            is_own || !matches!(now, Some(Now::Key(now)) if names.iter().any(|name| name == now))
+            is_own || !matches!(now, Some(Replacement::Key(now)) if names.iter().any(|name| name == now))
         });
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use settings_derive::Section;
 
-use self::variables::Variables;
+use self::variables::OtelVariables;
 use super::{code::Code, problem::Problem};
 use crate::{
     settings::{
@@ -86,7 +86,7 @@ pub struct TelemetrySettings {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracesExport {
     /// Collector.
-    pub to: HttpSettings,
+    pub collector: HttpSettings,
     /// Sampling of traces.
     pub sampling: Sampling,
     /// Maximum delay of a span before its batch is sent.
@@ -97,7 +97,7 @@ pub struct TracesExport {
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricsExport {
     /// Collector.
-    pub to: HttpSettings,
+    pub collector: HttpSettings,
     /// Export interval.
     pub interval: Duration,
 }
@@ -138,7 +138,7 @@ impl TelemetrySettings {
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
         let context = section.value.context;
-        let variables = Variables { report: context.report, environment: context.environment };
+        let variables = OtelVariables { report: context.report, environment: context.environment };
         self.trusted_cas = variables.trusted_cas();
         let before = context.report.errors();
         (self.traces, self.metrics) = (self.traces_export(&variables), self.metrics_export(&variables));
@@ -160,27 +160,27 @@ impl TelemetrySettings {
         Ok(self)
     }
 
-    fn traces_export(&self, variables: &Variables<'_, '_>) -> Option<TracesExport> {
+    fn traces_export(&self, variables: &OtelVariables<'_, '_>) -> Option<TracesExport> {
         if variables.exporter_is_off("OTEL_TRACES_EXPORTER") {
             return None;
         }
         let sampling = variables.sampling().or_else(|| self.sampler.sampling(self.sampling_ratio))?;
-        let to = self.collector(variables, "TRACES", "/v1/traces")?;
+        let collector = self.collector(variables, "TRACES", "/v1/traces")?;
         let delay = variables.millis("OTEL_BSP_SCHEDULE_DELAY").unwrap_or(Duration::from_secs(5));
-        Some(TracesExport { to, sampling, delay })
+        Some(TracesExport { collector, sampling, delay })
     }
 
-    fn metrics_export(&self, variables: &Variables<'_, '_>) -> Option<MetricsExport> {
+    fn metrics_export(&self, variables: &OtelVariables<'_, '_>) -> Option<MetricsExport> {
         if variables.exporter_is_off("OTEL_METRICS_EXPORTER") {
             return None;
         }
         let interval = variables.millis("OTEL_METRIC_EXPORT_INTERVAL").or(self.metrics_interval)?;
-        let to = self.collector(variables, "METRICS", "/v1/metrics")?;
-        Some(MetricsExport { to, interval: interval.max(Duration::from_millis(100)) })
+        let collector = self.collector(variables, "METRICS", "/v1/metrics")?;
+        Some(MetricsExport { collector, interval: interval.max(Duration::from_millis(100)) })
     }
 
     /// Collector of one signal; `None` if there is none, or after reporting a problem with it.
-    fn collector(&self, variables: &Variables<'_, '_>, signal: &str, path: &str) -> Option<HttpSettings> {
+    fn collector(&self, variables: &OtelVariables<'_, '_>, signal: &str, path: &str) -> Option<HttpSettings> {
         const EVERY_SIGNAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         if variables.is_off() {
             return None;

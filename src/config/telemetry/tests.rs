@@ -40,7 +40,7 @@ fn nothing_is_exported_without_an_endpoint() {
 fn variables_go_before_the_file() {
     let telemetry = good(FILE, &[]).telemetry;
     let (traces, metrics) = (telemetry.traces.unwrap(), telemetry.metrics.unwrap());
-    assert_eq!(traces.to.address.to_string(), "http://file.test:4318/v1/traces");
+    assert_eq!(traces.collector.address.to_string(), "http://file.test:4318/v1/traces");
     assert_eq!(traces.sampling, Sampling { by_parent: false, ratio: 1.0 });
     assert_eq!(metrics.interval.as_secs(), 10);
     let variables = [
@@ -54,11 +54,11 @@ fn variables_go_before_the_file() {
     ];
     let telemetry = good(FILE, &variables).telemetry;
     let (traces, metrics) = (telemetry.traces.unwrap(), telemetry.metrics.unwrap());
-    assert_eq!(traces.to.address.to_string(), "http://variable.test:4318/v1/traces");
-    assert_eq!(metrics.to.address.to_string(), "http://m.test/x");
+    assert_eq!(traces.collector.address.to_string(), "http://variable.test:4318/v1/traces");
+    assert_eq!(metrics.collector.address.to_string(), "http://m.test/x");
     assert_eq!(traces.sampling, Sampling { by_parent: true, ratio: 0.25 });
     assert_eq!(
-        (&traces.to.headers["a"], &traces.to.headers["x-d"]),
+        (&traces.collector.headers["a"], &traces.collector.headers["x-d"]),
         (&"b c".parse().unwrap(), &"e".parse().unwrap())
     );
     assert_eq!(telemetry.timeout.as_millis(), 1500);

@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// Reads the standard `OTEL_*` variables.
-pub(super) struct Variables<'a, 'r> {
+pub(super) struct OtelVariables<'a, 'r> {
     pub(super) report: &'a Report<'r>,
     pub(super) environment: &'a Environment,
 }
 
-impl<'a> Variables<'a, '_> {
+impl<'a> OtelVariables<'a, '_> {
     /// Value of a variable. An empty one counts as unset (OpenTelemetry, "Environment Variable
     /// Specification").
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
