@@ -149,7 +149,7 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
             )
         })?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
-        let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
+        let message = format!("the file is longer than {}", units::format_size(FILE_LIMIT_BYTES));
         return Err(problem_of(message, "split it into several files in one folder, and name the folder"));
     }
     // The text is kept in memory while the configuration is active.

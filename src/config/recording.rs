@@ -59,7 +59,7 @@ fn bytes(path: &Path) -> Result<Bytes, String> {
         .and_then(|file| file.take(RECORDING_LIMIT_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| describe_io_error(&error))?;
     if bytes.len() as u64 > RECORDING_LIMIT_BYTES {
-        return Err(format!("is longer than {}", units::show_size(RECORDING_LIMIT_BYTES)));
+        return Err(format!("is longer than {}", units::format_size(RECORDING_LIMIT_BYTES)));
     }
     Ok(bytes.into())
 }

@@ -121,7 +121,8 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     let is_large =
         std::ptr::eq(keys, FileSettings::keys()) || large.iter().any(|large| std::ptr::eq(keys, *large));
     let elsewhere = || large.into_iter().filter(|_| is_large);
-    let meant = |other: &'static KeyTable| Some((suggest::meant(&key.text, other.names())?, other.section));
+    let meant =
+        |other: &'static KeyTable| Some((suggest::same_or_synonym(&key.text, other.names())?, other.section));
     let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.section)));
     let help = match found.or_else(|| elsewhere().find_map(meant)) {
         Some((name, of)) => format!("`{name}` is a key of {of}"),

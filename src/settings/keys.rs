@@ -3,7 +3,7 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-use super::units::{show_duration, show_size};
+use super::units::{format_duration, format_size};
 
 /// The keys of one section of the file.
 #[derive(Debug)]
@@ -218,10 +218,10 @@ impl fmt::Display for ValueKind {
             Self::Boolean => formatter.write_str("`true`, `false`"),
             Self::FieldType => formatter.write_str("type of a field"),
             Self::Duration(least, most) => {
-                write!(formatter, "duration, `{}` to `{}`", show_duration(*least), show_duration(*most))
+                write!(formatter, "duration, `{}` to `{}`", format_duration(*least), format_duration(*most))
             }
             Self::Size(least, most) => {
-                write!(formatter, "size, `{}` to `{}`", show_size(*least), show_size(*most))
+                write!(formatter, "size, `{}` to `{}`", format_size(*least), format_size(*most))
             }
             Self::Count(only, most) if only == most => write!(formatter, "`{only}`"),
             Self::Count(least, most) => write!(formatter, "number, {least} to {most}"),

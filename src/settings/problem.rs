@@ -70,8 +70,8 @@ impl Problem {
             file: file.into(),
             line: None,
             column: None,
-            message: visible(&message.into()),
-            help: help.map(|help| visible(&help)),
+            message: escape_controls(&message.into()),
+            help: help.map(|help| escape_controls(&help)),
             excerpt: None,
         }
     }
@@ -117,7 +117,7 @@ impl fmt::Display for Severity {
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_coloured = formatter.alternate();
-        let paint = |text: String, code: &str| match is_coloured {
+        let style = |text: String, code: &str| match is_coloured {
             true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
             false => text,
         };
@@ -130,15 +130,15 @@ impl fmt::Display for Problem {
             Severity::Warning => YELLOW,
             Severity::Note => BLUE,
         };
-        let label = paint(format!("{}[{}]", self.severity, self.code), colour);
-        write!(formatter, "{}: {label}: {}", paint(place, BOLD), self.message)?;
-        let help = self.help.as_ref().map(|help| format!("{} {help}", paint("help:".to_owned(), CYAN)));
+        let label = style(format!("{}[{}]", self.severity, self.code), colour);
+        write!(formatter, "{}: {label}: {}", style(place, BOLD), self.message)?;
+        let help = self.help.as_ref().map(|help| format!("{} {help}", style("help:".to_owned(), CYAN)));
         match (&self.excerpt, self.line) {
             (Some(excerpt), Some(line)) => {
                 let number = line.to_string();
                 let margin = " ".repeat(number.len());
                 let indent = " ".repeat(excerpt.caret_cell);
-                let carets = paint("^".repeat(excerpt.caret_width), colour);
+                let carets = style("^".repeat(excerpt.caret_width), colour);
                 write!(formatter, "\n{number} | {}\n{margin} | {indent}{carets}", excerpt.text)?;
                 help.map_or(Ok(()), |help| write!(formatter, " {help}"))
             }
@@ -227,7 +227,7 @@ impl Serialize for Problems {
 }
 
 /// One character of the line as displayed: byte offset, text and width in terminal cells.
-struct Piece {
+struct DisplayedCharacter {
     at: usize,
     shown: String,
     cells: usize,
@@ -242,11 +242,15 @@ impl Excerpt {
     fn new(files: &Files, span: SourceSpan) -> Self {
         let line = files.line(span);
         let (start, end) = (span.start.clamp(line.start, line.end), span.end.clamp(line.start, line.end));
-        let pieces = pieces(files.text(span), line.clone(), &files.masked(span, line));
+        let characters = displayed_characters(files.text(span), line.clone(), &files.masked(span, line));
         let mut cut = 0;
-        let total: usize = pieces.iter().map(|piece| piece.cells).sum();
+        let total: usize = characters.iter().map(|character| character.cells).sum();
         let cells_to = |offset: usize| -> usize {
-            pieces.iter().take_while(|piece| piece.at < offset).map(|piece| piece.cells).sum()
+            characters
+                .iter()
+                .take_while(|character| character.at < offset)
+                .map(|character| character.cells)
+                .sum()
         };
         let (caret, caret_end) = (cells_to(start), cells_to(end));
         let too_long = total > Self::MAX_CELLS;
@@ -258,11 +262,11 @@ impl Excerpt {
             text.push('…');
             caret_cell += 1;
         }
-        for piece in &pieces {
+        for character in &characters {
             if cell >= cut && cell < cut + Self::MAX_CELLS {
-                text.push_str(&piece.shown);
+                text.push_str(&character.shown);
             }
-            cell += piece.cells;
+            cell += character.cells;
         }
         if too_long && cut + Self::MAX_CELLS < total {
             text.push('…');
@@ -276,8 +280,12 @@ impl Excerpt {
     }
 }
 
-fn pieces(text: &str, line: std::ops::Range<usize>, masked: &[std::ops::Range<usize>]) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn displayed_characters(
+    text: &str,
+    line: std::ops::Range<usize>,
+    masked: &[std::ops::Range<usize>],
+) -> Vec<DisplayedCharacter> {
+    let mut characters = Vec::new();
     let mut last_mask = None;
     for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
         let mask = masked.iter().position(|range| range.contains(&at));
@@ -285,19 +293,19 @@ fn pieces(text: &str, line: std::ops::Range<usize>, masked: &[std::ops::Range<us
             // One mask for the whole secret, so that its length is not visible.
             Some(_) if mask == last_mask => (String::new(), 0),
             Some(_) => ("*****".to_owned(), 5),
-            None => shown(character),
+            None => displayed(character),
         };
         last_mask = mask;
-        pieces.push(Piece { at, shown, cells });
+        characters.push(DisplayedCharacter { at, shown, cells });
     }
-    pieces
+    characters
 }
 
 /// Escapes a character for a terminal; returns the text and its width in cells.
-fn shown(character: char) -> (String, usize) {
+fn displayed(character: char) -> (String, usize) {
     match character {
         '\t' => ("    ".to_owned(), 4),
-        c if is_hostile(c) => {
+        c if must_be_escaped(c) => {
             let escaped = c.escape_unicode().to_string();
             let cells = escaped.len();
             (escaped, cells)
@@ -307,19 +315,19 @@ fn shown(character: char) -> (String, usize) {
 }
 
 /// Whether a character moves the cursor or changes the writing direction of the text after it.
-fn is_hostile(character: char) -> bool {
+fn must_be_escaped(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             | '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 /// Escapes terminal control characters in a message; line breaks and tabs become spaces.
-fn visible(message: &str) -> String {
+fn escape_controls(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for character in message.chars() {
         match character {
             '\n' | '\r' | '\t' => out.push(' '),
-            c if is_hostile(c) => out.extend(c.escape_unicode()),
+            c if must_be_escaped(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
     }

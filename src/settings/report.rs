@@ -19,7 +19,7 @@ use super::{
 /// Collector of problems, with data shared by the parsers of one run.
 pub(crate) struct Report<'f> {
     files: &'f Files,
-    found: RefCell<Vec<Problem>>,
+    problems: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
     /// Problems already reported in some [`ProblemContext`], by file, offset and message, so that a mistake in
@@ -51,7 +51,7 @@ impl<'f> Report<'f> {
     pub(crate) fn new(files: &'f Files) -> Self {
         Self {
             files,
-            found: RefCell::default(),
+            problems: RefCell::default(),
             errors: Cell::default(),
             context: RefCell::default(),
             reported: RefCell::default(),
@@ -169,7 +169,7 @@ impl<'f> Report<'f> {
         if let Some((span, message)) =
             self.message_in_context(span, message.into()).filter(|_| self.is_below_limit())
         {
-            self.found.borrow_mut().push(Problem::with_span(
+            self.problems.borrow_mut().push(Problem::with_span(
                 self.files,
                 code.at_span(span),
                 message,
@@ -186,19 +186,19 @@ impl<'f> Report<'f> {
         {
             let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.into().0);
             problem.severity = Severity::Warning;
-            self.found.borrow_mut().push(problem);
+            self.problems.borrow_mut().push(problem);
         }
     }
 
     /// Reports a problem without a span.
     pub(crate) fn add(&self, problem: Problem) {
         self.errors.set(self.errors.get() + usize::from(problem.is_error()));
-        self.found.borrow_mut().push(problem);
+        self.problems.borrow_mut().push(problem);
     }
 
     /// Limits the output for a file with thousands of problems.
     fn is_below_limit(&self) -> bool {
-        self.found.borrow().len() < Problems::MAX_REPORTED
+        self.problems.borrow().len() < Problems::MAX_REPORTED
     }
 
     /// Number of errors so far.
@@ -213,18 +213,18 @@ impl<'f> Report<'f> {
 
     /// All problems, sorted; if the list was truncated, the last one says so.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
-        let mut found = self.found.into_inner();
-        problem::sort(&mut found);
-        if found.len() >= Problems::MAX_REPORTED {
-            let message = format!("only the first {} problems are reported", found.len());
-            found.push(Problem::without_span(
+        let mut problems = self.problems.into_inner();
+        problem::sort(&mut problems);
+        if problems.len() >= Problems::MAX_REPORTED {
+            let message = format!("only the first {} problems are reported", problems.len());
+            problems.push(Problem::without_span(
                 Code::MoreProblems,
                 "configuration",
                 message,
                 Some("fix these first".to_owned()),
             ));
         }
-        found
+        problems
     }
 }
 

@@ -103,7 +103,7 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// Normalizes a word for comparison: lower case, with `_` in place of `-` and spaces.
-fn plain(text: &str) -> impl Iterator<Item = char> {
+fn normalized(text: &str) -> impl Iterator<Item = char> {
     text.chars().map(|letter| match letter {
         '-' | ' ' => '_',
         letter => letter.to_ascii_lowercase(),
@@ -111,11 +111,14 @@ fn plain(text: &str) -> impl Iterator<Item = char> {
 }
 
 fn is_same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && plain(one).eq(plain(other))
+    one.len() == other.len() && normalized(one).eq(normalized(other))
 }
 
 /// Candidate that differs from `found` in case or separators only, or is a synonym of it.
-pub(crate) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn same_or_synonym<'a>(
+    found: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let is_synonym =
         |candidate: &str| SYNONYMS.iter().any(|(said, meant)| *meant == candidate && is_same(said, found));
     candidates.into_iter().find(|candidate| is_same(candidate, found) || is_synonym(candidate))
@@ -124,13 +127,13 @@ pub(crate) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a st
 /// Candidate that is closest to `found`: a synonym, or a word within a small edit distance.
 pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
-    if let Some(same) = meant(found, candidates.iter().copied()) {
+    if let Some(same) = same_or_synonym(found, candidates.iter().copied()) {
         return Some(same);
     }
     let length = |text: &str| text.chars().count();
     let most = (length(found) / 3).max(1);
     let distance = |one: &str, other: &str| {
-        let [one, other] = [one, other].map(|text| plain(text).collect::<String>());
+        let [one, other] = [one, other].map(|text| normalized(text).collect::<String>());
         strsim::damerau_levenshtein(&one, &other)
     };
     candidates

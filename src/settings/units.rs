@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::code::Code;
 
 /// Units in ascending order; a value is formatted with the largest unit that divides it.
-const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-const SIZES: [(&str, u64); 7] = [
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
     ("KB", 1_000),
     ("KiB", 1 << 10),
@@ -26,25 +27,25 @@ pub(crate) struct UnitError {
 
 /// Parses a duration: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
-    measure(text, "duration", "500ms", "s", &TIMES).map(Duration::from_millis)
+    measure(text, "duration", "500ms", "s", &DURATION_UNITS).map(Duration::from_millis)
 }
 
 /// Parses a size in bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
 pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
-    measure(text, "size", "64KiB", "KiB", &SIZES)
+    measure(text, "size", "64KiB", "KiB", &SIZE_UNITS)
 }
 
 /// Formats a duration in milliseconds.
-pub(crate) fn show_duration(millis: u64) -> String {
-    show(millis, &TIMES)
+pub(crate) fn format_duration(millis: u64) -> String {
+    format_amount(millis, &DURATION_UNITS)
 }
 
 /// Formats a size in bytes.
-pub(crate) fn show_size(bytes: u64) -> String {
-    show(bytes, &SIZES)
+pub(crate) fn format_size(bytes: u64) -> String {
+    format_amount(bytes, &SIZE_UNITS)
 }
 
-fn show(amount: u64, units: &[(&str, u64)]) -> String {
+fn format_amount(amount: u64, units: &[(&str, u64)]) -> String {
     let fits = |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor);
     match units.iter().rev().find(fits).filter(|_| amount > 0) {
         Some((unit, factor)) => format!("{}{unit}", amount / factor),
@@ -119,14 +120,14 @@ fn measure(
 /// Parses a duration from `least` to `most` milliseconds.
 pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
     let duration = duration(text)?;
-    in_range(duration.as_millis(), least, most, text, &show_duration(least), &show_duration(most))?;
+    in_range(duration.as_millis(), least, most, text, &format_duration(least), &format_duration(most))?;
     Ok(duration)
 }
 
 /// Parses a size from `least` to `most` bytes.
 pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, UnitError> {
     let size = size(text)?;
-    in_range(size.into(), least, most, text, &show_size(least), &show_size(most))?;
+    in_range(size.into(), least, most, text, &format_size(least), &format_size(most))?;
     Ok(size)
 }
 
@@ -161,10 +162,10 @@ mod tests {
         assert_eq!(size("64KiB"), Ok(65_536));
         assert_eq!(size("1MB"), Ok(1_000_000));
         assert_eq!(size("0.5KiB"), Ok(512));
-        assert_eq!(show_duration(90_000), "90s");
-        assert_eq!(show_duration(3_600_000), "1h");
-        assert_eq!(show_size(8 << 20), "8MiB");
-        assert_eq!(show_size(0), "0B");
+        assert_eq!(format_duration(90_000), "90s");
+        assert_eq!(format_duration(3_600_000), "1h");
+        assert_eq!(format_size(8 << 20), "8MiB");
+        assert_eq!(format_size(0), "0B");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Setting for Duration {
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
-        Some(format!("`{}`", units::show_duration(u64::try_from(self.as_millis()).ok()?)))
+        Some(format!("`{}`", units::format_duration(u64::try_from(self.as_millis()).ok()?)))
     }
 }
 
@@ -221,7 +221,7 @@ macro_rules! numbers {
 
             fn shown(&self, kind: ValueKind) -> Option<String> {
                 match kind {
-                    ValueKind::Size(..) => Some(format!("`{}`", units::show_size(u64::try_from(*self).ok()?))),
+                    ValueKind::Size(..) => Some(format!("`{}`", units::format_size(u64::try_from(*self).ok()?))),
                     _ => Some(self.to_string()),
                 }
             }

@@ -26,7 +26,7 @@ pub(in crate::config) fn warn_of_long_timeouts(
         }
         reported.push(place);
         let [timeout, waits] = [route.timeout, shutdown_timeout]
-            .map(|time| units::show_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+            .map(|time| units::format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
         let message = format!(
             "a call may take {timeout}, but `server.shutdown_timeout` is {waits}: a restart would end such a call with an error"
         );

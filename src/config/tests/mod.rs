@@ -185,14 +185,14 @@ fn defaults_are_those_that_the_table_names() {
     let loaded = loaded(MINIMAL);
     let route = &loaded.routes[0].route;
     let upstream = &loaded.upstreams[0];
-    let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
+    let millis = |duration: Duration| units::format_duration(u64::try_from(duration.as_millis()).unwrap());
     let found = [
         ("timeout", format!("`{}`", millis(route.timeout))),
-        ("response_limit", format!("`{}`", units::show_size(route.response_limit_bytes as u64))),
+        ("response_limit", format!("`{}`", units::format_size(route.response_limit_bytes as u64))),
         ("max_values", route.translator.limits.values.to_string()),
         (
             "error_text_limit",
-            format!("`{}`", units::show_size(route.translator.limits.error_text_bytes as u64)),
+            format!("`{}`", units::format_size(route.translator.limits.error_text_bytes as u64)),
         ),
         ("connect_timeout", format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout))),
         ("max_in_flight", format!("{}, or 16 for programs", upstream.policy.max_in_flight)),

@@ -66,6 +66,6 @@ impl Budget {
             return Some(format!("{} values", self.node_limit));
         }
         (self.text_bytes.get() > self.text_limit_bytes)
-            .then(|| units::show_size(self.text_limit_bytes as u64))
+            .then(|| units::format_size(self.text_limit_bytes as u64))
     }
 }

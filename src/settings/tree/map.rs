@@ -31,17 +31,17 @@ impl OpenMap {
     }
 
     /// Accepts a plain `<<` as a merge key.
-    pub(super) fn take_merge(&mut self, key: Key) {
+    pub(super) fn add_merge_key(&mut self, key: Key) {
         self.key = Some(OpenKey::Merge(key));
     }
 
     /// Accepts the next node: a key, or the value of the last key.
-    pub(super) fn take(&mut self, report: &Report<'_>, node: Node) {
+    pub(super) fn add_node(&mut self, report: &Report<'_>, node: Node) {
         match self.key.take() {
-            None => self.key = Some(OpenKey::Name(key(report, &node))),
-            Some(OpenKey::Name(key)) => self.add(report, Entry { value: at_key(node, &key), key }),
+            None => self.key = Some(OpenKey::Name(key_from_node(report, &node))),
+            Some(OpenKey::Name(key)) => self.add(report, Entry { value: with_key_span(node, &key), key }),
             Some(OpenKey::Merge(key)) => {
-                let entry = Entry { value: at_key(node, &key), key };
+                let entry = Entry { value: with_key_span(node, &key), key };
                 match &self.merge {
                     None => self.merge = Some(entry),
                     Some(first) => report_duplicate(report, first, &entry),
@@ -91,12 +91,12 @@ impl OpenMap {
 }
 
 /// Gives an absent value the span of its key.
-fn at_key(value: Node, key: &Key) -> Node {
+fn with_key_span(value: Node, key: &Key) -> Node {
     let span = if matches!(value.kind, Kind::Null) { key.span } else { value.span };
     Node { span, ..value }
 }
 
-fn key(report: &Report<'_>, node: &Node) -> Key {
+fn key_from_node(report: &Report<'_>, node: &Node) -> Key {
     let span = node.span;
     let written = || report.files().text(span).get(span.start..span.end).unwrap_or_default();
     let text = match &node.kind {

@@ -45,7 +45,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
 pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
     let files = report.files();
     let text = files.text(files.beginning(file));
-    let mut tree = Tree::new(report, file, most);
+    let mut tree = TreeBuilder::new(report, file, most);
     let options = granit_parser::options! {
         flow_nesting_limit: DEPTH_LIMIT,
         block_nesting_limit: DEPTH_LIMIT,
@@ -54,7 +54,7 @@ pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> O
     };
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
-            Ok((event, span)) => tree.take(event, tree.span(&span))?,
+            Ok((event, span)) => tree.handle(event, tree.span(&span))?,
             Err(error) => {
                 syntax::report(report, file, &error);
                 return None;
@@ -65,7 +65,7 @@ pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> O
 }
 
 /// Builder of the tree.
-struct Tree<'r, 'f> {
+struct TreeBuilder<'r, 'f> {
     report: &'r Report<'f>,
     file: usize,
     open: Vec<Open>,
@@ -73,7 +73,7 @@ struct Tree<'r, 'f> {
     roots: Vec<Node>,
     documents: usize,
     /// Maximum number of documents.
-    most_documents: usize,
+    max_documents: usize,
     budget: Budget,
 }
 
@@ -95,8 +95,8 @@ struct Anchored {
     cost: Cost,
 }
 
-impl<'r, 'f> Tree<'r, 'f> {
-    fn new(report: &'r Report<'f>, file: usize, most_documents: usize) -> Self {
+impl<'r, 'f> TreeBuilder<'r, 'f> {
+    fn new(report: &'r Report<'f>, file: usize, max_documents: usize) -> Self {
         Self {
             report,
             file,
@@ -104,7 +104,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             anchors: HashMap::new(),
             roots: Vec::new(),
             documents: 0,
-            most_documents,
+            max_documents,
             budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
         }
     }
@@ -116,11 +116,11 @@ impl<'r, 'f> Tree<'r, 'f> {
     }
 
     /// Handles one event. Returns `None` after reporting an error that stops parsing.
-    fn take(&mut self, event: Event<'_>, span: SourceSpan) -> Option<()> {
+    fn handle(&mut self, event: Event<'_>, span: SourceSpan) -> Option<()> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
-                if self.documents > self.most_documents {
+                if self.documents > self.max_documents {
                     self.report.error(
                         Code::SecondDocument.at_span(span),
                         "a second YAML document begins here; a file must have exactly one",
@@ -140,9 +140,9 @@ impl<'r, 'f> Tree<'r, 'f> {
                     && tag.is_none()
                     && anchor == 0
                 {
-                    map.take_merge(Key { text: text.into_owned(), span });
+                    map.add_merge_key(Key { text: text.into_owned(), span });
                 } else {
-                    self.put(Node::new(kind, span), anchor)?;
+                    self.add_value(Node::new(kind, span), anchor)?;
                 }
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -160,7 +160,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                         Inside::Map(map) => Kind::Map(map.into_entries(self.report)),
                     };
                     let span = SourceSpan { file: self.file, start, end: span.end.max(start) };
-                    self.put(Node::new(kind, span), anchor)?;
+                    self.add_value(Node::new(kind, span), anchor)?;
                 }
             }
             Event::Alias(id) => {
@@ -179,7 +179,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
                 self.spend(cost.nodes, cost.text_bytes, span)?;
                 let node = self.anchors.get(&id)?.node.clone();
-                self.put(node, 0)?;
+                self.add_value(node, 0)?;
             }
             // Stream markers, comments and other events without a value.
             _ => {}
@@ -251,7 +251,7 @@ impl<'r, 'f> Tree<'r, 'f> {
     }
 
     /// Adds a complete value to the open list or map, or to the documents.
-    fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
+    fn add_value(&mut self, node: Node, anchor: usize) -> Option<()> {
         if anchor > 0 {
             let cost = Cost::from_node(&node);
             // The copy that is kept for aliases uses memory as well.
@@ -261,7 +261,7 @@ impl<'r, 'f> Tree<'r, 'f> {
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => self.roots.push(node),
             Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map(map)) => map.take(self.report, node),
+            Some(Inside::Map(map)) => map.add_node(self.report, node),
         }
         Some(())
     }
