@@ -26,7 +26,7 @@ pub(super) struct Screen {
     format: LogFormat,
 }
 
-/// When colours are printed.
+/// Condition for colours in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Color {
     /// On a terminal, where `NO_COLOR` is not set

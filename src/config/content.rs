@@ -52,6 +52,7 @@ impl Setting for BlockTemplate {
     }
 }
 
+/// Section of a content block.
 #[derive(DeriveSection)]
 #[section(name = "a block of content", id = "block", check_keys = Self::check_keys)]
 struct BlockSettings {
@@ -139,6 +140,7 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
     }
 }
 
+/// Form in which a block has the response or the structured content: the key `as`.
 #[derive(Clone, Copy, PartialEq, Word)]
 enum ContentForm {
     Verbatim,
@@ -217,6 +219,7 @@ impl From<EmbeddedResource> for BlockPayload {
     }
 }
 
+/// Section of a link to a resource.
 #[derive(DeriveSection)]
 #[section(id = "resource_link")]
 pub(super) struct ResourceLink {
@@ -238,6 +241,7 @@ impl From<ResourceLink> for BlockPayload {
     }
 }
 
+/// Section of the annotations of a block.
 #[derive(DeriveSection)]
 #[section(name = "`annotations`", id = "block_annotations")]
 pub(super) struct BlockAnnotations {
@@ -251,12 +255,14 @@ pub(super) struct BlockAnnotations {
     last_modified: Option<LastModified>,
 }
 
+/// Intended reader of a block.
 #[derive(Clone, Copy, PartialEq, Word)]
 enum Audience {
     User,
     Assistant,
 }
 
+/// Value of `lastModified`.
 enum LastModified {
     Timestamp(String),
     Template(Template),

@@ -309,6 +309,7 @@ parsed_settings! {
     ProgramEnd = Scalar, "write `exit_status: 1`";
 }
 
+/// Value of `Content-Type`.
 struct ContentType(HeaderValue);
 
 text_settings!(ContentType);
@@ -352,6 +353,7 @@ impl Setting for Headers {
     }
 }
 
+/// Body as text.
 struct Body(Bytes);
 
 impl Setting for Body {
@@ -371,6 +373,7 @@ impl Setting for Body {
     }
 }
 
+/// Body in Base64.
 struct Base64(Bytes);
 
 text_settings!(Base64);

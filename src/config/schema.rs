@@ -39,6 +39,7 @@ fn json_of(default: &str) -> Option<Value> {
     }
 }
 
+/// Schemas of sections (`$defs`), by the id of the section.
 type Definitions = BTreeMap<&'static str, Map<String, Value>>;
 
 fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Map<String, Value> {

@@ -21,6 +21,7 @@ use crate::{
     upstream::UpstreamBuffer,
 };
 
+/// One hour, in milliseconds.
 const HOUR: u64 = 3_600_000;
 
 /// Section `server`.

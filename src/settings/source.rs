@@ -28,6 +28,7 @@ pub(crate) struct LineAndColumn {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Files(Vec<SourceFile>);
 
+/// Text of one file, variable or flag.
 #[derive(Debug, Clone)]
 struct SourceFile {
     name: String,

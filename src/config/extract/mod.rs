@@ -166,6 +166,7 @@ const WITHOUT_OPTIONS: &[&str] =
 const ONE_EXTRACTOR: ValueKind =
     ValueKind::Either(&[ValueKind::Word(WITHOUT_OPTIONS), ExtractSettings::KIND]);
 
+/// Kinds of values that `header` accepts.
 const HEADER_FORM: ValueKind =
     ValueKind::Either(&[HeaderOptions::KIND, ValueKind::List(&ValueKind::Text), ValueKind::Text]);
 

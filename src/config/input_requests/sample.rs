@@ -51,6 +51,7 @@ struct MessageSettings {
     assistant: ReadElsewhere,
 }
 
+/// Messages of a sampling request: one text of the user, or a list.
 struct Messages(Vec<(SamplingRole, Template)>);
 
 impl Setting for Messages {

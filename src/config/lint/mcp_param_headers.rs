@@ -13,6 +13,7 @@ use crate::config::{
     source::SourceSpan,
 };
 
+/// Keyword of a schema that names the header of an argument.
 const KEY: &str = "x-mcp-header";
 
 /// Position of a schema in its document.

@@ -50,14 +50,15 @@ fn limited_list<'s>(
     }
 }
 
-type SchemaPosition<'s> = (Vec<String>, String, &'s Map<String, Value>);
+/// Schema of a list: the names of the properties that lead to it, its JSON Pointer, and its keywords.
+type ListSchema<'s> = (Vec<String>, String, &'s Map<String, Value>);
 
 /// Collects the lists that are reached through objects only.
 fn lists_in<'s>(
     schema: &'s Map<String, Value>,
     place: String,
     names: &mut Vec<String>,
-    lists: &mut Vec<SchemaPosition<'s>>,
+    lists: &mut Vec<ListSchema<'s>>,
 ) {
     if schema.get("type") == Some(&json!("array")) {
         lists.push((names.clone(), place, schema));

@@ -11,6 +11,7 @@ use crate::{
     translate::{OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects, extract::ValueCount},
 };
 
+/// Members of a JSON Schema.
 type Schema = Map<String, Value>;
 
 /// Derives the output schema from the fields of the rules.

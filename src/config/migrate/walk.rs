@@ -30,7 +30,7 @@ pub(super) struct Walk<'t> {
     expressions: bool,
 }
 
-/// Old name in a file, and what to do with it.
+/// Old name in a file, and the action for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OldName {
     /// Name of the section in messages.
@@ -40,14 +40,14 @@ pub(super) struct OldName {
     pub(super) action: MigrationAction,
 }
 
-/// What to do with an old name.
+/// Action for an old name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MigrationAction {
     /// Replace its text.
     Replace(String),
     /// Move it: it becomes the key `leaf` of the section `parent`, which may exist already.
     Move(Box<Move>),
-    /// No action: a person has to review it.
+    /// Report it: a person has to review it.
     Remark(String),
 }
 

@@ -58,7 +58,7 @@ pub struct RouteFile {
     pub tests: Vec<Example>,
     /// Position of its name.
     pub position: Position,
-    /// For each rule of the route, the name of the rules that it comes from.
+    /// Names of the named rules from which each rule of the route comes.
     pub rule_origins: Vec<Option<String>>,
     /// Reason if its tool has no output schema.
     pub no_output_schema: Option<String>,

@@ -140,6 +140,7 @@ impl DefaultSettings {
 /// MCP tool annotations: hints for clients.
 pub(in crate::config) struct AnnotationSettings(pub(super) Map<String, Value>);
 
+/// Section `annotations` of a tool.
 #[derive(DeriveSection)]
 #[section(id = "annotations")]
 struct AnnotationSection {

@@ -56,6 +56,7 @@ pub(super) struct EnvSettings {
 #[derive(Default)]
 struct Variables(Vec<(String, Expanded)>);
 
+/// Name of an environment variable.
 struct VariableName(String);
 
 impl Setting for CommandLine {

@@ -139,6 +139,7 @@ impl<T: Setting + Default> Setting for Offered<T> {
     }
 }
 
+/// Short form of a selection.
 #[derive(Clone, Copy, PartialEq, Word)]
 enum AllOrOff {
     All,

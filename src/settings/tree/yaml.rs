@@ -84,6 +84,7 @@ struct Open {
     inside: Inside,
 }
 
+/// Content of a list or map whose end event has not been received.
 enum Inside {
     List(Vec<Node>),
     Map(Box<OpenMap>),
