@@ -72,7 +72,7 @@ impl Workers {
 }
 
 pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Value>, Problem> {
-    api.read_files(|playground| Some(playground.importer.shown())).await
+    api.read_files(|playground| Some(playground.importer.to_masked_json())).await
 }
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {

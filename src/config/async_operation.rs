@@ -12,7 +12,7 @@ use super::{
     renamed,
     report::Report,
     request::{self, METHODS, Upstreams},
-    response::whole,
+    response::valid_part,
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
     upstreams::UpstreamFile,
@@ -191,7 +191,7 @@ pub(super) fn read(
         task,
         ..
     } = settings?;
-    let location = match (id, whole(status)?) {
+    let location = match (id, valid_part(status)?) {
         (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
         _ => OperationLocationRule::Location,
     };
@@ -202,8 +202,8 @@ pub(super) fn read(
         failed,
         cancelled,
         task,
-        result: whole(result)?,
-        cancel: whole(cancel)?,
+        result: valid_part(result)?,
+        cancel: valid_part(cancel)?,
         poll_interval,
         progress,
         total,

@@ -248,7 +248,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     files.add_built_in("built-in presets", rules::PRESETS);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
     let report = report::Report::new(&files);
-    compile::add_all(&report, unread);
+    unread.into_iter().for_each(|problem| report.add(problem));
     let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
     let has_errors = report.errors() > 0;

@@ -219,11 +219,19 @@ impl Renames {
         })
     }
 
-    fn report_key(&self, report: &Report<'_>, key: &node::Key, section: &str, of: &str) -> bool {
+    /// Reports a renamed key; returns `false` for any other key. `title` is the name of the section in
+    /// messages.
+    pub(super) fn report_key(
+        &self,
+        report: &Report<'_>,
+        key: &node::Key,
+        section: &str,
+        title: &str,
+    ) -> bool {
         let name = &key.text;
         match self.key(section, name) {
             Some(Replacement::Key(now)) => {
-                let message = format!("`{name}` in {of} was renamed to `{now}`");
+                let message = format!("`{name}` in {title} was renamed to `{now}`");
                 report.error(
                     Code::RenamedKey.at_span(key.span),
                     message,
@@ -232,18 +240,13 @@ impl Renames {
             }
             Some(Replacement::Removed(help)) => report.error(
                 Code::RenamedKey.at_span(key.span),
-                format!("`{name}` in {of} was removed"),
+                format!("`{name}` in {title} was removed"),
                 help,
             ),
             Some(Replacement::Word(..)) | None => return false,
         }
         true
     }
-}
-
-/// Reports a renamed key; returns `false` for any other key.
-pub(super) fn report_key(report: &Report<'_>, key: &node::Key, section: &str, of: &str) -> bool {
-    RENAMES.report_key(report, key, section, of)
 }
 
 /// Reports a renamed word of a key; returns `false` for any other value.
@@ -257,11 +260,6 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
         format!("write `{now}`, or run `glossator migrate`"),
     );
     true
-}
-
-/// Renamed variables of jq and templates: old name, new name.
-pub(super) fn variables() -> &'static [(&'static str, &'static str)] {
-    RENAMES.variables
 }
 
 /// Message and help for the old name of an environment variable.

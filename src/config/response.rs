@@ -249,7 +249,7 @@ fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checke
 }
 
 /// `None` if a present part has errors.
-pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
+pub(super) fn valid_part<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     match part {
         None => Some(None),
         Some(None) => None,
@@ -298,8 +298,8 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
                 }
             }
             (_, Some(span)) => {
-                let whole = rules.iter().filter(|rule| use_of(rule) == Some(span));
-                if !reported.contains(&span) && whole.clone().all(|rule| matches_all_of(first, rule)) {
+                let valid_part = rules.iter().filter(|rule| use_of(rule) == Some(span));
+                if !reported.contains(&span) && valid_part.clone().all(|rule| matches_all_of(first, rule)) {
                     reported.push(span);
                     let message = format!("unreachable rules: the one {place} comes first and has no `when`");
                     report.warning(Code::UnreachableRule.at_span(span), message, help);

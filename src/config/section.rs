@@ -6,7 +6,7 @@ use super::{
     extract::{self, ExtractSettings},
     keys::FileSettings,
     node::{Entry, Key, Node},
-    renamed,
+    renamed::{self, RENAMES},
     report::Report,
     request::RequestSettings,
     response::RuleSettings,
@@ -58,7 +58,7 @@ pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) 
         environment,
         report_unknown_key,
         report_renamed_word: renamed::report_word,
-        renamed_variables: renamed::variables(),
+        renamed_variables: RENAMES.variables,
         scope: None,
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn read_in_scope<T: Setting>(
 }
 
 pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable) {
-    if renamed::report_key(report, key, keys.id, keys.section) {
+    if RENAMES.report_key(report, key, keys.id, keys.section) {
         return;
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {

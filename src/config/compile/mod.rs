@@ -17,7 +17,6 @@ use super::{
     keys::FileSettings,
     lint,
     node::{Entry, Node},
-    problem::Problem,
     prompts::{self, PromptFile},
     renamed::renamed_variable,
     report::Report,
@@ -233,9 +232,4 @@ fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Opti
     rules.check_unused(report, |report, written| {
         response::read(report, written, &mut UsedArguments::default());
     });
-}
-
-/// Adds problems that were found before the report existed.
-pub(in crate::config) fn add_all(report: &Report<'_>, problems: Vec<Problem>) {
-    problems.into_iter().for_each(|problem| report.add(problem));
 }

@@ -116,7 +116,7 @@ impl Importer {
     }
 
     /// The configuration as JSON with masked secrets, for operators.
-    pub fn shown(&self) -> Value {
+    pub fn to_masked_json(&self) -> Value {
         shown(&self.trees().root)
     }
 

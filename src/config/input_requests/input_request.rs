@@ -13,7 +13,7 @@ use crate::{
         language,
         node::{Entry, Kind, Node},
         report::Report,
-        response::whole,
+        response::valid_part,
         schemas::UsedArguments,
         section::{ReadElsewhere, cursor, open, read_in_scope},
         source::SourceSpan,
@@ -133,19 +133,23 @@ pub(super) fn read(
         return None;
     }
     let InputRequestSettings { optional, .. } = settings.ok()?;
-    let kind = match (whole(fields)?, whole(schema)?, &arguments, whole(url)?, whole(sample)?) {
-        (Some(form), ..) | (_, Some(form), ..) => InputRequestKindTemplate::Form { message: message??, form },
-        (_, _, Some(_), ..) => {
-            InputRequestKindTemplate::Arguments { message: message??, form: InputForm::default() }
-        }
-        (_, _, _, Some(url), _) => InputRequestKindTemplate::Link { message: message??, url },
-        (.., Some(sample)) => InputRequestKindTemplate::Sample(sample),
-        _ if roots.is_some() => InputRequestKindTemplate::Roots,
-        _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
-    };
+    let kind =
+        match (valid_part(fields)?, valid_part(schema)?, &arguments, valid_part(url)?, valid_part(sample)?) {
+            (Some(form), ..) | (_, Some(form), ..) => {
+                InputRequestKindTemplate::Form { message: message??, form }
+            }
+            (_, _, Some(_), ..) => {
+                InputRequestKindTemplate::Arguments { message: message??, form: InputForm::default() }
+            }
+            (_, _, _, Some(url), _) => InputRequestKindTemplate::Link { message: message??, url },
+            (.., Some(sample)) => InputRequestKindTemplate::Sample(sample),
+            _ if roots.is_some() => InputRequestKindTemplate::Roots,
+            _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
+        };
     let of_sample = matches!(&kind, InputRequestKindTemplate::Sample(sample) if sample.optional);
     let optional = optional || of_sample;
-    let request = InputRequestTemplate { name: name.to_owned(), when: whole(when)?, optional, inquiry: kind };
+    let request =
+        InputRequestTemplate { name: name.to_owned(), when: valid_part(when)?, optional, inquiry: kind };
     Some((request, arguments.unwrap_or_default()))
 }
 

@@ -54,10 +54,10 @@ pub(in crate::config) fn rest(
         );
         return None;
     }
-    let whole = |segment: &str| {
+    let is_valid_segment = |segment: &str| {
         !segment.contains('{') || (segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1))
     };
-    if let Some(segment) = path.split('/').find(|segment| !whole(segment)) {
+    if let Some(segment) = path.split('/').find(|segment| !is_valid_segment(segment)) {
         let message = format!("an argument in a REST path must be a whole segment, found `{segment}`");
         report.error(
             Code::InvalidEndpoint.at_span(node.span),

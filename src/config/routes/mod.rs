@@ -23,7 +23,7 @@ use super::{
     report::Report,
     request::{self, Upstreams},
     resource,
-    response::{self, ErrorSettings, whole},
+    response::{self, ErrorSettings, valid_part},
     route_calls::UncheckedRouteCall,
     route_tests::{self, Example, Position, UpstreamKind},
     rules::RuleSets,
@@ -409,14 +409,14 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
-        async_operation: whole(operation)?.map(Box::new),
+        async_operation: valid_part(operation)?.map(Box::new),
         log: log?,
         traces: if settings.propagate_trace_context == Some(false) {
             TracePropagation::Withheld
         } else {
             TracePropagation::Forwarded
         },
-        argument_error: whole(argument_error)?.map(|rule| {
+        argument_error: valid_part(argument_error)?.map(|rule| {
             let (rules, redaction) = (vec![rule], redaction.clone());
             Translator {
                 rules,

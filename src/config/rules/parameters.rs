@@ -77,7 +77,7 @@ impl ParameterSubstitution {
     ) -> Option<Node> {
         let kind = match &node.kind {
             Kind::Text(text) => {
-                if let Some(argument) = whole(&text.text, arguments) {
+                if let Some(argument) = single_parameter(&text.text, arguments) {
                     let cost = Cost::from_node(argument);
                     self.spend(report, cost.nodes, cost.text_bytes, node.span)?;
                     return Some(argument.clone());
@@ -171,7 +171,7 @@ impl ParameterSubstitution {
 }
 
 /// The argument, if the text is exactly one parameter.
-fn whole<'a>(text: &str, arguments: &[(&str, &'a Node)]) -> Option<&'a Node> {
+fn single_parameter<'a>(text: &str, arguments: &[(&str, &'a Node)]) -> Option<&'a Node> {
     let name = text.strip_prefix("$(")?.strip_suffix(')')?;
     arguments.iter().find(|(known, _)| *known == name).map(|(_, argument)| *argument)
 }
