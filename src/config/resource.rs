@@ -116,7 +116,7 @@ impl RouteResourceSettings {
         match section.entry("size").filter(|_| uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template())))
         {
             Some(entry) => {
-                let message = "`size` has no effect with a URI template, which stands for many resources";
+                let message = "`size` has no effect with a URI template, which matches many resources";
                 Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "remove it"))
             }
             None => Ok(()),

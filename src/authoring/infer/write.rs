@@ -327,11 +327,11 @@ fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
     };
     let mut guesses = Vec::new();
     if !naming.is_address_known {
-        let why = "the samples have no URL; `--url` gives it";
+        let why = "the samples have no URL; `--url` sets it";
         guesses.push(guess("upstream", naming.address.clone(), why));
     }
     if !naming.is_path_known {
-        let why = "the samples have no request; `--url` or `--request` gives it";
+        let why = "the samples have no request; `--url` or `--request` sets it";
         guesses.push(guess("request", format!("{} {}", naming.method, naming.path), why));
     }
     guesses

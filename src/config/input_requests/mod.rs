@@ -176,7 +176,7 @@ impl ParsedInputRequests {
                     report.error(
                         Code::InputRequestNeverSent.at_span(*span),
                         message,
-                        "remove it from `required`: the input request asks for it if it is missing",
+                        "remove it from `required`: it is requested if it is missing",
                     );
                 } else if property.get("default").is_some() {
                     let message = format!("the input request is never sent: `{name}` has a default");

@@ -81,7 +81,7 @@ fn check_mark(
         report.error(
             Code::InvalidParamHeader.at_span(value.span),
             message,
-            "write letters, digits and `-`: `Region` gives the header `Mcp-Param-Region`",
+            "write letters, digits and `-`: `Region` becomes the header `Mcp-Param-Region`",
         );
         return;
     };

@@ -138,7 +138,7 @@ impl Declared<'_> {
     /// Checks that a process setting declares when a change takes effect.
     fn demand_effect(&self) -> Result<()> {
         let says = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
-        let message = "a setting of the process says `live` or `restart`: when a change of it takes effect";
+        let message = "a setting of the process needs `live` or `restart`: when a change of it takes effect";
         if says { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
     }
 
@@ -295,7 +295,7 @@ mod tests {
     fn an_invalid_declaration_does_not_compile() {
         let message = |input: DeriveInput| derive(&input).unwrap_err().to_string();
         let neither = parse_quote! { #[section(process)] struct S { #[key(default = 1)] a: u32 } };
-        assert!(message(neither).contains("says `live` or `restart`"));
+        assert!(message(neither).contains("needs `live` or `restart`"));
         let unknown = parse_quote! { struct S { #[key(rnage = 1..=2)] a: u32 } };
         assert!(message(unknown).contains("unknown option; known here: name, default, range"));
         let tuple = parse_quote! { struct S(u32); };
