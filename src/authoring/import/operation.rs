@@ -52,11 +52,11 @@ impl Operation {
                 let about = format!("{} {path}", method.to_ascii_uppercase());
                 match Self::read(document, path, method, item, operation) {
                     Ok(mut operation) => {
-                        operation.name = free_name(&operation.name, &names);
+                        operation.name = unused_name(&operation.name, &names);
                         names.insert(operation.name.clone());
-                        let left_out = std::mem::take(&mut operation.parts.left_out);
+                        let omissions = std::mem::take(&mut operation.parts.omissions);
                         remarks.extend(
-                            left_out.into_iter().map(|what| ImportRemark { about: about.clone(), what }),
+                            omissions.into_iter().map(|what| ImportRemark { about: about.clone(), what }),
                         );
                         operations.push(operation);
                     }
@@ -78,7 +78,7 @@ impl Operation {
             |name: &str| operation.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let mut parts = parts(document, path, item.get("parameters"), operation)?;
         if operation.get("servers").is_some() || item.get("servers").is_some() {
-            parts.left_out.push("requested at the URL of the document, not at its own server".to_owned());
+            parts.omissions.push("requested at the URL of the document, not at its own server".to_owned());
         }
         let Success { output, as_json } = success(document, operation);
         if as_json {
@@ -104,7 +104,7 @@ impl Operation {
 
     /// The route as configuration.
     pub(super) fn route(&self, upstream: &str, with_output: bool) -> Value {
-        let RequestParts { path, query, headers, body, properties, required, left_out: _ } = &self.parts;
+        let RequestParts { path, query, headers, body, properties, required, omissions: _ } = &self.parts;
         let (method, title) = (&self.method, self.title.as_ref());
         let annotations = match method.as_str() {
             "GET" => json!({ "readOnlyHint": true }),
@@ -188,7 +188,7 @@ fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
 }
 
 /// The name, with a number appended if it is taken.
-fn free_name(name: &str, taken: &BTreeSet<String>) -> String {
+fn unused_name(name: &str, taken: &BTreeSet<String>) -> String {
     let mut free = name.to_owned();
     let mut count = 2;
     while taken.contains(&free) {
@@ -210,7 +210,7 @@ pub(super) struct RequestParts {
     pub(super) properties: Map<String, Value>,
     pub(super) required: Vec<Value>,
     /// Remarks on omitted parts.
-    pub(super) left_out: Vec<String>,
+    pub(super) omissions: Vec<String>,
 }
 
 /// Headers that parameters can't set (OpenAPI 3.1, section 4.8.12.2), or that belong to the connection.
@@ -280,7 +280,7 @@ impl RequestParts {
             if is_needed {
                 return Err(format!("it needs the parameter `{name}`, and {why}"));
             }
-            self.left_out.push(format!("without the parameter `{name}`: {why}"));
+            self.omissions.push(format!("without the parameter `{name}`: {why}"));
             return Ok(());
         }
         let mut copied = copied.flatten().unwrap_or_default();
@@ -330,7 +330,7 @@ impl RequestParts {
             if is_needed {
                 return Err(format!("its body is {kinds}, and only JSON, forms and text are supported"));
             }
-            self.left_out.push(format!("without a body, which is {kinds}"));
+            self.omissions.push(format!("without a body, which is {kinds}"));
             return Ok(());
         };
         let media_type = essence(media_type);

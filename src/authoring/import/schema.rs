@@ -24,21 +24,26 @@ pub(super) enum SchemaUse {
 }
 
 /// Converts a schema for clients. `None` if it is too large, or has a dangling reference.
-pub(super) fn schema(document: &Document, written: &Value, of: SchemaUse) -> Option<Value> {
+pub(super) fn schema(document: &Document, written: &Value, schema_use: SchemaUse) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
-        let mut copy =
-            SchemaConverter { document, of, most_deep: *depth, left: SIZE_LIMIT, open: Vec::new() };
+        let mut copy = SchemaConverter {
+            document,
+            schema_use,
+            max_depth: *depth,
+            remaining: SIZE_LIMIT,
+            open_references: Vec::new(),
+        };
         copy.schema(written, 0)
     })
 }
 
 struct SchemaConverter<'d> {
     document: &'d Document,
-    of: SchemaUse,
-    most_deep: usize,
-    left: usize,
+    schema_use: SchemaUse,
+    max_depth: usize,
+    remaining: usize,
     /// References that lead to the current position.
-    open: Vec<&'d str>,
+    open_references: Vec<&'d str>,
 }
 
 impl<'d> SchemaConverter<'d> {
@@ -50,22 +55,22 @@ impl<'d> SchemaConverter<'d> {
 
     /// Converts a schema that may be part of another, which defines the members that this one requires.
     fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
-        self.left = self.left.checked_sub(1)?;
+        self.remaining = self.remaining.checked_sub(1)?;
         let Some(reference) = reference_of(written) else { return self.plain(written, depth) };
         // Break a reference cycle.
-        if self.open.contains(&reference) {
+        if self.open_references.contains(&reference) {
             return Some(json!({}));
         }
         let target = self.document.resolved(written).ok()?;
-        self.open.push(reference);
+        self.open_references.push(reference);
         let copied = self.plain(target, depth);
-        self.open.pop();
+        self.open_references.pop();
         copied
     }
 
     fn plain(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         let Some(object) = written.as_object() else { return Some(json!({})) };
-        if depth > self.most_deep {
+        if depth > self.max_depth {
             return Some(json!({}));
         }
         let mut out = Map::new();
@@ -86,7 +91,7 @@ impl<'d> SchemaConverter<'d> {
             Some(schema @ Value::Object(_)) => {
                 out.insert("additionalProperties".into(), self.schema(schema, depth + 1)?);
             }
-            Some(Value::Bool(false)) if self.of == SchemaUse::Input => {
+            Some(Value::Bool(false)) if self.schema_use == SchemaUse::Input => {
                 out.insert("additionalProperties".into(), false.into());
             }
             _ => {}
@@ -124,7 +129,7 @@ impl<'d> SchemaConverter<'d> {
             "uniqueItems",
             "examples",
         ];
-        let wanted = OF_BOTH.iter().chain(OF_INPUT.iter().filter(|_| self.of == SchemaUse::Input));
+        let wanted = OF_BOTH.iter().chain(OF_INPUT.iter().filter(|_| self.schema_use == SchemaUse::Input));
         for word in wanted {
             if let Some(value) = written.get(*word) {
                 out.insert((*word).to_owned(), value.clone());
@@ -135,7 +140,7 @@ impl<'d> SchemaConverter<'d> {
         {
             out.insert("description".into(), shortened(text, MAX_DESCRIPTION_LENGTH).into());
         }
-        if self.of == SchemaUse::Output {
+        if self.schema_use == SchemaUse::Output {
             return;
         }
         for (word, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
@@ -162,7 +167,7 @@ impl<'d> SchemaConverter<'d> {
     /// Whether a property is not for this use: one that only the server sets is not an argument.
     fn is_for_other_use(&self, property: &Value) -> bool {
         let property = self.document.resolved(property).unwrap_or(property);
-        let word = match self.of {
+        let word = match self.schema_use {
             SchemaUse::Input => "readOnly",
             SchemaUse::Output => "writeOnly",
         };
@@ -250,14 +255,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(of: SchemaUse, written: Value, expected: Value) {
+    fn check(schema_use: SchemaUse, written: Value, expected: Value) {
         let root = json!({"openapi": "3.0.3", "components": {"schemas": {
             "Name": {"type": "string", "minLength": 1, "example": "Bo"},
             "Node": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}}},
             "Base": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer", "readOnly": true}}},
         }}});
         let document = Document::new(root).unwrap();
-        assert_eq!(schema(&document, &written, of), Some(expected));
+        assert_eq!(schema(&document, &written, schema_use), Some(expected));
     }
 
     #[test]

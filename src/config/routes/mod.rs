@@ -352,8 +352,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         );
     }
     if let (Some(entry), false) = (section.entry("resource"), input_requests.is_empty()) {
-        let message =
-            "a route with input requests can't be a resource: `resources/read` sends none";
+        let message = "a route with input requests can't be a resource: `resources/read` sends none";
         report.error(
             Code::InputRequestNotPossible.at_span(entry.key.span),
             message,
