@@ -15,7 +15,7 @@ use crate::settings::{
     code::Code,
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
-    suggest::listed,
+    suggest::quoted_list,
     value::text_of,
 };
 
@@ -88,7 +88,7 @@ impl Setting for Algorithm {
         let text = text_of(value)?.trim();
         Self::from_name(text).map_or_else(
             || {
-                let known = listed(Self::ALL.iter().map(|one| one.as_str()));
+                let known = quoted_list(Self::ALL.iter().map(|one| one.as_str()));
                 let help = match text.to_ascii_lowercase().as_str() {
                     "none" => format!("an unsigned token proves nothing; write one of {known}"),
                     shared if shared.starts_with("hs") => {

@@ -10,7 +10,7 @@ use super::{
     annotations::{github, sarif},
     output::{Color, Screen, TextStyle},
 };
-use crate::config::{Code, Loaded, Problem, Severity, listed};
+use crate::config::{Code, Loaded, Problem, Severity, quoted_list};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -107,7 +107,7 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
         }
     }
     for (why, tools) in &by_reason {
-        screen.line(format!("no output schema: {}, because {why}", listed(tools.iter().copied())));
+        screen.line(format!("no output schema: {}, because {why}", quoted_list(tools.iter().copied())));
     }
     if !by_reason.is_empty() {
         screen.line("A tool gets one from `output`, or from `fields` with types in each of its rules.");

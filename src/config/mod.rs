@@ -90,7 +90,7 @@ pub use crate::settings::code::{CODE_SUBJECTS, Code};
 pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::secret::{Environment, process_variables};
-pub(crate) use crate::settings::suggest::listed;
+pub(crate) use crate::settings::suggest::quoted_list;
 pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;

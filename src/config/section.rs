@@ -126,7 +126,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.section)));
     let help = match found.or_else(|| elsewhere().find_map(meant)) {
         Some((name, of)) => format!("`{name}` is a key of {of}"),
-        None => format!("known keys: {}", suggest::listed(keys.names())),
+        None => format!("known keys: {}", suggest::quoted_list(keys.names())),
     };
     report.error(Code::UnknownKey.at_span(key.span), message, help);
 }

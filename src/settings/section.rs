@@ -328,7 +328,7 @@ impl<'a> OpenSection<'a> {
                 let found = node.found();
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);
-                let help = format!("known keys: {}", suggest::listed(table.names()));
+                let help = format!("known keys: {}", suggest::quoted_list(table.names()));
                 report.error(Code::WrongType.at_span(node.span), message, help);
                 return Err(Reported(()));
             }

@@ -157,12 +157,12 @@ pub(crate) fn help<'a>(
     if let Some(nearest) = nearest(found, candidates.clone()) {
         return Some(format!("did you mean `{nearest}`?"));
     }
-    let listed = listed(candidates);
+    let listed = quoted_list(candidates);
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
 /// Joins names in backticks, at most 20 of them.
-pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_LISTED: usize = 20;
     let mut names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(MAX_LISTED);

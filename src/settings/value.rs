@@ -290,7 +290,7 @@ fn reject_word<T>(value: &Cursor<'_>, words: impl Iterator<Item = &'static str> 
     let message = format!(
         "{} must be one of {}; found {}",
         value.name,
-        suggest::listed(words.clone()),
+        suggest::quoted_list(words.clone()),
         value.node.found()
     );
     let help = suggest::nearest(&found, words).map(|word| format!("did you mean `{word}`?"));

@@ -80,11 +80,11 @@ pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess 
     if guess.kind != "string" && !null_words.is_empty() {
         if types == AvailableTypes::Json {
             // `-` has no numeric form.
-            let why = format!("numbers, and {}", listed(&null_words));
+            let why = format!("numbers, and {}", quoted_list(&null_words));
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
         }
         guess.options.insert("null_values".into(), json!(null_words));
-        guess.why += &format!("; {} means null", listed(&null_words));
+        guess.why += &format!("; {} means null", quoted_list(&null_words));
     }
     guess
 }
@@ -158,7 +158,7 @@ fn text(texts: &[&str]) -> Guess {
         _ if few && texts.len() >= 8 => {
             format!(
                 "a string; only {} so far: if there are no others, list them in `values`",
-                listed(&different)
+                quoted_list(&different)
             )
         }
         _ => "a string".to_owned(),
@@ -166,7 +166,7 @@ fn text(texts: &[&str]) -> Guess {
     Guess { kind: "string".into(), options: Map::new(), confidence: confidence_by_count(texts.len()), why }
 }
 
-fn listed(words: &[&str]) -> String {
+fn quoted_list(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 

@@ -194,7 +194,7 @@ fn names() -> impl Iterator<Item = &'static str> + Clone {
 fn help() -> String {
     format!(
         "known extractors: {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
-        suggest::listed(names())
+        suggest::quoted_list(names())
     )
 }
 

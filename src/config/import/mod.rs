@@ -1,17 +1,17 @@
 //! Import of the tools, prompts and resources that MCP servers list. Each tool becomes a route that is parsed
 //! as if it were in the file, so that all settings and checks of routes apply. An [`Importer`] parses the
-//! files again, as `Trees`. It creates a route for each tool (`listed`), and completes routes of the file
-//! with the server's definition of their tool. Requests for prompts and resources are forwarded by one route
-//! for all (`proxied`).
+//! files again, as `Trees`. It creates a route for each tool (`listed_tool`), and completes routes of the
+//! file with the server's definition of their tool. Requests for prompts and resources are forwarded by one
+//! route for all (`proxied`).
 
-mod listed;
+mod listed_tool;
 mod proxied;
 
 use std::{cell::RefCell, fmt, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 
-use self::listed::{ImportedParts, ListedTool, ToolImportSettings};
+use self::listed_tool::{ImportedParts, ListedTool, ToolImportSettings};
 pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,

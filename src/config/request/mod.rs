@@ -279,7 +279,7 @@ impl RequestParser<'_, '_> {
                 "add one: `upstreams: { NAME: http://HOST:PORT }`",
             ),
             several => {
-                let names = suggest::listed(several.iter().map(|(name, _)| name.as_str()));
+                let names = suggest::quoted_list(several.iter().map(|(name, _)| name.as_str()));
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
                 self.report.error(
                     Code::AmbiguousUpstream.at_span(span),

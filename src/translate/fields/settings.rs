@@ -170,7 +170,7 @@ impl Setting for TypeWord {
         if let Some(word) = Self::parse(value.node) {
             return Ok(word);
         }
-        let listed = suggest::listed(type_names());
+        let listed = suggest::quoted_list(type_names());
         let message = format!("the type of a field must be one of {listed}; found {}", value.node.found());
         let (word, ..) = Self::parts(value.node);
         let help = suggest::nearest(&word, type_names()).map_or_else(

@@ -26,7 +26,7 @@ use crate::{
         keys::ValueKind,
         secret,
         section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section as _, Setting},
-        suggest::listed,
+        suggest::quoted_list,
         tree::Entry,
         value::{Scalar, text_of},
     },
@@ -79,7 +79,7 @@ impl CredentialsSection {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         match section.value.node.as_map().unwrap_or_default() {
             [] => {
-                let help = format!("write one of {}", listed(Self::keys().names()));
+                let help = format!("write one of {}", quoted_list(Self::keys().names()));
                 Err(section.missing("`credentials` has no method".to_owned(), &help))
             }
             [_] => Ok(()),
