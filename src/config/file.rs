@@ -7,11 +7,11 @@
 use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
 
 use super::{
-    keys::{FileSettings, Key as KeySpec, Keys, Takes},
-    renamed::{self, Now, RENAMES},
+    keys::FileSettings,
+    renamed::{self, RENAMES, Replacement},
 };
 use crate::settings::{
-    keys::{Masking, ShortForm},
+    keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind},
     report::Report,
     secret::{is_only_references, is_secret_name},
     section::Setting as _,
@@ -25,7 +25,7 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
 }
 
 /// Like [`read`], for a file with another content than a configuration.
-pub(super) fn read_as(report: &Report<'_>, file: usize, kind: Takes) -> Option<Node> {
+pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Option<Node> {
     let mut root = tree::read(report, file)?;
     let mut secrets = Secrets::default();
     secrets.mark(&mut root, &[kind], false);
@@ -44,9 +44,10 @@ static DECLARED: LazyLock<DeclaredNames> = LazyLock::new(|| {
     /// A shorter name is close to too many others to be found in a misspelled one.
     const MIN_LENGTH: usize = 5;
     let sections = renamed::sections();
-    let keys = || sections.iter().filter_map(|kind| table_of(*kind)).flat_map(Keys::keys);
+    let keys = || sections.iter().filter_map(|kind| table_of(*kind)).flat_map(KeyTable::keys);
     let is_masked = |name: &str| keys().any(|key| key.name == name && key.masking == Masking::Always);
-    let old = RENAMES.settings.iter().filter(|row| matches!(row.now, Now::Key(now) if is_masked(now)));
+    let old =
+        RENAMES.settings.iter().filter(|row| matches!(row.now, Replacement::Key(now) if is_masked(now)));
     let masked = keys().filter(|key| key.masking == Masking::Always).map(|key| key.name);
     DeclaredNames {
         all: keys().map(|key| key.name).chain(RENAMES.settings.iter().map(|row| row.key)).collect(),
@@ -62,7 +63,7 @@ struct Secrets {
 
 impl Secrets {
     /// Marks the secrets in a value of one of these kinds; `masks_unknown_keys` is that of an outer section.
-    fn mark(&mut self, node: &mut Node, kinds: &[Takes], masks_unknown_keys: bool) {
+    fn mark(&mut self, node: &mut Node, kinds: &[ValueKind], masks_unknown_keys: bool) {
         let kinds = Kinds::new(kinds);
         let masks_unknown_keys =
             masks_unknown_keys || kinds.sections.iter().any(|section| section.masks_unknown_keys);
@@ -85,7 +86,7 @@ impl Secrets {
                     ShortForm::Text(key) => {
                         section.get(key).is_some_and(|key| key.masking == Masking::Always)
                     }
-                    ShortForm::None | ShortForm::Nothing => false,
+                    ShortForm::None | ShortForm::Null => false,
                 });
                 if is_masked || masks_unknown_keys && kinds.is_section() {
                     self.hide(node);
@@ -164,16 +165,16 @@ fn is_misspelled_secret(name: &str) -> bool {
 }
 
 /// Key of a section with this name or old name.
-fn key_of(section: &'static Keys, name: &str) -> Option<&'static KeySpec> {
+fn key_of(section: &'static KeyTable, name: &str) -> Option<&'static KeySpec> {
     section.get(name).or_else(|| match RENAMES.key(section.id, name) {
-        Some(Now::Key(path)) => Some(renamed::key_at(section, path)?.1),
-        Some(Now::Gone(_) | Now::Word(..)) | None => None,
+        Some(Replacement::Key(path)) => Some(renamed::key_at(section, path)?.1),
+        Some(Replacement::Removed(_) | Replacement::Word(..)) | None => None,
     })
 }
 
-fn table_of(kind: Takes) -> Option<&'static Keys> {
+fn table_of(kind: ValueKind) -> Option<&'static KeyTable> {
     match kind {
-        Takes::Section(section) => Some(section()),
+        ValueKind::Section(section) => Some(section()),
         _ => None,
     }
 }
@@ -181,11 +182,11 @@ fn table_of(kind: Takes) -> Option<&'static Keys> {
 /// The alternative kinds of a value, sorted by its form.
 #[derive(Default)]
 struct Kinds {
-    sections: Vec<&'static Keys>,
+    sections: Vec<&'static KeyTable>,
     /// Kinds of the items of a list.
-    items: Vec<Takes>,
+    items: Vec<ValueKind>,
     /// Kinds of the values of a map with user-defined names.
-    values: Vec<Takes>,
+    values: Vec<ValueKind>,
     /// Whether scalars of some form, such as numbers, are valid.
     accepts_scalars: bool,
     /// Whether any string is valid.
@@ -195,7 +196,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn new(kinds: &[Takes]) -> Self {
+    fn new(kinds: &[ValueKind]) -> Self {
         let mut sorted = Self::default();
         kinds.iter().for_each(|kind| sorted.add(*kind));
         sorted
@@ -206,30 +207,30 @@ impl Kinds {
         !self.sections.is_empty() && !self.accepts_text && !self.accepts_scalars
     }
 
-    fn add(&mut self, kind: Takes) {
+    fn add(&mut self, kind: ValueKind) {
         match kind {
-            Takes::Section(section) => {
+            ValueKind::Section(section) => {
                 let section = section();
                 self.accepts_scalars |= matches!(section.short_form, ShortForm::Text(_));
                 self.sections.push(section);
             }
-            Takes::Either(kinds) => kinds.iter().for_each(|kind| self.add(*kind)),
-            Takes::List(item) => self.items.push(*item),
-            Takes::OneOrMore(item) => {
+            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| self.add(*kind)),
+            ValueKind::List(item) => self.items.push(*item),
+            ValueKind::OneOrMore(item) => {
                 self.items.push(*item);
                 self.add(*item);
             }
-            Takes::Map(value) => self.values.push(*value),
-            Takes::Text | Takes::Scalar | Takes::Anything => self.accepts_text = true,
-            Takes::JsonSchema => self.is_schema = true,
-            Takes::Word(_)
-            | Takes::Flag
-            | Takes::FieldType
-            | Takes::Duration(..)
-            | Takes::Size(..)
-            | Takes::Count(..)
-            | Takes::Fraction
-            | Takes::Nothing => self.accepts_scalars = true,
+            ValueKind::Map(value) => self.values.push(*value),
+            ValueKind::Text | ValueKind::Scalar | ValueKind::Anything => self.accepts_text = true,
+            ValueKind::JsonSchema => self.is_schema = true,
+            ValueKind::Word(_)
+            | ValueKind::Boolean
+            | ValueKind::FieldType
+            | ValueKind::Duration(..)
+            | ValueKind::Size(..)
+            | ValueKind::Count(..)
+            | ValueKind::Fraction
+            | ValueKind::Null => self.accepts_scalars = true,
         }
     }
 }

@@ -229,7 +229,7 @@ pub(super) fn read(
             .filter_map(|part| part.call.as_ref()?.route(routes))
             .fold(scopes, |all, file| all.union(&file.route.scopes)),
         arguments,
-        input_requests: asking: input_requests,
+        input_requests,
         parts: parts.into_iter().map(|part| part.template).collect(),
     };
     let position = Position::new(report, entry.key.span);

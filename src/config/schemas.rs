@@ -31,7 +31,7 @@ pub(super) fn input(
         return Some(InputSchema::new(&inferred(in_request, used)).expect("it is made of names and types"));
     };
     let document = written_input(report, entry, used)?;
-    warn_of_needed(report, &document, asked);
+    warn_needed(report, &document, in_request);
     let input =
         InputSchema::new(&document).map_err(|error| report_schema(report, &entry.value, &error)).ok()?;
     warn_of_cost(report, "input", &entry.value, input.values_too_costly());
@@ -39,7 +39,7 @@ pub(super) fn input(
 }
 
 /// Warns of arguments that a client may omit, although a text of the request fails without them.
-fn warn_of_needed(report: &Report<'_>, document: &Map<String, Value>, asked: &UsedArguments) {
+fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
     // These keywords may require further arguments.
     let conditions = ["$ref", "allOf", "anyOf", "oneOf", "if", "dependentRequired", "dependentSchemas"];
     if conditions.iter().any(|key| document.contains_key(*key)) {
@@ -50,7 +50,7 @@ fn warn_of_needed(report: &Report<'_>, document: &Map<String, Value>, asked: &Us
         required.is_some_and(|required| required.iter().any(|required| required == name))
     };
     let property = |name: &str| document.get("properties").and_then(|properties| properties.get(name));
-    for argument in &asked.arguments {
+    for argument in &in_request.arguments {
         let name = &argument.name;
         let is_optional = |property: &Value| !is_required(name) && property.get("default").is_none();
         if let Some(at) = argument.needed_at

@@ -9,7 +9,6 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    keys::Keys,
     node::{Entry, Key, Kind, Node},
     renamed,
     report::Report,
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::{
     settings::{
-        keys::ValueKind,
+        keys::{KeyTable, ValueKind},
         section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
     },
     translate::{
@@ -155,7 +154,7 @@ pub(in crate::config) struct ExtractSettings {
     optional: bool,
 }
 
-/// Keys of `extract` that are not extractors.
+/// KeyTable of `extract` that are not extractors.
 pub(super) const OTHER_KEYS: [&str; 4] = ["source", "fields", "type", "optional"];
 
 /// Names of the extractors that need no options.
@@ -226,12 +225,12 @@ pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
 }
 
 /// Help for a key of `extract` that is among the options of an extractor; `None` for any other key.
-pub(super) fn help_for_misplaced(key: &str, options: &Keys) -> Option<String> {
+pub(super) fn help_for_misplaced(key: &str, options: &KeyTable) -> Option<String> {
     let extractor = names().find(|name| {
         let kind = ExtractSettings::keys().get(name).map(|key| key.kind);
         kind.and_then(renamed::section_of).is_some_and(|section| std::ptr::eq(section, options))
     })?;
-    BESIDE
+    OTHER_KEYS
         .contains(&key)
         .then(|| format!("`{key}` belongs beside the extractor: `extract: {{ {extractor}: …, {key}: … }}`"))
 }

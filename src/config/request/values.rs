@@ -225,7 +225,7 @@ impl RequestParser<'_, '_> {
         for (name, _) in
             language::arguments_of(&template).unwrap_or_default().iter().filter(|(_, optional)| !optional)
         {
-            self.asked
+            self.used
                 .set_needed(name, language::span_of_name(self.report, node.span, &format!("args.{name}")));
         }
         Some(template)

@@ -404,7 +404,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         tool: if is_tool { Visibility::Listed } else { Visibility::Internal },
         resource,
         scopes: settings.scopes,
-        input_requests: asking: input_requests,
+        input_requests,
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
