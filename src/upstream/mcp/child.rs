@@ -21,7 +21,7 @@ use tokio::{
 use tracing::info;
 
 use super::{
-    McpResponse, McpUpstream, OutgoingRequest,
+    McpRequest, McpResponse, McpUpstream,
     child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES},
     child_output::{log_errors, secrets_regex},
     jsonrpc,
@@ -80,7 +80,7 @@ impl ChildLink {
     /// Sends a request and waits for the response.
     pub(super) async fn request(
         self: &Arc<Self>,
-        outgoing: &OutgoingRequest<'_>,
+        outgoing: &McpRequest<'_>,
     ) -> Result<McpResponse, UpstreamError> {
         let running = self.running().await?;
         self.call(&running.handle, outgoing, running.agreed.is_per_request()).await.map(McpResponse::Message)
@@ -94,7 +94,7 @@ impl ChildLink {
     async fn call(
         &self,
         handle: &ChildHandle,
-        outgoing: &OutgoingRequest<'_>,
+        outgoing: &McpRequest<'_>,
         is_per_request: bool,
     ) -> Result<Bytes, UpstreamError> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl ChildLink {
     /// with a local child, and some old servers exit if they receive anything before `initialize`.
     async fn introduce(&self, handle: &ChildHandle) -> Result<NegotiatedSession, UpstreamError> {
         let headers = HeaderMap::new();
-        let outgoing = |method, params| OutgoingRequest {
+        let outgoing = |method, params| McpRequest {
             method,
             params,
             name: None,

@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    OutgoingRequest,
+    McpRequest,
     child_output::{LineReader, OutputLine, shown},
     jsonrpc::{self, RequiredAction, ServerMessage},
 };
@@ -82,7 +82,7 @@ impl ChildHandle {
         &self,
         id: u64,
         message: Bytes,
-        outgoing: &OutgoingRequest<'_>,
+        outgoing: &McpRequest<'_>,
     ) -> Result<Bytes, UpstreamError> {
         let (respond, response) = oneshot::channel();
         let charge = outgoing

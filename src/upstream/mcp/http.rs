@@ -22,7 +22,7 @@ use tokio::{
 use tracing::{debug, info};
 
 use super::{
-    McpResponse, McpUpstream, OutgoingRequest,
+    McpRequest, McpResponse, McpUpstream,
     jsonrpc::{self, JsonRpcError, RequiredAction},
     lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
     not_mcp,
@@ -136,7 +136,7 @@ impl HttpLink {
     /// once.
     pub(super) async fn request(
         self: &Arc<Self>,
-        outgoing: &OutgoingRequest<'_>,
+        outgoing: &McpRequest<'_>,
     ) -> Result<McpResponse, UpstreamError> {
         match self.try_request(outgoing).await {
             Ok(response) => Ok(response),
@@ -146,7 +146,7 @@ impl HttpLink {
         }
     }
 
-    async fn try_request(self: &Arc<Self>, outgoing: &OutgoingRequest<'_>) -> Result<McpResponse, Failure> {
+    async fn try_request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
         let session = self.session().await?;
         match self.request_in_session(&session, outgoing).await {
             Err(Failure::SessionLost) => {}
@@ -165,7 +165,7 @@ impl HttpLink {
     async fn request_in_session(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        outgoing: &OutgoingRequest<'_>,
+        outgoing: &McpRequest<'_>,
     ) -> Result<McpResponse, Failure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
@@ -266,8 +266,7 @@ impl HttpLink {
         let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
         let (result, id) = initialized
             .map_err(|refused| not_mcp(self.name(), QuotedSource::from(newer.unwrap_or(refused))))?;
-        let agreed =
-            NegotiatedSession::of_initialize(&result).map_err(|error| not_mcp(self.name(), error))?;
+        let agreed = NegotiatedSession::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
         let (session, method) = (Session::new(agreed, id), "notifications/initialized");
         let message = jsonrpc::notification(method, Map::new());
         let response = self.post(Some(&session), &HeaderMap::new(), message, method, None).await?;
@@ -284,14 +283,8 @@ impl HttpLink {
     ) -> Result<Result<Handshake, JsonRpcError>, Failure> {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = MESSAGE_LIMIT_BYTES;
-        let outgoing = OutgoingRequest {
-            method,
-            params,
-            name: None,
-            headers: &headers,
-            limit_bytes,
-            upstream_call: None,
-        };
+        let outgoing =
+            McpRequest { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
         let agreed = NegotiatedSession { revision: PER_REQUEST, declared: ServerCapabilities::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
@@ -411,14 +404,12 @@ impl HttpLink {
         session: &Arc<Session>,
         response: IncomingResponse,
         id: u64,
-        outgoing: &OutgoingRequest<'_>,
+        outgoing: &McpRequest<'_>,
     ) -> Result<McpResponse, Failure> {
         let status = response.status();
         if status.is_success() && is_event_stream(response.headers()) {
             let (body, scrubber) = response.into_body();
-            return Ok(McpResponse::Message(
-                self.read_event_stream(session, body, &scrubber, id, outgoing).await?,
-            ));
+            return Ok(self.read_event_stream(session, body, &scrubber, id, outgoing).await?);
         }
         let upstream_response =
             response.read_whole(outgoing.limit_bytes, outgoing.account(), outgoing.progress()).await?;
@@ -446,8 +437,8 @@ impl HttpLink {
         mut body: ResponseBody,
         scrubber: &ResponseScrubber,
         id: u64,
-        outgoing: &OutgoingRequest<'_>,
-    ) -> Result<Bytes, UpstreamError> {
+        outgoing: &McpRequest<'_>,
+    ) -> Result<McpResponse, UpstreamError> {
         let limit_bytes = outgoing.limit_bytes;
         let (mut events, mut account) = (EventParser::new(limit_bytes), outgoing.account());
         loop {
@@ -459,11 +450,10 @@ impl HttpLink {
                     tokio::spawn(timeout(END_TIMEOUT, async move {
                         while let Some(Ok(_)) = body.frame().await {}
                     }));
-                    let text =
-                        scrubber.scrub(UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text)).body;
-                    return Ok(account.finish(text));
+                    let unscrubbed = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text);
+                    return Ok(McpResponse::Message(account.finish(scrubber.scrub(unscrubbed).body)));
                 }
-                self.handle_messages(session, &data, outgoing.progress().map(|progress| (id, progress)));
+                self.handle(session, &data, outgoing.progress().map(|progress| (id, progress)));
             }
             let cut_off = |source| UpstreamError::CutOff { upstream: self.name().clone(), source };
             match body.frame().await {
@@ -480,12 +470,7 @@ impl HttpLink {
     }
 
     /// Handles messages other than responses: notifications, and requests of the server.
-    fn handle_messages(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        text: &str,
-        call: Option<(u64, &ProgressSender)>,
-    ) {
+    fn handle(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &ProgressSender)>) {
         for message in jsonrpc::messages(text) {
             match jsonrpc::required_action(self.name(), &message, call) {
                 RequiredAction::None => {}
@@ -506,14 +491,8 @@ impl HttpLink {
         let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
         let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
         let params = params.into_iter().collect();
-        let outgoing = OutgoingRequest {
-            method,
-            params,
-            name: None,
-            headers: &headers,
-            limit_bytes,
-            upstream_call: None,
-        };
+        let outgoing =
+            McpRequest { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
         post_request(Some(session), &headers, body, method, None)
     }
@@ -559,7 +538,7 @@ async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, mut 
             let Ok(next) = events.next() else { return };
             let Some(data) = next else { break };
             let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
-            link.handle_messages(&session, &data, None);
+            link.handle(&session, &data, None);
         }
     }
 }

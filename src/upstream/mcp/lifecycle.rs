@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::OutgoingRequest;
+use super::McpRequest;
 use crate::upstream::error::QuotedSource;
 
 /// Revision without sessions: each request carries what `initialize` negotiated before.
@@ -136,7 +136,7 @@ pub(super) fn initialize() -> Map<String, Value> {
 }
 
 /// Parameters of a request with `_meta` as its revision requires.
-pub(super) fn params(outgoing: &OutgoingRequest<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
+pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
     let mut meta = Map::new();
     if is_per_request {
         meta.insert("io.modelcontextprotocol/protocolVersion".into(), PER_REQUEST.into());

@@ -86,8 +86,8 @@ enum Link {
     Child(Arc<ChildLink>),
 }
 
-/// OutgoingRequest request.
-struct OutgoingRequest<'a> {
+/// McpRequest request.
+struct McpRequest<'a> {
     method: &'static str,
     params: Map<String, Value>,
     /// Name of the tool, prompt or resource, which revision 2026-07-28 requires in a header.
@@ -99,7 +99,7 @@ struct OutgoingRequest<'a> {
     upstream_call: Option<&'a UpstreamCall>,
 }
 
-impl<'a> OutgoingRequest<'a> {
+impl<'a> McpRequest<'a> {
     /// Channel for progress before the response.
     fn progress(&self) -> Option<&'a ProgressSender> {
         self.upstream_call.and_then(|upstream_call| upstream_call.progress.as_ref())
@@ -298,7 +298,7 @@ impl McpUpstream {
         cursor: Option<String>,
     ) -> Result<(McpList, Option<String>), UpstreamError> {
         let (headers, (method, member)) = (HeaderMap::new(), kind.names());
-        let outgoing = OutgoingRequest {
+        let outgoing = McpRequest {
             method,
             params: cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect(),
             name: None,
@@ -333,7 +333,7 @@ impl McpUpstream {
         page().map_err(|error| not_mcp(&self.name, QuotedSource::of_json(&error)))
     }
 
-    async fn request(&self, outgoing: &OutgoingRequest<'_>) -> Result<McpResponse, UpstreamError> {
+    async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, UpstreamError> {
         match &self.link {
             Link::Http(link) => link.request(outgoing).await,
             Link::Child(link) => link.request(outgoing).await,
@@ -359,7 +359,7 @@ impl McpUpstream {
             }
             McpMethod::Complete => params.clone_from(arguments),
         }
-        let outgoing = OutgoingRequest {
+        let outgoing = McpRequest {
             method: method.as_str(),
             params,
             name: (*method != McpMethod::Complete).then_some(tool),
