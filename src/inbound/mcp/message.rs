@@ -119,6 +119,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
+/// The members of a message that JSON-RPC 2.0 defines; others are ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Member<'a>,
+    #[serde(borrow)]
+    id: Member<'a>,
+    #[serde(borrow)]
+    method: Member<'a>,
+    #[serde(borrow)]
+    params: Member<'a>,
+    #[serde(borrow)]
+    result: Member<'a>,
+    #[serde(borrow)]
+    error: Member<'a>,
+}
+
 /// `_meta` of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -145,29 +163,28 @@ pub(super) struct RequestMeta<'a> {
 /// accepts.
 pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<'_>> {
     let envelope = envelope(body).map_err(|error| RejectedMessage { id: None, method: None, error })?;
-    let [method_member, params] = ["method", "params"].map(|name| envelope.get(name));
-    let method = method_member.text();
+    let method = envelope.method.text();
     // The id first: whatever else is wrong, the error then names the request that it is for.
-    let id = envelope.get("id").0.map(RpcId::parse).transpose();
+    let id = envelope.id.0.map(RpcId::parse).transpose();
     let id = id.map_err(|error| RejectedMessage { id: None, method: method.clone(), error })?;
     let reject = |error| RejectedMessage { id, method: method.clone(), error };
     let no_message = |why: &'static str| reject(RpcError::NotAMessage(why.into()));
-    if envelope.get("jsonrpc").text().as_deref() != Some("2.0") {
+    if envelope.jsonrpc.text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
         .map_err(|many| reject(RpcError::Params(many.to_string().into())))?;
-    match (method_member.0, id) {
+    match (envelope.method.0, id) {
         (Some(_), Some(id)) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
-            let params: Members<'_> = params.optional_object("params").map_err(reject)?;
+            let params: Members<'_> = envelope.params.optional_object("params").map_err(reject)?;
             let meta = params.get("_meta").optional_object("params._meta").map_err(reject)?;
             Ok(ClientMessage::Request(RpcRequest { id, method, meta, params, message: body }))
         }
         (Some(_), None) => {
-            Ok(ClientMessage::Notification(RpcNotification { method: method.clone(), params }))
+            Ok(ClientMessage::Notification(RpcNotification { method: method.clone(), params: envelope.params }))
         }
-        (None, Some(id)) => match (envelope.get("result").0, envelope.get("error").0) {
+        (None, Some(id)) => match (envelope.result.0, envelope.error.0) {
             (_, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
             (Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),
             (None, None) => Err(no_message("a message needs a `method`")),
@@ -306,7 +323,7 @@ impl<'a> Member<'a> {
     }
 }
 
-fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
+fn envelope(body: &[u8]) -> Result<Envelope<'_>, RpcError> {
     let not_json = |error: &serde_json::Error| RpcError::NotJson(error.to_string());
     match body.trim_ascii_start().first() {
         Some(b'{') => serde_json::from_slice(body).map_err(|error| {
