@@ -63,14 +63,14 @@ pub struct ClientSettings {
     /// The name in the configuration.
     #[key(skip)]
     pub name: String,
-    /// Hashes of its API keys, as `glossator key` prints them.
+    /// Hashes of the client's API keys, as `glossator key` prints them.
     pub api_key_hashes: OneOrMore<ApiKey>,
-    /// Its client certificates, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…` for
-    /// exactly one.
+    /// Client certificates of the client, issued by the `client_ca`: all with a name (`cn:NAME`, `dns:NAME`,
+    /// `uri:URI`), or the one with a fingerprint (`sha256:…`).
     pub certificates: Vec<CertificateName>,
-    /// Its `sub` in JWTs. It has the scopes of the token in addition to `scopes`.
+    /// Values of `sub` in the client's JWTs. It has the scopes of the token in addition to `scopes`.
     pub jwt_subjects: Vec<String>,
-    /// Its scopes.
+    /// Scopes of the client.
     #[key(shown = "none")]
     pub scopes: Scopes,
 }

@@ -47,7 +47,7 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve; this is the default
+    /// Start the proxy (the default command)
     Run(serve::RunArguments),
     /// Serve MCP over stdio, for clients that start their servers themselves
     Stdio(serve::StdioArguments),
@@ -55,13 +55,13 @@ enum Command {
     Cgi(serve::CgiArguments),
     /// Serve in front of a small built-in legacy server; needs no configuration
     Demo(demo::DemoArguments),
-    /// Report all problems of a configuration, each with its place and a fix
+    /// Report all problems of a configuration, each with its position and a fix
     Check(check::CheckArguments),
     /// Start a route file from the gallery of real servers
     New(new::NewArguments),
     /// Rename keys of earlier versions in files
     Migrate(migrate::MigrateArguments),
-    /// Run the examples in the routes
+    /// Run the tests of the routes
     Test(test::TestArguments),
     /// Show step by step how a response is translated to a result
     Explain(explain::ExplainArguments),

@@ -54,7 +54,7 @@ pub(super) struct LogOverrides {
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
     /// Log format: text or json
-    #[arg(long, value_name = "FORM")]
+    #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
 }
 

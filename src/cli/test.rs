@@ -22,8 +22,7 @@ use crate::{
 pub(super) struct TestArguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Only examples whose name contains this; names are `ROUTE/EXAMPLE`, and the number of an example
-    /// without a name
+    /// Only tests whose name contains this; a name is `ROUTE/TEST`, with a number for a test without a name
     filter: Option<String>,
     /// Only the examples of this route; can be repeated
     #[arg(long = "route", value_name = "ROUTE")]

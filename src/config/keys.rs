@@ -51,7 +51,7 @@ pub(super) struct FileSettings {
     /// Export of traces and metrics (OpenTelemetry).
     #[key(kind = TelemetrySettings::KIND)]
     telemetry: ReadElsewhere,
-    /// Clients that may call, by name. Default, without `auth` of `server`: all.
+    /// Clients that may call, by name. By default, without `auth` of `server`, every client may.
     #[key(kind = <Named<ClientSettings>>::KIND)]
     clients: ReadElsewhere,
     /// Defaults of all routes and upstreams.

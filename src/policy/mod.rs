@@ -75,8 +75,9 @@ pub struct PolicyOverride {
     /// Maximum number of concurrent requests to one upstream.
     #[key(range = 1..=100_000, shown = "128, or 16 for programs")]
     pub max_in_flight: Option<usize>,
-    /// Maximum per client, so that one client cannot use all of them; further requests are rejected.
-    #[key(range = 1..=100_000, shown = "all of them")]
+    /// Maximum number of concurrent requests per client, so that one client cannot use the whole
+    /// `max_in_flight`; further requests are rejected.
+    #[key(range = 1..=100_000, shown = "no limit per client")]
     pub max_in_flight_per_client: Option<usize>,
     /// Timeout of one attempt.
     #[key(range = 1..=3_600_000, shown = "the timeout of the call")]

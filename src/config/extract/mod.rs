@@ -149,7 +149,7 @@ pub(in crate::config) struct ExtractSettings {
     /// Type of a single value.
     #[key(kind = FieldSetting::KIND)]
     r#type: ReadElsewhere,
-    /// In a map of several extractors: whether this one may find nothing.
+    /// In a map of several extractors: whether the response is still a success if this one finds nothing.
     #[key(default = false)]
     optional: bool,
 }

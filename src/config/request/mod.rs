@@ -62,7 +62,7 @@ pub(super) struct RequestSettings {
     /// all arguments of the call when absent.
     #[key(kind = ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), ValueKind::Map(&ValueKind::Anything)]))]
     arguments: ReadElsewhere,
-    /// Commands: arguments whose value may start with `-`, and so become an option.
+    /// Commands: arguments whose value may start with `-`. The command then reads it as an option.
     leading_dash_arguments: Vec<String>,
     /// Commands: standard input, as a template or in one of the four body forms.
     #[key(kind = ValueKind::Either(&[ValueKind::Text, BodySettings::KIND]))]

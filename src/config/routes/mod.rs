@@ -94,7 +94,7 @@ pub(super) struct RouteSettings {
     title: Option<String>,
     /// Description of the tool for models.
     description: Option<String>,
-    /// Hints for clients, as MCP has them.
+    /// Hints for clients about what the tool does (`ToolAnnotations` in MCP).
     annotations: Option<AnnotationSettings>,
     /// Makes the route an MCP resource: a URI, or a URI template with arguments as `{name}`.
     #[key(kind = resource::KIND)]

@@ -74,7 +74,7 @@ struct ToolOverride {
     /// Description of the tool for models.
     #[key(kind = ValueKind::Text)]
     description: ReadElsewhere,
-    /// Hints for clients, as MCP has them.
+    /// Hints for clients about what the tool does (`ToolAnnotations` in MCP).
     #[key(kind = AnnotationSettings::KIND)]
     annotations: ReadElsewhere,
     /// JSON Schema of the arguments.

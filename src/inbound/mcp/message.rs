@@ -181,9 +181,10 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
             let meta = params.get("_meta").optional_object("params._meta").map_err(reject)?;
             Ok(ClientMessage::Request(RpcRequest { id, method, meta, params, message: body }))
         }
-        (Some(_), None) => {
-            Ok(ClientMessage::Notification(RpcNotification { method: method.clone(), params: envelope.params }))
-        }
+        (Some(_), None) => Ok(ClientMessage::Notification(RpcNotification {
+            method: method.clone(),
+            params: envelope.params,
+        })),
         (None, Some(id)) => match (envelope.result.0, envelope.error.0) {
             (_, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
             (Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),

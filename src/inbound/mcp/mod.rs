@@ -346,8 +346,9 @@ pub struct McpApiSettings {
     // Half of the connections remain for calls.
     #[key(range = 0..=1_000_000, default = 2048, restart)]
     pub max_streams: usize,
-    /// Maximum per client, so that one client cannot use all of them; further ones are rejected.
-    #[key(range = 1..=1_000_000, shown = "all of them", restart)]
+    /// Maximum number of open notification streams per client, so that one client cannot use the whole
+    /// `max_streams`; further ones are rejected.
+    #[key(range = 1..=1_000_000, shown = "no limit per client", restart)]
     pub max_streams_per_client: Option<usize>,
     /// Settings of resumable streams.
     #[key(part)]

@@ -70,18 +70,17 @@ pub struct AsyncOperationRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(default, check = Self::check)]
 pub struct TaskRule {
-    /// Whether MCP clients that support tasks get one for long operations, and whether other clients are
-    /// rejected.
+    /// Which MCP clients get a task in place of the result of a long operation.
     #[key(name = "task", default = TaskSupport::Optional)]
     pub support: TaskSupport,
-    /// How long such a call waits for its result before it becomes a task.
+    /// How long a call waits for the result of the operation before the client gets a task.
     #[key(name = "task_after", range = 0..=3_600_000, default = Duration::from_secs(2))]
     pub after: Duration,
-    /// How long the task can be polled.
+    /// How long a client can poll the task.
     #[key(name = "task_ttl", range = 1_000..=7 * 24 * 3_600_000, default = Duration::from_secs(60 * 60))]
     pub ttl: Duration,
-    /// Whether a call with input requests becomes a task at once, which sends them; else the call sends
-    /// them, and becomes a task afterwards.
+    /// Whether a call with input requests becomes a task at once, so that the task sends them. Otherwise the
+    /// call sends them and becomes a task afterwards.
     #[key(name = "task_requests_input", default = false)]
     pub requests_input: bool,
 }
