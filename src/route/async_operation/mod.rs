@@ -149,7 +149,7 @@ pub struct OperationContext<'a> {
 impl AsyncOperationRule {
     /// Argument with the id of the operation in its requests.
     pub const ARGUMENT: &'static str = "job";
-    /// Default of [`poll`](Self::poll).
+    /// Default of [`poll_interval`](Self::poll_interval).
     pub const POLL_DEFAULT: Duration = Duration::from_secs(1);
     /// Maximum number of polls of one operation, in addition to the deadline.
     pub const MAX_POLLS: u32 = 10_000;
