@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use self::{operation::Operation, schema::shortened};
 use crate::config::{self, Sources, yaml};
 
-/// Limit of the routes of one document.
+/// Maximum number of operations of a document; each becomes a route.
 pub const ROUTE_LIMIT: usize = 500;
 
 /// Options of an import.
@@ -46,9 +46,9 @@ pub struct ImportResult {
 /// Difference between the document and its import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportRemark {
-    /// Part of the document: `GET /pets`.
+    /// Part of the document that differs, such as `GET /pets`.
     pub about: String,
-    /// Change and its reason.
+    /// What was changed or omitted, and why.
     pub what: String,
 }
 
@@ -98,7 +98,7 @@ pub fn openapi(document: Value, options: &ImportOptions) -> Result<ImportResult,
     file(&document, operations, options, remarks)
 }
 
-/// Limit of chained references.
+/// Maximum number of `$ref`s that lead to one value.
 const REFERENCE_LIMIT: usize = 16;
 
 /// An OpenAPI 3 document.
@@ -123,7 +123,8 @@ impl Document {
         self.root.get(name)
     }
 
-    /// Resolves the references of a value; an error message if that fails.
+    /// Follows the `$ref` of a value, and those it leads to. Returns an error message for a reference to
+    /// another document, a dangling one, or a chain that is too long.
     fn resolved<'d>(&'d self, mut value: &'d Value) -> Result<&'d Value, String> {
         for _ in 0..REFERENCE_LIMIT {
             let Some(reference) = reference_of(value) else { return Ok(value) };
@@ -142,7 +143,7 @@ impl Document {
     }
 }
 
-/// Target of a reference; `None` for other values.
+/// Target of a value's `$ref`; `None` for a value without one.
 fn reference_of(value: &Value) -> Option<&str> {
     value.get("$ref")?.as_str()
 }
@@ -157,7 +158,7 @@ fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Limit of the name of an upstream.
+/// Longest generated name of an upstream, in characters.
 const MAX_NAME_LENGTH: usize = 40;
 
 /// Writes the configuration file, and verifies that it loads.
@@ -250,7 +251,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     for (_, written) in members(schemes) {
         let Ok(scheme) = document.resolved(written) else { continue };
         let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
-        // The text is written into a comment, and must not end it.
+        // Quoted as YAML, so that a line break in the document's text does not end the comment.
         let quoted = |text: &str| yaml::text(&shortened(text, 200));
         hints.push(match (text("type"), text("scheme"), text("in")) {
             ("http", "basic", _) => {

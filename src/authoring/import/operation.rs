@@ -11,9 +11,9 @@ use super::{
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
-/// Limit of a tool name; every client accepts this length.
+/// Longest generated tool name, in characters; every client accepts this length.
 const MAX_NAME_LENGTH: usize = 64;
-/// Limits of title and description, in characters.
+/// Longest title and description of a tool, in characters.
 const MAX_TITLE_LENGTH: usize = 120;
 const MAX_ROUTE_DESCRIPTION_LENGTH: usize = 1000;
 
@@ -154,12 +154,13 @@ fn or_null(members: &Map<String, Value>) -> Option<&Map<String, Value>> {
 struct Success {
     /// Its schema, if it is JSON.
     output: Option<Value>,
-    /// Whether the request must ask for JSON with `Accept`, because there are other formats.
+    /// Whether the request needs `Accept: application/json`, because the response is also available in other
+    /// formats.
     as_json: bool,
 }
 
-/// The successful response of an operation, if there is exactly one. A schema is enforced, so two kinds of
-/// success have none.
+/// The successful response of an operation. An operation with several kinds of success gets no output schema,
+/// because a schema is enforced on every success.
 fn success(document: &Document, operation: &Value) -> Success {
     let none = Success::default();
     let mut successes = members(operation.get("responses")).filter(|(status, _)| status.starts_with('2'));

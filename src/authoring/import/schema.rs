@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Document, items, members, reference_of};
 
-/// Limits of nesting; deeper schemas allow anything. The smaller limits are for schemas that would otherwise
-/// be too large.
+/// Limits of the nesting of a converted schema, tried in order until it is within [`SIZE_LIMIT`]. Below the
+/// limit, any value is allowed.
 const DEPTHS: [usize; 4] = [12, 6, 3, 1];
-/// Limit of the subschemas of a schema, itself included: models read all of it.
+/// Maximum number of subschemas of a converted schema, itself included: models read all of it.
 const SIZE_LIMIT: usize = 500;
 /// Limit of a description, in characters.
 pub(super) const MAX_DESCRIPTION_LENGTH: usize = 400;
@@ -113,7 +113,7 @@ impl<'d> SchemaConverter<'d> {
         Some(with_null(object, Value::Object(out)))
     }
 
-    /// Copies the keywords without subschemas.
+    /// Copies the keywords that contain no subschemas.
     fn copy_keywords(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
         const OF_BOTH: [&str; 5] = ["type", "enum", "const", "title", "required"];
         const OF_INPUT: [&str; 11] = [

@@ -16,9 +16,9 @@ pub(super) struct Candidate {
     pub(super) extract: Value,
     /// Evidence for it.
     pub(super) why: String,
-    /// Whether its format can't match by coincidence.
+    /// Whether the format is too strict to match by coincidence, as JSON and XML are.
     pub(super) is_strict: bool,
-    /// Whether its names are only positions, or it has no parts.
+    /// Whether its result is of little use: its values are named by position only, or it is one text.
     pub(super) is_weak: bool,
     /// Whether it accepts every text.
     pub(super) is_last_resort: bool,
@@ -96,7 +96,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// Extractors for the lines of HTML pages that consist of a `<pre>`, apart from titles.
+/// Extractors for HTML pages whose data is the text of a single `<pre>`: the page has no table.
 fn of_shown_lines(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
     let is_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
@@ -142,7 +142,7 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
         let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
-        // A bare number is valid JSON, but rather text.
+        // A bare number is valid JSON, but more likely plain text.
         if documents || media_type.ends_with("json") {
             found.push(Candidate::strict(json!("json"), "every sample is a JSON document"));
         }
@@ -173,7 +173,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
     [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas")]
         .into_iter()
-        // Pipes in a drawn table, as in Markdown, are its bars.
+        // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
         .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
         .filter(|(delimiter, _)| *delimiter != ',' || !texts.iter().all(|text| is_log(text)))
         .filter_map(|(delimiter, word)| {
@@ -256,7 +256,7 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
         let header_is_good = names.len() > 1
             && names.iter().all(|name| name.parse::<f64>().is_err() && seen.insert(*name))
             && !header.contains([':', '=', ',', ';'])
-            // `vmstat` groups its columns in a line of their own.
+            // In `vmstat`, this line has the column groups, and the header is the next one.
             && !header.contains("--");
         // Lines of `key: value` under a title.
         let are_pairs = !header.trim().contains("  ")
@@ -296,7 +296,7 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
 
 /// Aligned columns above a last line such as `Total: 4 devices` or `4 rows`.
 fn above_footer(texts: &[&str]) -> Vec<Candidate> {
-    // Bars show which lines are rows.
+    // In a drawn table, the borders already show which lines are rows.
     if texts.iter().any(|text| is_drawn(text)) {
         return Vec::new();
     }
@@ -321,8 +321,8 @@ fn above_footer(texts: &[&str]) -> Vec<Candidate> {
     columns(&tables).into_iter().map(until_footer).collect()
 }
 
-/// Pattern of the last line of a text, if that line may be below a table: it begins with a word and a colon,
-/// with a word for a total, or with a number and a word.
+/// Pattern for the last line of a text, if that line may be the footer of a table. A footer begins with a
+/// word and a colon, with a word such as `Total`, or with a number and a word.
 fn footer(text: &str) -> Option<String> {
     let lines: Vec<&str> = full_lines(text).collect();
     let [header, rows @ .., last] = lines.as_slice() else { return None };
@@ -343,8 +343,7 @@ fn footer(text: &str) -> Option<String> {
     (is_count && is_word && words.len() < columns).then(|| format!(r"^\s*\(?[0-9]+ {second}"))
 }
 
-/// Whether every row begins before the first name of the header, which is then above the second cell, as in
-/// `free`.
+/// Whether every row begins with a label that has no name in the header, as in the output of `free`.
 fn is_led(text: &str) -> bool {
     let mut lines = full_lines(text);
     let Some(header) = lines.next() else { return false };

@@ -1,4 +1,5 @@
-//! Type inference for the texts of one field. Includes formatted numbers: `12 %`, `$ 1,024.00`, `5 °C`.
+//! Inference of a field's type from its texts, formatted numbers such as `12 %`, `$ 1,024.00` and `5 °C`
+//! included.
 
 use std::sync::LazyLock;
 
@@ -79,7 +80,7 @@ pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess 
         .unwrap_or_else(|| text(&present));
     if guess.kind != "string" && !null_words.is_empty() {
         if types == AvailableTypes::Json {
-            // `-` has no numeric form.
+            // The type `number` has no word for null, so the field stays a string.
             let why = format!("numbers, and {}", quoted_list(&null_words));
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
         }
@@ -179,7 +180,7 @@ const UNITS: [&str; 55] = [
     "rpm", "RPM", "dB", "dBm", "lx", "ppm", "kg", "g", "mg", "l", "L", "ml", "EUR", "USD", "GBP", "NOK",
     "SEK", "DKK", "CHF", "€", "kr",
 ];
-/// Limit of a unit; a longer suffix is an ordinary word.
+/// Longest unit, in characters; a longer suffix is an ordinary word.
 const MAX_SUFFIX: usize = 12;
 
 /// Splits a text into prefix, number and suffix.
@@ -239,7 +240,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         why += &format!(" with `{unit}`");
     }
     if !format.is_certain {
-        // `1,024` may be slightly more than one.
+        // `1,024` may have a decimal comma, and mean 1.024.
         confidence = confidence.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
         why += &format!("; `{}` separates thousands, or else a fraction", format.separator());
     }
@@ -252,7 +253,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
 struct NumberFormat {
     decimal: char,
     thousands: Option<char>,
-    /// Whether no other format has another meaning.
+    /// Whether the numbers mean the same in every format that parses them.
     is_certain: bool,
     /// The numbers in plain notation.
     plain: Vec<String>,

@@ -116,7 +116,7 @@ const MINOR_WORDS: [&str; 16] =
 /// Marks around a number, such as `50%`, `[10` or `5,`.
 const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
 
-/// Whether a word may name its neighbour.
+/// Whether a word may be the label of the value next to it.
 fn may_be_label(word: &str) -> bool {
     word.contains(char::is_alphanumeric) && !MINOR_WORDS.contains(&word.to_lowercase().as_str())
 }
@@ -152,9 +152,9 @@ fn marks_of(word: &str) -> (&str, &str) {
     (&word[..start], &word[end..])
 }
 
-/// Limit of the lines of a short report.
+/// Maximum number of lines of a report.
 const MAX_LINES: usize = 12;
-/// Limit of the words of a report; a longer pattern would not be readable.
+/// Maximum number of words of a report; a longer pattern would not be readable.
 const MAX_REPORT_WORDS: usize = 60;
 
 /// Lines of a text, split into words.
@@ -258,7 +258,7 @@ impl<'t> AlignedSamples<'_, 't> {
     }
 }
 
-/// Limit of the words of a line; a longer pattern would not be readable.
+/// Maximum number of words of a line; a longer pattern would not be readable.
 const MAX_LINE_WORDS: usize = 20;
 
 /// Lines with the same words, some of which vary.

@@ -119,7 +119,7 @@ pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let (mut options, mut why) = (Map::new(), "every sample is an XML document".to_owned());
     let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
-    // The whole envelope would yield more values, but no useful ones.
+    // Of a SOAP envelope, only the contents of the body are useful.
     if soap && let Some(inner) = body_element(texts) {
         why = format!("every sample is a SOAP envelope with `{inner}` in it");
         options.insert("path".to_owned(), format!("Envelope/Body/{inner}").into());

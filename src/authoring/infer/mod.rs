@@ -158,7 +158,7 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
                     return None;
                 }
             };
-            // A table of one column is only a list of lines.
+            // A table with a single column has no more information than a list of lines.
             let is_table = matches!(candidate.name(), "csv" | "columns");
             if is_table
                 && values

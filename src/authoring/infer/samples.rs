@@ -164,7 +164,8 @@ pub(super) struct InferredErrorRule {
     pub(super) finding: Finding,
 }
 
-/// Rules for the errors among the samples, and for one that the successes imply.
+/// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
+/// true`, `false` is presumably an error.
 pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Option<Vec<InferredErrorRule>> {
     let mut rules: Vec<InferredErrorRule> = Vec::new();
     let mut known: Vec<ErrorEvidence> = Vec::new();

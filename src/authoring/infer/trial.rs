@@ -13,7 +13,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::{collections::HashSet, sync::LazyLock};
 
-/// Highest `response_limit` of a route: the length of a sample must not affect the trial.
+/// Largest `response_limit` that a route may have, so that no sample is too long for the trial.
 const MAX_RESPONSE_LIMIT: &str = "1GiB";
 
 /// The value that a candidate extracts from each success.
@@ -36,7 +36,8 @@ pub(super) fn values(
 pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
     let values = run(&json!("text"), charset, std::iter::once(&sample.response)).ok()?;
     let text = values.first()?.as_str()?;
-    // Old programs leave DEL and controls from U+0080 on in texts; images and archives soon have lower ones.
+    // DEL and the control characters from U+0080 on occur in texts of old programs. Images and archives have
+    // lower control characters near the beginning.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
     (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.response)).then(|| text.to_owned())
 }
