@@ -157,11 +157,11 @@ mod blocks {
 mod vectors {
     use fearless_simd::{Avx512, Simd, mask8x64, prelude::*, u8x32};
 
-    /// The bytes that are escaped at once, each with capacity for a backslash before it. Spaces pad the end
-    /// of a text.
+    /// Padding of the last chunk of a text, in spaces. A chunk has 32 bytes, because the output vector of 64
+    /// bytes has space for a backslash before each.
     const HALF: [u8; 32] = [b' '; 32];
 
-    /// The second bit of each pair.
+    /// Mask of the second bit of each pair: that of a byte of text. The first bit is that of its backslash.
     const SECOND: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
     /// Puts a backslash before each of 32 bytes, and removes those that are not needed.
@@ -219,7 +219,7 @@ mod vectors {
         (bits | bits << 1) & 0x5555_5555_5555_5555
     }
 
-    /// Other control characters are rare.
+    /// Escapes a chunk byte by byte, for the rare control characters other than tab and line ends.
     #[cold]
     fn one_by_one(bytes: &[u8], out: &mut Vec<u8>) {
         for byte in bytes {

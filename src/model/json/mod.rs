@@ -48,7 +48,8 @@ pub struct JsonError {
 }
 
 impl JsonError {
-    /// Uses the parser's message for invalid JSON; for JSON that the parser accepts, `what` and the position.
+    /// Error with the parser's own message. If the parser accepts the document, the error has `what` at
+    /// `position`.
     fn new(bytes: &[u8], position: usize, what: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
             let json = bytes.trim_ascii_start();

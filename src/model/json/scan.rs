@@ -1,8 +1,8 @@
 //! Scanner that validates JSON text in one pass, without building a tree.
 //!
-//! As strict as RFC 8259 and the parser of `serde_json`. Also checks two properties that a raw value may
-//! hide: nesting depth and lone surrogates. Reports the kind and position of an error; [`JsonText::check`]
-//! has the messages.
+//! As strict as RFC 8259 and the parser of `serde_json`. Also checks two properties that `serde_json` does
+//! not check in a `RawValue`: nesting depth and lone surrogates. Reports the kind and position of an error;
+//! [`JsonText::check`] has the messages.
 //!
 //! [`JsonText::check`]: super::JsonText::check
 

@@ -25,8 +25,10 @@ pub(super) fn parse(text: &[u8]) -> Option<Value> {
 /// Limit of the members of an object that are collected before its map is allocated.
 const SMALL_MEMBERS: usize = 16;
 
-/// Visitor for the deserializer of `serde_json`. `inside` is the memory range of the text: a key outside of
-/// it is the mark of a number.
+/// Visitor for the deserializer of `serde_json`.
+///
+/// `inside` is the range of memory addresses of the text. The key by which `serde_json` marks a number is not
+/// part of the text, so its address is outside.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
     inside: &'r Range<usize>,

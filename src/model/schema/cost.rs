@@ -21,10 +21,10 @@ const ERROR_STEPS: u64 = 25;
 /// Number of visits of a reference within a check from which on the validator caches its result.
 const STORED_VISITS: u64 = 16;
 
-/// Reason why the cost is not known.
+/// Reason why a value can't be checked at a bounded cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CostError {
-    /// It exceeds the limit.
+    /// The cost exceeds the limit.
     OverLimit,
     /// A keyword would compute with a number that is out of bounds, at this path.
     Number { path: String, digits: usize },
@@ -53,7 +53,7 @@ impl Add for CheckCost {
         Self {
             valid: self.valid.saturating_add(other.valid),
             errors: self.errors.saturating_add(other.errors),
-            // Only one error is followed.
+            // The validator collects the first error of one part only.
             first_error: self.first_error.max(other.first_error),
             leftovers: self.leftovers.saturating_add(other.leftovers),
             visits: self.visits.saturating_add(other.visits),
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Number of evaluations by the validator: to decide whether a value is valid, and to collect all errors.
+    /// Numbers of evaluations by the validator, to decide whether a value is valid and to collect all errors.
     fn looks(schema: &Value, value: &Value) -> (u64, u64) {
         let count = Arc::new(AtomicU64::new(0));
         let counts = Arc::clone(&count);

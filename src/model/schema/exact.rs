@@ -158,7 +158,7 @@ struct MultipleOf {
 }
 
 impl MultipleOf {
-    /// Ten times a remainder of such a divisor, plus a digit, fits into 128 bits.
+    /// Longest divisor, in digits: ten times a remainder, plus a digit, then fits into 128 bits.
     const MAX_DIGITS: usize = 36;
 
     fn new(divisor: &Value) -> Option<Self> {

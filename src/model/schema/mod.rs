@@ -167,7 +167,8 @@ impl Schema {
         self.violations(value, 1).is_empty()
     }
 
-    /// Number of values from which on a check may exceed [`CHECK_STEP_LIMIT`], if a call can have that many.
+    /// Number of values in the arguments from which a check may exceed [`CHECK_STEP_LIMIT`]; `None` if that
+    /// is more than a call can have.
     pub fn value_count_limit(&self) -> Option<u64> {
         /// The limit of values in arguments.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;

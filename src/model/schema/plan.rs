@@ -1,11 +1,12 @@
-//! Cost model of a schema: its parts, the values to which they apply, and the work of their keywords.
+//! Cost model of a schema: its subschemas (*parts*), the values that each applies to, and the cost of its
+//! keywords.
 
 use std::collections::HashMap;
 
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-/// All parts of a schema; the first is the root.
+/// Parts of a schema; the first is the root.
 #[derive(Debug)]
 pub(super) struct SchemaPlan {
     pub(super) parts: Vec<Subschema>,
@@ -29,7 +30,8 @@ pub(super) struct Subschema {
     /// Whether a reference leads to a schema of unknown size, such as a meta-schema.
     pub(super) leads_elsewhere: bool,
     pub(super) members: HashMap<String, usize>,
-    /// By pattern, with its cost per byte in sixteenths.
+    /// Parts of `patternProperties`: the cost of the pattern per byte of a name, in sixteenths of a step, and
+    /// the part.
     pub(super) patterned: Vec<(u64, usize)>,
     pub(super) other_members: Vec<usize>,
     pub(super) names: Option<usize>,
@@ -37,7 +39,7 @@ pub(super) struct Subschema {
     pub(super) items: Vec<usize>,
     pub(super) contains: Option<usize>,
     pub(super) looks_at_leftovers: bool,
-    /// Cost of a string per byte, in sixteenths.
+    /// Cost per byte of a string value, in sixteenths of a step.
     pub(super) text: u64,
     /// Whether it refers to itself, directly or not: the validator caches results of such references.
     pub(super) is_recursive: bool,
@@ -75,7 +77,7 @@ struct Builder<'s> {
     parts: Vec<Subschema>,
     known: HashMap<Address, usize>,
     references: Vec<(usize, &'static str, &'s str)>,
-    /// Parts with an `$id`, against which references resolve.
+    /// Parts with an `$id`: the bases of references.
     resources: Vec<&'s Value>,
     anchors: HashMap<&'s str, Vec<usize>>,
     recursive_anchors: Vec<usize>,
@@ -201,7 +203,7 @@ impl<'s> Builder<'s> {
                 part.looks = true;
                 let values = value.as_array().into_iter().flatten();
                 part.compares |= values.into_iter().any(|value| value.is_array() || value.is_object());
-                // Its text is serialized.
+                // The validator serializes the string to compare it.
                 part.text += 4;
             }
             "const" => {
@@ -266,8 +268,8 @@ fn in_root<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value>
     root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
-/// Cost of searching a pattern per byte of text, in sixteenths: in the worst case, a linear-time engine
-/// follows every position of the pattern.
+/// Cost of searching a pattern, per byte of text, in sixteenths of a step. In the worst case, a linear-time
+/// engine follows every position of the pattern.
 fn pattern_cost(pattern: &str) -> u64 {
     let Ok(hir) = regex_syntax::parse(pattern) else { return 16 };
     16 + positions(&hir) / 4
@@ -290,10 +292,10 @@ fn positions(hir: &Hir) -> u64 {
 }
 
 impl SchemaPlan {
-    /// The largest number of steps that a check may need per value, by the parts that apply to it. Repeated
-    /// references to the same part multiply. If they lead back to the same value, the number is infinite.
+    /// Upper bound of the steps of a check per value: the sum of the parts that apply to it. A part counts
+    /// once per reference to it. `u64::MAX` if references form a cycle for the same value.
     ///
-    /// No ordinary schema comes near the largest counted number.
+    /// Also `u64::MAX` above 50,000 steps, which no ordinary schema comes near.
     pub(super) fn steps_per_value(&self) -> u64 {
         let mut known = vec![None; self.parts.len()];
         (0..self.parts.len()).map(|index| self.steps_of(index, &mut known, 0)).max().unwrap_or(0)
@@ -304,7 +306,8 @@ impl SchemaPlan {
         if let Some(steps) = known[index] {
             return steps;
         }
-        // A reference back to this part finds that; levels deeper than this are never checked.
+        // The value that a cycle finds here. It also stands for levels beyond the depth limit, which are
+        // never checked.
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
