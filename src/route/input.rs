@@ -51,7 +51,8 @@ impl InputSchema {
         self.schema.document()
     }
 
-    /// Number of values from which a check may exceed the step limit, if a call can have that many.
+    /// Number of values in the arguments from which a check may exceed the step limit; `None` if that is more
+    /// than a call can have.
     pub fn values_too_costly(&self) -> Option<u64> {
         self.with_null.as_deref().unwrap_or(&self.schema).value_count_limit()
     }

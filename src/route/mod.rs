@@ -3,7 +3,7 @@
 //! - [`Route`] binds a tool to an endpoint of an upstream and to the rules for its response. [`RouteTable`]
 //!   finds the route of a call; [`InputSchema`] checks its arguments. [`Scopes`] are the permissions that a
 //!   client needs.
-//! - [`InputRequests`] has the input requests to a person or the client's model before the upstream request.
+//! - [`InputRequests`] are the input requests to a person or the client's model before the upstream request.
 //! - [`RequestTemplate`] builds the upstream request from the arguments. No argument can escape its context
 //!   in it.
 //! - [`AsyncOperationRule`] interprets the responses of an asynchronous operation and builds its status

@@ -163,8 +163,7 @@ pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String
     }
 }
 
-/// Number of times that a path may be decoded before it is used: by the server, and again by programs behind
-/// it.
+/// How often a path may be percent-decoded before it is used: by the server, and again by programs behind it.
 const DECODINGS: usize = 3;
 
 /// Overlong UTF-8 of `.`, `/` and `\`, which very old servers accept (RFC 3629, section 10).

@@ -1,4 +1,4 @@
-//! Query templates, written in one line and sent as written.
+//! Query templates, configured as one string whose fixed text is sent byte for byte.
 
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::Value;

@@ -151,7 +151,7 @@ impl AsyncOperationRule {
     pub const ARGUMENT: &'static str = "job";
     /// Default of [`poll_interval`](Self::poll_interval).
     pub const POLL_DEFAULT: Duration = Duration::from_secs(1);
-    /// Maximum number of polls of one operation, in addition to the deadline.
+    /// Maximum number of polls of one operation, regardless of the timeout of the call.
     pub const MAX_POLLS: u32 = 10_000;
     /// Longest id, in bytes.
     const MAX_NAME_LENGTH: usize = 1024;
@@ -351,7 +351,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Seconds of `Retry-After`. Zero means the route's `poll`.
+/// Time in `Retry-After`, if it is in seconds; zero means the route's `poll_interval`.
 fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
     let seconds: u32 = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
@@ -434,7 +434,7 @@ pub enum OperationLocation {
 }
 
 impl OperationLocation {
-    /// Longest encoded text that clients are given, in bytes.
+    /// Longest encoded text that is sent to clients, in bytes.
     const SHORT_BYTES: usize = 2048;
 
     /// Whether its encoded text is short enough for clients.
@@ -451,7 +451,7 @@ impl OperationLocation {
         arguments
     }
 
-    /// Encodes it as text.
+    /// Encodes the location as text.
     pub fn to_text(&self) -> String {
         match self {
             Self::Path(path) => path.to_string(),
@@ -459,7 +459,7 @@ impl OperationLocation {
         }
     }
 
-    /// Decodes it from text.
+    /// Decodes a location; `None` if the text is not one.
     pub fn of_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
             Some(name) => Some(Self::Named(name.to_owned())),

@@ -1,4 +1,4 @@
-//! Command requests: arguments to the words of a command line.
+//! Requests to programs: from the arguments of a call to the words of a command line.
 //!
 //! There is no shell: each word reaches the program unchanged. An argument of the client could still look
 //! like an option. So a word that begins with a client's `-` is rejected, unless `--` precedes it or the

@@ -1,4 +1,4 @@
-//! HTTP requests from arguments.
+//! HTTP requests: from the arguments of a call to method, path, query, headers and body.
 //!
 //! Every part is rendered from a template and then made safe for its context: path segments and query values
 //! are percent-encoded, header values may not have line breaks, JSON and form bodies are written by an
@@ -193,7 +193,7 @@ impl HttpTemplate {
         })
     }
 
-    /// Whether it sends a header of this name, its own or the client's.
+    /// Whether the request has a header of this name, set by the template or forwarded from the client.
     pub fn carries(&self, header: &HeaderName) -> bool {
         self.forwarded.contains(header) || self.headers.iter().any(|(name, _)| name == header)
     }

@@ -58,7 +58,8 @@ pub enum UpstreamRequest {
 pub struct RequestError {
     sentence: String,
     detail: Option<String>,
-    /// Whether an argument is missing, and the sentence does not yet have the place that needs it.
+    /// Whether an argument is missing and the sentence does not yet name the part of the request that needs
+    /// it.
     lacks_place: bool,
 }
 

@@ -1,4 +1,4 @@
-//! MCP tool calls from arguments.
+//! MCP tool calls: from the arguments of a call to those of an MCP server's tool.
 
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
