@@ -17,10 +17,11 @@ use ruzstd::decoding::{
 use super::read_error::{ReadError, at_most};
 use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
 
-/// Limit of encodings applied in turn; no server needs more.
+/// Maximum number of encodings of one body; no server needs more.
 const ENCODING_LIMIT: usize = 3;
 
-/// Limit of consecutive gzip members or zstd frames: each allocates tables, even if it is short.
+/// Maximum number of consecutive gzip members or zstd frames of one body: each allocates tables, even if it
+/// is short.
 const MEMBER_LIMIT: usize = 10_000;
 
 /// Returns the decompressed body of a response; a body without an encoding is returned without a copy.

@@ -28,7 +28,7 @@ pub(super) fn redact_error_text_for(text: &str, sent: &ClientStrings<'_>) -> Str
 pub(super) struct ClientStrings<'a>(Vec<&'a str>);
 
 impl<'a> ClientStrings<'a> {
-    /// Limits of the number of strings, and of the length of each in bytes.
+    /// Maximum number of strings that are collected, and the maximum length of each in bytes.
     const LIMITS: (usize, usize) = (64, 4096);
 
     /// Collects the strings of these arguments.

@@ -30,9 +30,10 @@ use crate::{
 /// Replacement of a secret.
 const MARK: &str = "[redacted]";
 
-/// Distance by which a match may extend past the end of the shown text, in bytes. A longer string in the
-/// structured content of an error is replaced as a whole: with some patterns, a search in it would take
-/// quadratic time.
+/// Number of bytes after the end of the shown text that are still searched, so that a secret across the end
+/// is found whole. A string of an error's structured content that is longer is replaced as a whole: with some
+/// patterns, a search in it would take quadratic time. Also the length of the parts in which a long text is
+/// searched.
 const REACH_BYTES: usize = 64 << 10;
 
 /// Patterns of text that no tool error may contain.

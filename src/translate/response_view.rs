@@ -36,7 +36,7 @@ pub(crate) struct ResponseView<'a> {
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
     limits: TranslationLimits,
-    /// Reason why a part was not parsed: it has too many values.
+    /// Reason why a part was not parsed: it exceeds the route's `max_values`.
     too_much: OnceCell<String>,
 }
 

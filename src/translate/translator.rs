@@ -43,8 +43,8 @@ pub struct Translator {
     pub redaction: Redaction,
     /// Limits of a translation.
     pub limits: TranslationLimits,
-    /// Whether a repeated request may have another effect. The default error for a 5xx then says that the request
-    /// may have taken effect.
+    /// Whether the request may change something at the upstream, and is not declared `idempotent`. The
+    /// default error for a 5xx then says that the request may have taken effect.
     pub has_effect: bool,
 }
 
@@ -71,11 +71,11 @@ impl Default for TranslationLimits {
 }
 
 impl TranslationLimits {
-    /// 2 KiB: people and models read an error.
+    /// Default of `error_text_bytes`, 2 KiB: people and models read an error.
     pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
-    /// 8 MiB.
+    /// Default of `response_bytes`, 8 MiB.
     pub const DEFAULT_RESPONSE_BYTES: usize = 8 << 20;
-    /// A table of 100,000 rows and ten columns, with a margin.
+    /// Default of `values`: a table of 100,000 rows and ten columns, with a margin.
     pub const DEFAULT_VALUES: usize = 1_200_000;
 }
 
@@ -150,7 +150,7 @@ pub struct Translation {
     pub rule: Option<usize>,
     /// Sampling request to the client's model, to be sent first; `result` is only a placeholder then.
     pub sampling: Option<Box<SamplingRequest>>,
-    /// Notes for the operator. For the log: they may quote the upstream.
+    /// Notes for the operator, to be logged; some quote the response (see [`LogNote::quotes`]).
     pub notes: Vec<LogNote>,
 }
 
@@ -440,7 +440,7 @@ impl TranslationRun<'_> {
     }
 }
 
-/// Limit of a value in a step, in bytes.
+/// Longest value that a trace step shows, in bytes.
 pub(super) const MAX_TRACED: usize = 4000;
 
 /// Step of a translation.

@@ -27,7 +27,7 @@ pub const TEMPLATE_NAMES: [&str; 10] = [
     "structured",
 ];
 
-/// Data available when a template is rendered.
+/// Data from which the variables of a template are computed.
 #[derive(Clone, Copy)]
 pub(super) struct TemplateContext<'a> {
     pub(super) view: &'a ResponseView<'a>,

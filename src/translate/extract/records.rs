@@ -196,8 +196,8 @@ const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
 /// Limit of the memory of a table with a short response, in bytes.
 const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// The additional memory limit of a table for each byte of its response: a cell of 2 bytes needs that much.
-/// Without the limit, short padded rows or long names would use a thousand times the length of the response.
+/// Memory limit of a table per byte of its response, in bytes; a cell of 2 bytes needs that much. Without the
+/// limit, short padded rows or long names would use a thousand times the length of the response.
 const TABLE_BYTES_PER_BYTE: usize = 128;
 
 /// Memory of a cell besides its text and its name, in bytes; measured with cells of a few bytes.
@@ -262,8 +262,8 @@ pub(super) struct Heading {
     pub line: usize,
     /// Whether it resembles prose: a space after each separator, and several words between two.
     pub is_prose: bool,
-    /// Whether it is certainly a header: the rule declares its beginning, the table is optional, or a rule is
-    /// drawn under it.
+    /// Whether it is certainly a header: the configured rule declares its beginning, the table is optional,
+    /// or a horizontal line is drawn under it.
     pub is_certain: bool,
 }
 

@@ -75,7 +75,7 @@ pub enum OnMissing {
 pub(crate) struct TypeError {
     place: String,
     what: String,
-    /// Both without quotes of the response, for the log.
+    /// Position and message without quotes of the response, for the log.
     plain: (String, String),
 }
 

@@ -31,7 +31,7 @@ const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
 /// Limit of the nesting of a value that a loop creates, or that is read completely: dropping it recurses once
 /// per level.
 const DEPTH_LIMIT: usize = 4_000;
-/// Number of rounds between two checks of the nesting.
+/// Number of loop rounds between two checks of the nesting depth of the loop's value.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
 /// Limit of the values visited by such a check.
 const LOOK_LIMIT: usize = 4_000_000;
@@ -50,7 +50,7 @@ const MEMBER_BYTES: u64 = 64;
 /// Memory of a string besides its bytes.
 const TEXT_BYTES: u64 = 48;
 
-/// Data of a run: the filter's table, and the counters.
+/// Data of one run of a filter: the engine's lookup table of compiled definitions, and the budget.
 #[derive(Clone)]
 pub(super) struct Bounded<'a> {
     pub(super) table: &'a Lut<EngineTypes>,
@@ -98,7 +98,7 @@ impl ExhaustedLimit {
     }
 }
 
-/// Counters of one run.
+/// Remaining work and memory of one run, and the first limit that was exceeded.
 pub(super) struct RunBudget {
     work_left: Cell<u64>,
     bytes_left: Cell<u64>,

@@ -38,7 +38,7 @@ pub(super) const SUM: &str = "!sum";
 pub(super) const DIFFERENCE: &str = "!difference";
 pub(super) const PRODUCT: &str = "!product";
 pub(super) const QUOTIENT: &str = "!quotient";
-/// Counts a search for one value in another.
+/// Counts the comparisons of a search for one value in another.
 const SOUGHT: &str = "!sought";
 
 /// Defined in jq, so that its rounds are counted; the engine's native version counts nothing.
@@ -58,7 +58,7 @@ struct Wrapped {
     /// Internal name of the original, which no filter can contain.
     inner: &'static str,
     argument: Option<&'static str>,
-    /// Counter before the call, and counter of the result.
+    /// Names of the functions that count before the call, and that count its result.
     before: Option<&'static str>,
     after: Option<&'static str>,
 }

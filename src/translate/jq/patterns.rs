@@ -14,7 +14,7 @@ const SIZES: [(usize, u64); 3] = [(8 << 10, 1), (64 << 10, 8), (256 << 10, 32)];
 /// Memory of the object of one group of a match.
 const GROUP_BYTES: u64 = 400;
 
-/// Requested parts of a searched text.
+/// Result of a search: the matches, the text between them, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WantedParts {
     Matches,

@@ -1,4 +1,5 @@
-//! Limit of a result. Omits whole rows or lines at the end, and reports how many, and how to request them.
+//! Size limit of a success: omits whole rows or lines at the end, and adds a note with their number and the
+//! arguments that request them.
 
 mod more;
 #[cfg(test)]

@@ -86,7 +86,7 @@ pub(super) struct RenderContext {
     stop: Option<WorkBudget>,
 }
 
-/// Name by which filters find these counters; no template can contain it.
+/// Variable under which filters find the [`RenderContext`]; its space keeps templates from naming it.
 const OWN_NAME: &str = " looked up";
 
 impl RenderContext {

@@ -165,7 +165,7 @@ pub(super) fn write_escaped(
 /// Limit of the columns of a table; more are an error. Without it, rows with different names would make a
 /// table of quadratic size.
 const COLUMN_LIMIT: usize = 100;
-/// Limit of a table, in bytes.
+/// Longest Markdown table, in bytes.
 const TABLE_LIMIT_BYTES: usize = 16 << 20;
 
 /// Markdown table of a list. Objects become rows with these columns, or with all in order of first

@@ -68,7 +68,7 @@ pub(super) struct HeaderLine {
     filled: Vec<bool>,
     /// Whether cells begin exactly where the names begin.
     fixed: bool,
-    /// Whether the rule names the first column.
+    /// Whether the configured rule names the first column.
     first_is_given: bool,
     /// Whether the words of a row are its cells, regardless of their positions.
     by_words: bool,
@@ -258,16 +258,16 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
     counts.into_iter().map(|count| count * 2 > all).collect()
 }
 
-/// Relation of a header word and the word before it, by the wanted names.
+/// Whether a column name ends between a header word and the word before it, by the names that fields use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NameBoundary {
-    /// Unknown.
+    /// No wanted name has both words, or one of them at its edge.
     Unknown,
-    /// Both are in one wanted name.
+    /// No: both words are in one wanted name.
     Inside,
-    /// One of them begins or ends a wanted name.
+    /// Possibly: one of the words begins or ends a wanted name.
     OneSide,
-    /// Both do.
+    /// Yes: the first word ends a wanted name, and the second begins one.
     BothSides,
 }
 

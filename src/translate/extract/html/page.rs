@@ -19,7 +19,7 @@ const DEPTH_LIMIT: usize = 512;
 /// Limit of the elements, texts and comments of a page.
 pub(super) const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
 
-/// Size of a piece between two checks, in bytes.
+/// Number of bytes that are parsed between two checks of the tree.
 const PIECE_BYTES: usize = 4096;
 
 /// An element, text or comment of a page.
@@ -200,7 +200,7 @@ pub(super) struct ExtraVisits {
     pub(super) beside: bool,
 }
 
-/// Cost of a visited element, in bytes.
+/// Cost of a visited element in the [`PageBudget`], which counts copied bytes.
 const BYTES_AN_ELEMENT: usize = 4;
 
 impl PageBudget {

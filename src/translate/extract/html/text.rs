@@ -74,13 +74,13 @@ pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Resu
 #[derive(Default)]
 struct Writer {
     text: String,
-    /// Separators before the next word.
+    /// Pending separators before the next word: line breaks, a tab, a space.
     breaks: usize,
     tab: bool,
     space: bool,
     /// Number of open elements that preserve white space.
     kept: usize,
-    /// Whether the text begins in such an element.
+    /// Whether the text begins inside an element that preserves white space.
     begins_kept: bool,
 }
 

@@ -232,7 +232,7 @@ impl Metrics {
     }
 }
 
-/// Result while the lines are read.
+/// Builder of the result, line by line, with the counts that limits apply to.
 #[derive(Default)]
 struct ResultBuilder<'t> {
     families: HashMap<&'t str, Family<'t>>,
@@ -390,7 +390,7 @@ impl<'t> Scanner<'t> {
         self.take_until(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-')))
     }
 
-    /// Takes the text up to the next space or tab.
+    /// Consumes the text up to the next space or tab.
     fn take_word(&mut self) -> &'t str {
         self.skip_blanks();
         let word = self.take_until(|c| matches!(c, ' ' | '\t'));
@@ -437,7 +437,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Takes a quoted text and resolves its escapes.
+    /// Consumes a quoted text, and resolves its escapes.
     fn quoted(&mut self) -> Result<String, ReadError> {
         if !self.take('"') {
             return Err(self.error("a quoted string"));
@@ -486,7 +486,7 @@ impl<'t> Scanner<'t> {
         ReadError::with_quotes(MAX_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
     }
 
-    /// Takes the timestamp of a sample, in the unit of the server.
+    /// Consumes the timestamp of a sample, in the unit that the server uses.
     fn time(&mut self) -> Result<Option<Value>, ReadError> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);

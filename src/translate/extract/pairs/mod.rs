@@ -335,7 +335,7 @@ struct Open<'t> {
     key: &'t str,
     /// The unparsed value; `None` if the line has no separator.
     value: Option<Cow<'t, str>>,
-    /// The whole line, and the value at its end.
+    /// The whole line, and the value at its end: they give the column at which the value begins.
     place: Option<(&'t str, &'t str)>,
     /// Further values from the lines below.
     more: Vec<&'t str>,

@@ -408,7 +408,7 @@ const ATTRIBUTE_LIMIT: usize = 250;
 /// other.
 const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 
-/// Limit of the characters `<` and `=` in one response. The parser allocates memory for as many nodes and
+/// Maximum number of `<` and `=` in one response: the parser allocates memory for as many nodes and
 /// attributes.
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
