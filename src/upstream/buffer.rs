@@ -4,7 +4,7 @@
 //! and the result until the client has read it. So a body is charged at a multiple of its length. The charge
 //! lasts from before the body is read until its last byte is dropped.
 //!
-//! A call that finds no free memory queues, first in, first out, for a short time. Results that clients have
+//! A call that finds no free memory queues, first in, first out, for at most 10 s. Results that clients have
 //! not read yet are charged as well ([`UpstreamBuffer::charge`]), so slow clients delay new responses
 //! (back pressure) instead of filling the memory.
 
@@ -92,7 +92,7 @@ impl BufferFull {
 pub struct BodyCharge {
     /// Buffer that is charged.
     pub buffer: UpstreamBuffer,
-    /// Charge per byte of body.
+    /// Bytes charged for each byte of body.
     pub factor: usize,
 }
 

@@ -88,7 +88,7 @@ impl UpstreamCall {
 pub struct Deadline {
     /// End of the call.
     pub at: Instant,
-    /// Timeout that it comes from, for messages.
+    /// Timeout that the deadline was computed from, for error messages.
     pub after: Duration,
     /// Deadline without a shorter timeout of the client. Only an upstream that misses this one counts as
     /// failed.
@@ -150,7 +150,7 @@ pub enum ProgressEvent {
     Progress {
         /// Progress so far.
         done: f64,
-        /// The total, if there is one.
+        /// Total amount of work, if the upstream reports one.
         total: Option<f64>,
     },
 }

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{route::Scopes, telemetry::Untrusted};
 
-/// Client as limits distinguish clients.
+/// Identity of a client, as the limits per client distinguish it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientIdentity {
     /// An anonymous client at this address.
@@ -148,7 +148,7 @@ pub struct PerClientPermit {
 }
 
 impl PerClientLimit {
-    /// Limit of `limit` permits for each client.
+    /// Creates a limit of `limit` permits for each client.
     pub fn new(limit: usize) -> Self {
         Self { limit, in_use: Arc::default() }
     }

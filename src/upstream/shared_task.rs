@@ -1,4 +1,4 @@
-//! Task whose result is shared by all who await it.
+//! Spawned task whose result any number of callers can await.
 
 use std::future::Future;
 

@@ -47,7 +47,7 @@ impl ResponseScrubber {
 /// Certainty that a string is a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
-    /// Certain.
+    /// Certainly a secret.
     Secret,
     /// Not certain: it came from outside the file, and may be the name of a tenant.
     Perhaps,

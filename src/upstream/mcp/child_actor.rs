@@ -326,8 +326,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Cancels a call, and starts the watchdog: a ping detects whether the child hangs. A child whose queue is full gets
-    /// neither.
+    /// Cancels a call, and starts the watchdog: a ping detects whether the child hangs. A child
+    /// whose queue is full gets neither.
     fn abandon(&mut self, id: u64) {
         if self.pending.remove(&id).is_some() {
             let _ = self.out.try_send(jsonrpc::cancelled(id));

@@ -86,7 +86,7 @@ enum Link {
     Child(Arc<ChildLink>),
 }
 
-/// McpRequest request.
+/// Request to an MCP server, independent of the transport.
 struct McpRequest<'a> {
     method: &'static str,
     params: Map<String, Value>,

@@ -227,7 +227,7 @@ pub(super) enum CredentialSource {
 #[derive(Debug, Clone)]
 pub(super) struct Credential {
     pub(super) value: HeaderValue,
-    /// Redacts it in responses.
+    /// Redacts the credential in responses that echo it.
     pub(super) scrubber: SecretScrubber,
     /// Number among the credentials of one source.
     number: u64,
@@ -295,7 +295,7 @@ pub enum CredentialError {
     /// The file has no token.
     #[error("the token file `{path}` {found}")]
     NoTokenInFile {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// Problem with its content, without quoting it.
         found: &'static str,

@@ -24,9 +24,9 @@ use crate::{
 
 /// Timeout of a token request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time without token requests after a failure. It doubles with each further failure, …
+/// Backoff after the first failed token request. It doubles with each further failure.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// … up to this.
+/// Maximum backoff after failed token requests.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Longest time before its expiry that a token is no longer sent, because the clocks of two servers differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(30);

@@ -54,7 +54,7 @@ impl fmt::Debug for OnHealthy {
     }
 }
 
-/// Endpoint, and whether it is used only if no other can be.
+/// Endpoint, and whether it is a fallback: used only if every other endpoint is unavailable.
 #[derive(Debug, Clone)]
 struct Entry {
     endpoint: Arc<Endpoint>,
