@@ -171,13 +171,13 @@ impl Rejection {
         Self { status, reason, text: text.into(), detail: None, header: None }
     }
 
-    /// The same with a header in its response.
+    /// Adds a header to the response.
     #[must_use]
     pub fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
         Self { header: Some(Box::new((name, value))), ..self }
     }
 
-    /// The same with details from a parser.
+    /// Adds details from a parser, which are appended to the text.
     #[must_use]
     pub fn with_detail(self, detail: String) -> Self {
         Self { detail: Some(detail), ..self }

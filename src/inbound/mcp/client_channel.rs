@@ -43,7 +43,7 @@ pub(super) struct Outbox {
     client: ClientIdentity,
 }
 
-/// The other end, from which a transport sends messages in order.
+/// Receiving end of an [`Outbox`], from which a transport sends messages in order.
 pub(super) type Mailbox = mpsc::Receiver<Bytes>;
 
 /// Why a client sent no input response.
@@ -75,7 +75,7 @@ impl Outbox {
         (Self { sender: Some(sender), open_requests, client: ClientIdentity::Only }, mailbox)
     }
 
-    /// The same for the sender of a request.
+    /// Sets the client whose responses are accepted: the sender of the request.
     pub(super) fn with_client(self, client: ClientIdentity) -> Self {
         Self { client, ..self }
     }

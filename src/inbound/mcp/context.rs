@@ -318,7 +318,7 @@ impl RpcContext<'_> {
         RpcResponse::result(self.request.id, self.revision.result_type(), members, self.meta)
     }
 
-    /// The same with further members of `_meta`.
+    /// The result of the request, with further members of `_meta`.
     pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> RpcResponse {
         meta.extend(self.meta.clone());
         RpcResponse::result(self.request.id, self.revision.result_type(), members, &meta)

@@ -275,7 +275,7 @@ impl<'a> RpcNotification<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The same, where `null` counts as missing.
+    /// The member, where `null` counts as missing.
     pub(super) fn unless_null(self) -> Self {
         Self(self.0.filter(|raw| raw.get() != "null"))
     }

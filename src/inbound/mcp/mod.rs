@@ -88,7 +88,7 @@ pub use stdio::{ClientLine, ConnectionEnd};
 /// The `Allow` of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
-/// The same where `GET` would open no stream.
+/// The `Allow` where `GET` would open no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
 /// Time without a message after which the response becomes a stream with keep-alive comments: proxies close

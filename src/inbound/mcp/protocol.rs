@@ -1,4 +1,4 @@
-//! The protocol without its transports: from a message to its response.
+//! Dispatch of JSON-RPC messages to MCP methods, independent of the transport.
 
 use std::{pin::pin, sync::Arc, time::SystemTime};
 

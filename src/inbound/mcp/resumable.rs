@@ -43,7 +43,7 @@ const READ_LIMIT_BYTES: usize = 16 << 20;
 /// Limit of the stored messages of one stream, without its result; the oldest are dropped first.
 const MESSAGES_LIMIT: usize = 256;
 
-/// The same limit in bytes.
+/// Limit of the stored messages of one stream in bytes, without its result.
 const MESSAGES_LIMIT_BYTES: usize = 1 << 20;
 
 /// The `retry` of event streams: the delay before a client reconnects.

@@ -57,7 +57,7 @@ impl Session {
         Self { revision: revision.as_str().to_owned(), capabilities, owner: None, address: None }
     }
 
-    /// The same, for this client.
+    /// Records the client that began the session.
     pub(super) fn with_client(self, client: &ClientIdentity) -> Self {
         let address = match client {
             ClientIdentity::Address(address) => Some(address.to_string()),
