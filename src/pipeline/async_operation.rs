@@ -37,7 +37,7 @@ pub struct OpenOperation {
     pub arguments: Map<String, Value>,
     /// Input responses of the client before the operation started.
     pub input_responses: Map<String, Value>,
-    /// Status URL or id.
+    /// Status URL of the operation, or its id.
     pub location: OperationLocation,
     /// Status message.
     pub message: Option<String>,

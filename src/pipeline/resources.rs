@@ -83,7 +83,7 @@ impl ResponseHeaders {
 impl Freshness {
     /// Not cacheable.
     const NONE: Self = Self { ttl: Duration::ZERO, scope: CacheScope::Private };
-    /// Cap of the time to live.
+    /// Maximum time to live; a longer one is reduced to it.
     const MAX_COUNT: Duration = Duration::from_secs(30 * 24 * 3600);
 
     fn from_headers(headers: &HeaderMap) -> Self {
