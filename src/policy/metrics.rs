@@ -261,7 +261,7 @@ pub enum CircuitBreakerView {
 }
 
 impl CircuitBreakerView {
-    /// Label.
+    /// Label in metrics and the admin API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",

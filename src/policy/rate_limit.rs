@@ -148,7 +148,7 @@ enum NotAdmitted {
 
 #[derive(Debug)]
 struct ClientUsage {
-    /// Point of all clients, or of the clients that have none of their own.
+    /// GCRA point in time of all clients, or of those that are not tracked separately.
     all: Instant,
     each: HashMap<ClientIdentity, Instant>,
     swept: Instant,
@@ -273,7 +273,7 @@ impl RateLimit {
 }
 
 impl RateSettings {
-    /// Gap that each call moves the point, and how far ahead the point may be.
+    /// Emission interval (how far each call moves the point), and how far ahead the point may be.
     fn gap_and_slack(self) -> (Duration, Duration) {
         let gap = self.rate.per / self.rate.count.max(1);
         (gap, gap * self.burst().saturating_sub(1))

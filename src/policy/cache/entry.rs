@@ -167,7 +167,7 @@ pub(super) struct CacheControl {
     pub(super) uncacheable_vary: bool,
 }
 
-/// Cap of all durations.
+/// Maximum of all durations; a longer one is reduced to it.
 const MAX_COUNT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
