@@ -61,7 +61,7 @@ struct State {
     is_evicted: bool,
 }
 
-/// The event that an HTTP/1.1 connection awaited in vain.
+/// Timeout that an HTTP/1.1 connection exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
     /// A request.
