@@ -292,7 +292,7 @@ impl Debug for ErrorChain<'_> {
 /// Formats a text that may contain a client's input: in one line, at most [`LOGGED_BYTES`].
 pub struct Untrusted<'a>(pub &'a str);
 
-/// The same for output of a program or an upstream. Such text is logged at `debug` only.
+/// Formats output of a program or an upstream, with the same limit. It is logged at `debug` only.
 pub struct UntrustedOutput<'a>(pub &'a str);
 
 /// Limit of a logged value, in bytes: of a request, of a response, or of another untrusted text.
