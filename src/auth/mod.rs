@@ -106,7 +106,7 @@ pub struct IdentifiedClient {
     pub until: Option<SystemTime>,
 }
 
-/// A text that must not be shown.
+/// API key or token as presented by a client. It must not be shown.
 #[derive(Clone, Copy)]
 pub struct PresentedSecret<'a>(pub &'a str);
 
@@ -165,7 +165,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Creates it from settings; `tls` has the CAs that client certificates are checked against.
+    /// Creates the access rules from settings; `tls` has the CAs that verify client certificates.
     pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
         let keys = ApiKeys::new(&settings.clients);
         let certificates = Certificates::new(&settings.clients);
