@@ -40,9 +40,9 @@ use client::{ChannelEvent, StoreClient};
 #[cfg(test)]
 pub(crate) use tests::memory::MemoryStore;
 
-/// Limit of the bytes of unawaited writes in flight, in [`WRITE_UNIT_BYTES`].
+/// Limit of unawaited writes in flight, in units of [`WRITE_UNIT_BYTES`]: 16 MiB.
 const WRITE_LIMIT: u32 = 16 << 10;
-/// Bytes per permit.
+/// Bytes of one unit of [`WRITE_LIMIT`].
 const WRITE_UNIT_BYTES: usize = 1 << 10;
 /// Limit of the messages that a listener has not read yet.
 const LISTENER_BACKLOG: usize = 256;
