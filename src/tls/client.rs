@@ -228,7 +228,7 @@ impl ClientTls {
         .ok()
     }
 
-    /// The same, with these protocols in the handshake (ALPN, RFC 7301).
+    /// Copies the configuration, with these protocols in the handshake (ALPN, RFC 7301).
     pub fn with_alpn(&self, protocols: &[&[u8]]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
