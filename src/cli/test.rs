@@ -206,8 +206,8 @@ impl Difference {
     }
 }
 
-/// Writes the actual results into the files. Returns the updated examples, and with the reason those that can't
-/// be updated.
+/// Writes the actual results into the files. Returns the updated examples, and those that can't be updated,
+/// each with its reason.
 fn update(verdicts: &[ExampleResult], accept_errors: bool) -> (Vec<String>, Vec<(String, String)>) {
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
     for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {

@@ -106,8 +106,8 @@ pub struct RoutePolicySettings {
     /// Whether identical concurrent requests are coalesced into one.
     #[key(shown = "with `cache`")]
     pub coalesce: Option<bool>,
-    /// Delay after which a slow request is sent a second time: a duration, or `p95` for the 95th percentile of
-    /// recent response times.
+    /// Delay after which a slow request is sent a second time: a duration, or `p95` for the 95th percentile
+    /// of recent response times.
     pub hedge: Option<HedgeSettings>,
     /// Retries after transient failures, or `off`; replaces those of the upstream.
     pub retry: Option<OrOff<RetryOverride>>,
