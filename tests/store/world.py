@@ -175,7 +175,7 @@ tls-replication yes
     def node(self, number, *more):
         """One server of the store, with a user that may do what the page tells an operator to allow."""
         page = (pathlib.Path(__file__).parents[2] / "config/book/reference/shared-state.md").read_text()
-        allowed = " ".join(re.search(r"A user needs\s+`([^`]+)`", page).group(1).split())
+        allowed = " ".join(re.search(r"\*\*Permissions\*\*:[^`]+`([^`]+)`", page).group(1).split())
         if self.kind == "cluster":
             allowed += " " + re.search(r"in a Cluster\s+`([^`]+)`", page).group(1)
             more = [*more, "tls-cluster yes"]
