@@ -148,8 +148,7 @@ pub(super) fn read(
         };
     let of_sample = matches!(&kind, InputRequestKindTemplate::Sample(sample) if sample.optional);
     let optional = optional || of_sample;
-    let request =
-        InputRequestTemplate { name: name.to_owned(), when: valid_part(when)?, optional, inquiry: kind };
+    let request = InputRequestTemplate { name: name.to_owned(), when: valid_part(when)?, optional, kind };
     Some((request, arguments.unwrap_or_default()))
 }
 

@@ -85,8 +85,8 @@ pub(super) fn read(
 
 /// Input request of `confirm`: a form without fields.
 fn confirmation(message: Template) -> InputRequestTemplate {
-    let inquiry = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-    InputRequestTemplate { name: CONFIRM.to_owned(), when: None, optional: false, inquiry }
+    let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
+    InputRequestTemplate { name: CONFIRM.to_owned(), when: None, optional: false, kind }
 }
 
 impl ParsedInputRequests {
@@ -194,7 +194,7 @@ impl ParsedInputRequests {
             match InputForm::compile(&document) {
                 Ok(made) => {
                     if let InputRequestKindTemplate::Arguments { form, .. } =
-                        &mut self.rounds[*round][*index].inquiry
+                        &mut self.rounds[*round][*index].kind
                     {
                         *form = made;
                     }
@@ -216,7 +216,7 @@ impl ParsedInputRequests {
         (report.errors() == before).then_some(InputRequests {
             rounds: self.rounds,
             sampled: None,
-            patience: self.timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT),
+            input_timeout: self.timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT),
         })
     }
 }

@@ -121,7 +121,7 @@ impl<'a> RequestElicitor<'a> {
                     requested,
                 };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
-                let expires = SystemTime::now() + self.input_requests.patience;
+                let expires = SystemTime::now() + self.input_requests.input_timeout;
                 let state = self.rpc.cipher.issue(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
                 let (id, meta) = (self.rpc.request.id, self.rpc.meta);
@@ -138,21 +138,22 @@ impl<'a> RequestElicitor<'a> {
         let mut input_responses = Map::new();
         for input_request in input_requests {
             let (method, params) = request(&input_request, self.rpc.revision);
-            let value =
-                match self.rpc.outbox.send_request(method, &params, self.input_requests.patience).await {
-                    Ok(result) => serde_json::from_str(result.get())
-                        .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
-                        .and_then(|result| parse_response(&input_request, result))
-                        .and_then(|response| input_request.take(response))
-                        .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
-                    Err(ClientRequestError::ClientError { .. }) if input_request.optional => Value::Null,
-                    Err(unanswered) => {
-                        return Err(format!(
-                            "the input request `{}` failed: {unanswered}",
-                            input_request.name
-                        ));
-                    }
-                };
+            let value = match self
+                .rpc
+                .outbox
+                .send_request(method, &params, self.input_requests.input_timeout)
+                .await
+            {
+                Ok(result) => serde_json::from_str(result.get())
+                    .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
+                    .and_then(|result| parse_response(&input_request, result))
+                    .and_then(|response| input_request.take(response))
+                    .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
+                Err(ClientRequestError::ClientError { .. }) if input_request.optional => Value::Null,
+                Err(unanswered) => {
+                    return Err(format!("the input request `{}` failed: {unanswered}", input_request.name));
+                }
+            };
             input_responses.insert(input_request.name, value);
         }
         Ok(input_responses)
@@ -354,7 +355,7 @@ pub(super) fn capabilities(revision: Revision, capabilities: &Map<String, Value>
 
 /// The method and the parameters of an input request.
 fn request(input_request: &InputRequest, revision: Revision) -> (&'static str, Value) {
-    match &input_request.inquiry {
+    match &input_request.kind {
         InputRequestKind::Form { message, form } => {
             let schema = form_of(revision, form.document());
             ("elicitation/create", json!({ "message": message, "requestedSchema": schema }))
@@ -434,7 +435,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
         InvalidInput::Wrong(format!("the response to input request `{}` {what}", input_request.name))
     };
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
-    match &input_request.inquiry {
+    match &input_request.kind {
         InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {
             let action = result.get("action").and_then(Value::as_str);
             match (action, result.get("content")) {
@@ -507,8 +508,8 @@ mod tests {
         }
     }
 
-    fn input_request(inquiry: InputRequestKind) -> InputRequest {
-        InputRequest { name: "it".into(), optional: false, inquiry }
+    fn input_request(kind: InputRequestKind) -> InputRequest {
+        InputRequest { name: "it".into(), optional: false, kind }
     }
 
     fn form(properties: Value) -> InputRequest {

@@ -41,7 +41,7 @@ pub(super) struct CheckCost {
     pub(super) first_error: u64,
     /// To find the members and items that no part has evaluated, for `unevaluatedProperties` and
     /// `unevaluatedItems`.
-    leftovers: u64,
+    unevaluated: u64,
     /// Visits of references whose result the validator may cache.
     visits: u64,
 }
@@ -55,7 +55,7 @@ impl Add for CheckCost {
             errors: self.errors.saturating_add(other.errors),
             // The validator collects the first error of one part only.
             first_error: self.first_error.max(other.first_error),
-            leftovers: self.leftovers.saturating_add(other.leftovers),
+            unevaluated: self.unevaluated.saturating_add(other.unevaluated),
             visits: self.visits.saturating_add(other.visits),
         }
     }
@@ -120,16 +120,16 @@ impl<'p, 'v> CostCounter<'p, 'v> {
         };
         let mut of_any: u64 = 0;
         for (way, same) in &part.same {
-            let of_same = cost_of_applicator(*way, self.visit(*same, value)?, plan.looks_at_leftovers);
+            let same_instance = cost_of_applicator(*way, self.visit(*same, value)?, plan.reads_unevaluated);
             if *way == ErrorUse::Alternative {
-                of_any = of_any.saturating_add(of_same.errors);
+                of_any = of_any.saturating_add(same_instance.errors);
             }
-            cost += of_same;
+            cost += same_instance;
         }
         cost.first_error = cost.first_error.max(of_any);
         for target in &part.targets {
             let of_target = self.follow(*target, value)?;
-            cost += cost_of_applicator(ErrorUse::Reported, of_target, plan.looks_at_leftovers);
+            cost += cost_of_applicator(ErrorUse::Reported, of_target, plan.reads_unevaluated);
         }
         if part.leads_elsewhere {
             let unknown = self.size(value)?.saturating_mul(1000);
@@ -140,9 +140,9 @@ impl<'p, 'v> CostCounter<'p, 'v> {
             Value::Object(members) => cost += self.members(part, members)?,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
-        if part.looks_at_leftovers {
-            cost.valid = cost.valid.saturating_add(cost.leftovers);
-            cost.errors = cost.errors.saturating_add(cost.leftovers);
+        if part.reads_unevaluated {
+            cost.valid = cost.valid.saturating_add(cost.unevaluated);
+            cost.errors = cost.errors.saturating_add(cost.unevaluated);
         }
         Ok(cost)
     }
@@ -151,7 +151,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     fn own_keywords(&mut self, part: &Subschema, value: &'v Value) -> Result<u64, CostError> {
         let mut own = part.keywords;
         match value {
-            Value::Number(number) if part.looks => own += self.number(number)?,
+            Value::Number(number) if part.reads_number => own += self.number(number)?,
             Value::String(text) => own += (text.len() as u64).saturating_mul(part.text) / 16,
             Value::Array(_) | Value::Object(_) if part.compares => own += self.size(value)?,
             _ => {}
@@ -251,8 +251,8 @@ impl<'p, 'v> CostCounter<'p, 'v> {
             }
             self.path.pop();
         }
-        if self.plan.looks_at_leftovers {
-            cost.leftovers = items.len() as u64;
+        if self.plan.reads_unevaluated {
+            cost.unevaluated = items.len() as u64;
         }
         Ok(cost)
     }
@@ -263,12 +263,12 @@ impl<'p, 'v> CostCounter<'p, 'v> {
         members: &'v Map<String, Value>,
     ) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
-        let looks = !part.members.is_empty()
+        let applies = !part.members.is_empty()
             || !part.patterned.is_empty()
             || !part.other_members.is_empty()
             || part.names.is_some();
-        if !looks {
-            return Ok(CheckCost { leftovers: members.len() as u64, ..cost });
+        if !applies {
+            return Ok(CheckCost { unevaluated: members.len() as u64, ..cost });
         }
         self.spend(members.len() as u64)?;
         cost.valid = members.len() as u64;
@@ -300,16 +300,16 @@ impl<'p, 'v> CostCounter<'p, 'v> {
             }
             self.path.pop();
         }
-        cost.leftovers = members.len() as u64;
+        cost.unevaluated = members.len() as u64;
         Ok(cost)
     }
 }
 
 /// The cost of a part that applies to the same value.
-fn cost_of_applicator(way: ErrorUse, cost: CheckCost, looks_at_leftovers: bool) -> CheckCost {
-    let leftovers =
-        if looks_at_leftovers { cost.valid.saturating_add(cost.leftovers) } else { cost.leftovers };
-    let cost = CheckCost { leftovers, ..cost };
+fn cost_of_applicator(way: ErrorUse, cost: CheckCost, reads_unevaluated: bool) -> CheckCost {
+    let unevaluated =
+        if reads_unevaluated { cost.valid.saturating_add(cost.unevaluated) } else { cost.unevaluated };
+    let cost = CheckCost { unevaluated, ..cost };
     match way {
         ErrorUse::Reported => cost,
         // The validator first decides whether one of them is valid, and then collects all errors of each.
@@ -326,7 +326,7 @@ fn tested(cost: CheckCost) -> CheckCost {
 
 /// The cost of a part that applies to a nested value.
 fn child(cost: CheckCost) -> CheckCost {
-    CheckCost { leftovers: 0, ..cost }
+    CheckCost { unevaluated: 0, ..cost }
 }
 
 /// Formats a path as `items[2].price`.

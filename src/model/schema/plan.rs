@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub(super) struct SchemaPlan {
     pub(super) parts: Vec<Subschema>,
     /// Whether a part has an `unevaluated…` keyword, so that all parts are evaluated twice.
-    pub(super) looks_at_leftovers: bool,
+    pub(super) reads_unevaluated: bool,
 }
 
 /// Subschema. Other parts are referred to by index in the plan.
@@ -20,7 +20,7 @@ pub(super) struct Subschema {
     /// Number of keywords and of required names.
     pub(super) keywords: u64,
     /// Whether a keyword reads numbers.
-    pub(super) looks: bool,
+    pub(super) reads_number: bool,
     /// Whether the value is compared as a whole: with other items of its list, or with a list or an object.
     pub(super) compares: bool,
     /// Parts that apply to the same value.
@@ -29,16 +29,23 @@ pub(super) struct Subschema {
     pub(super) targets: Vec<usize>,
     /// Whether a reference leads to a schema of unknown size, such as a meta-schema.
     pub(super) leads_elsewhere: bool,
+    /// Parts of `properties`, by name.
     pub(super) members: HashMap<String, usize>,
     /// Parts of `patternProperties`: the cost of the pattern per byte of a name, in sixteenths of a step, and
     /// the part.
     pub(super) patterned: Vec<(u64, usize)>,
+    /// Parts for members without a part in `members`: `additionalProperties`, `unevaluatedProperties`.
     pub(super) other_members: Vec<usize>,
+    /// Part of `propertyNames`.
     pub(super) names: Option<usize>,
+    /// Parts of `prefixItems`, in order.
     pub(super) first_items: Vec<usize>,
+    /// Parts for the items after those: `items`, `additionalItems`, `unevaluatedItems`.
     pub(super) items: Vec<usize>,
+    /// Part of `contains`.
     pub(super) contains: Option<usize>,
-    pub(super) looks_at_leftovers: bool,
+    /// Whether it has an `unevaluated…` keyword.
+    pub(super) reads_unevaluated: bool,
     /// Cost per byte of a string value, in sixteenths of a step.
     pub(super) text: u64,
     /// Whether it refers to itself, directly or not: the validator caches results of such references.
@@ -64,8 +71,8 @@ impl SchemaPlan {
         let mut parts = builder.parts;
         let recursive = recursive_parts(&parts.iter().map(|part| part.next().collect()).collect::<Vec<_>>());
         parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
-        let looks_at_leftovers = parts.iter().any(|part| part.looks_at_leftovers);
-        Self { parts, looks_at_leftovers }
+        let reads_unevaluated = parts.iter().any(|part| part.reads_unevaluated);
+        Self { parts, reads_unevaluated }
     }
 }
 
@@ -174,7 +181,7 @@ impl<'s> Builder<'s> {
             "additionalProperties" => part.other_members.push(self.add(value)),
             "unevaluatedProperties" => {
                 part.other_members.push(self.add(value));
-                part.looks_at_leftovers = true;
+                part.reads_unevaluated = true;
             }
             "propertyNames" => part.names = Some(self.add(value)),
             "prefixItems" => {
@@ -188,11 +195,11 @@ impl<'s> Builder<'s> {
             "additionalItems" => part.items.push(self.add(value)),
             "unevaluatedItems" => {
                 part.items.push(self.add(value));
-                part.looks_at_leftovers = true;
+                part.reads_unevaluated = true;
             }
             "contains" => {
                 part.contains = Some(self.add(value));
-                part.looks = true;
+                part.reads_number = true;
             }
             "required" => part.keywords += value.as_array().map_or(0, Vec::len) as u64,
             "dependentRequired" => {
@@ -200,20 +207,20 @@ impl<'s> Builder<'s> {
                 part.keywords += names.map(|names| names.as_array().map_or(0, Vec::len) as u64).sum::<u64>();
             }
             "enum" => {
-                part.looks = true;
+                part.reads_number = true;
                 let values = value.as_array().into_iter().flatten();
                 part.compares |= values.into_iter().any(|value| value.is_array() || value.is_object());
                 // The validator serializes the string to compare it.
                 part.text += 4;
             }
             "const" => {
-                part.looks = true;
+                part.reads_number = true;
                 part.compares |= value.is_array() || value.is_object();
                 part.text += 4;
             }
             "uniqueItems" => part.compares |= value == &Value::Bool(true),
             "type" | "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
-                part.looks = true;
+                part.reads_number = true;
             }
             "minLength" | "maxLength" => part.text += 2,
             "pattern" => part.text += value.as_str().map_or(0, pattern_cost),

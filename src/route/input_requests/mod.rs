@@ -37,12 +37,12 @@ pub struct InputRequests {
     /// Whether a rule sends a sampling request after the upstream's response.
     pub sampled: Option<SamplingNeed>,
     /// Timeout of a response.
-    pub patience: Duration,
+    pub input_timeout: Duration,
 }
 
 impl Default for InputRequests {
     fn default() -> Self {
-        Self { rounds: Vec::new(), sampled: None, patience: Self::DEFAULT_INPUT_TIMEOUT }
+        Self { rounds: Vec::new(), sampled: None, input_timeout: Self::DEFAULT_INPUT_TIMEOUT }
     }
 }
 
@@ -111,7 +111,8 @@ impl InputRequests {
 
     /// Whether the response to this input request provides arguments.
     pub fn gives_arguments(&self, name: &str) -> bool {
-        self.input_requests().any(|question| question.name == name && question.gives_arguments())
+        self.input_requests()
+            .any(|input_request| input_request.name == name && input_request.gives_arguments())
     }
 
     /// Computes the next step after these responses.
@@ -127,27 +128,27 @@ impl InputRequests {
     ) -> Result<NextStep, String> {
         let known = self.complete(answers);
         let mut arguments = arguments.clone();
-        for question in self.input_requests().filter(|question| question.gives_arguments()) {
-            if let Some(Value::Object(given)) = answers.get(&question.name) {
+        for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments()) {
+            if let Some(Value::Object(given)) = answers.get(&input_request.name) {
                 given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
             }
         }
         let args = Value::Object(arguments.as_map().clone());
         let seen = Value::Object(known.clone());
-        let holds = |question: &InputRequestTemplate| {
-            question.when.as_ref().is_none_or(|when| when.is_true_before_request(&args, &seen))
+        let holds = |input_request: &InputRequestTemplate| {
+            input_request.when.as_ref().is_none_or(|when| when.is_true_before_request(&args, &seen))
         };
-        let lacking = |question: &InputRequestTemplate| {
+        let lacking = |input_request: &InputRequestTemplate| {
             capabilities
-                .lacks(question.inquiry.needs())
-                .map(|capability| MissingCapability { name: question.name.clone(), capability })
+                .lacks(input_request.kind.needs())
+                .map(|capability| MissingCapability { name: input_request.name.clone(), capability })
         };
         // A required input request that the client does not support ends the call before the first one is
         // sent.
         let mut missing: Vec<MissingCapability> = self
             .input_requests()
-            .filter(|question| !question.optional && !answers.contains_key(&question.name))
-            .filter(|question| question.is_due(&arguments) && holds(question))
+            .filter(|input_request| !input_request.optional && !answers.contains_key(&input_request.name))
+            .filter(|input_request| input_request.is_due(&arguments) && holds(input_request))
             .filter_map(lacking)
             .collect();
         if self.sampled == Some(SamplingNeed::Needed) && !capabilities.sample {
@@ -161,10 +162,10 @@ impl InputRequests {
         for round in &self.rounds {
             let due: Vec<InputRequest> = round
                 .iter()
-                .filter(|question| !answers.contains_key(&question.name))
-                .filter(|question| question.is_due(&arguments) && holds(question))
-                .filter(|question| lacking(question).is_none())
-                .map(|question| question.render(&arguments, &names, &stop))
+                .filter(|input_request| !answers.contains_key(&input_request.name))
+                .filter(|input_request| input_request.is_due(&arguments) && holds(input_request))
+                .filter(|input_request| lacking(input_request).is_none())
+                .map(|input_request| input_request.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
                 return Ok(NextStep::InputRequests(due));
@@ -183,7 +184,7 @@ impl InputRequests {
     /// Responses, with null for every input request that has none.
     pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
         let sampled = self.sampled.map(|_| SAMPLE);
-        let names = self.input_requests().map(|question| question.name.as_str()).chain(sampled);
+        let names = self.input_requests().map(|input_request| input_request.name.as_str()).chain(sampled);
         names.map(|name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Value::Null))).collect()
     }
 }
@@ -198,7 +199,7 @@ pub struct InputRequestTemplate {
     /// Whether a call continues without a response.
     pub optional: bool,
     /// Kind and content.
-    pub inquiry: InputRequestKindTemplate,
+    pub kind: InputRequestKindTemplate,
 }
 
 /// Kind of an input request, with its templates.
@@ -239,7 +240,7 @@ pub struct InputRequest {
     /// Whether a call continues without a response.
     pub optional: bool,
     /// Kind and content.
-    pub inquiry: InputRequestKind,
+    pub kind: InputRequestKind,
 }
 
 /// Kind of an input request.
@@ -365,7 +366,7 @@ impl InputRequestKindTemplate {
 impl InputRequestTemplate {
     /// Whether it must be sent. A request for arguments is only sent if one of them is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
-        match &self.inquiry {
+        match &self.kind {
             InputRequestKindTemplate::Arguments { form, .. } => {
                 form.names().any(|name| arguments.get(name).is_none())
             }
@@ -378,7 +379,7 @@ impl InputRequestTemplate {
 
     /// Whether the response provides arguments.
     pub(super) fn gives_arguments(&self) -> bool {
-        matches!(self.inquiry, InputRequestKindTemplate::Arguments { .. })
+        matches!(self.kind, InputRequestKindTemplate::Arguments { .. })
     }
 
     pub(super) fn render(
@@ -392,7 +393,7 @@ impl InputRequestTemplate {
                 .render_until(names, stop)
                 .map_err(|error| format!("the input request `{}` could not be built: {error}", self.name))
         };
-        let inquiry = match &self.inquiry {
+        let kind = match &self.kind {
             InputRequestKindTemplate::Form { message, form } => {
                 InputRequestKind::Form { message: text(message)?, form: form.clone() }
             }
@@ -410,7 +411,7 @@ impl InputRequestTemplate {
             }
             InputRequestKindTemplate::Roots => InputRequestKind::Roots,
         };
-        Ok(InputRequest { name: self.name.clone(), optional: self.optional, inquiry })
+        Ok(InputRequest { name: self.name.clone(), optional: self.optional, kind })
     }
 }
 
@@ -427,7 +428,7 @@ impl InputRequest {
     /// Sampling request of a rule.
     pub fn of_rule(sample: SamplingRequest) -> Self {
         let optional = sample.optional;
-        Self { name: SAMPLE.to_owned(), optional, inquiry: InputRequestKind::Sample(sample) }
+        Self { name: SAMPLE.to_owned(), optional, kind: InputRequestKind::Sample(sample) }
     }
 
     /// Response as templates and filters see it:
@@ -443,7 +444,7 @@ impl InputRequest {
     /// [`InvalidInput`] if it was declined or has the wrong kind.
     pub fn take(&self, answer: InputResponse) -> Result<Value, InvalidInput> {
         let name = &self.name;
-        let value = match (&self.inquiry, answer) {
+        let value = match (&self.kind, answer) {
             (_, InputResponse::Declined | InputResponse::Cancelled) if self.optional => Value::Null,
             (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("declined"))),
             (_, InputResponse::Cancelled) => {
@@ -482,7 +483,7 @@ impl InputRequest {
     }
 
     fn declined(&self, what: &str) -> String {
-        match &self.inquiry {
+        match &self.kind {
             InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
                 format!("the user {what} \"{}\"", cut_characters(message, 300))
             }

@@ -18,7 +18,7 @@ fn input_request(name: &str, message: &str, when: Option<&str>) -> InputRequestT
         name: name.to_owned(),
         when: when.map(|when| Jq::compile(when).unwrap()),
         optional: false,
-        inquiry: InputRequestKindTemplate::Form {
+        kind: InputRequestKindTemplate::Form {
             message: Template::compile(message).unwrap(),
             form: form(json!({"name": {"type": "string"}})),
         },
@@ -36,12 +36,12 @@ fn answers(value: Value) -> Map<String, Value> {
 /// Names and messages of the next round.
 fn next_requests(next: NextStep) -> Vec<(String, String)> {
     let NextStep::InputRequests(requests) = next else { panic!("found {next:?}") };
-    let message = |question: InputRequest| match question.inquiry {
+    let message = |request: InputRequest| match request.kind {
         InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
-            (question.name, message)
+            (request.name, message)
         }
-        InputRequestKind::Sample(sample) => (question.name, sample.messages[0].1.clone()),
-        InputRequestKind::Roots => (question.name, String::new()),
+        InputRequestKind::Sample(sample) => (request.name, sample.messages[0].1.clone()),
+        InputRequestKind::Roots => (request.name, String::new()),
     };
     requests.into_iter().map(message).collect()
 }
@@ -88,17 +88,17 @@ fn a_condition_decides_whether_input_is_requested() {
 
 #[test]
 fn missing_arguments_are_requested_and_then_available() {
-    let inquiry = InputRequestKindTemplate::Arguments {
+    let kind = InputRequestKindTemplate::Arguments {
         message: Template::compile("Where, and when?").unwrap(),
         form: form(json!({"city": {"type": "string"}, "day": {"type": "string"}})),
     };
-    let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, inquiry };
+    let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, kind };
     let input_requests = InputRequests { rounds: vec![vec![place]], ..InputRequests::default() };
     let args = arguments(json!({"day": "today"}));
     let NextStep::InputRequests(requests) = input_requests.next(&args, &Map::new(), ALL).unwrap() else {
         panic!()
     };
-    let InputRequestKind::Form { form, .. } = &requests[0].inquiry else { panic!() };
+    let InputRequestKind::Form { form, .. } = &requests[0].kind else { panic!() };
     assert_eq!(form.names().collect::<Vec<_>>(), ["city"]);
     let ended = done(input_requests.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
     assert_eq!(ended.into_value(), json!({"day": "today", "city": "Oslo"}));
@@ -112,11 +112,11 @@ fn missing_arguments_are_requested_and_then_available() {
 
 #[test]
 fn later_input_requests_see_the_requested_arguments() {
-    let inquiry = InputRequestKindTemplate::Arguments {
+    let kind = InputRequestKindTemplate::Arguments {
         message: Template::compile("Where?").unwrap(),
         form: form(json!({"city": {"type": "string"}})),
     };
-    let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, inquiry };
+    let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, kind };
     let sure = input_request("sure", "Really in {{ args.city }}?", Some("$args.city != \"Oslo\""));
     let input_requests = InputRequests { rounds: vec![vec![place], vec![sure]], ..InputRequests::default() };
     let next = |city: &str| {
@@ -131,7 +131,7 @@ fn later_input_requests_see_the_requested_arguments() {
 fn unsupported_input_requests_are_not_sent() {
     let optional = InputRequestTemplate {
         optional: true,
-        inquiry: InputRequestKindTemplate::Roots,
+        kind: InputRequestKindTemplate::Roots,
         ..input_request("roots", "", None)
     };
     let rounds = vec![vec![optional], vec![input_request("sure", "Sure?", None)]];
@@ -173,7 +173,7 @@ fn input_responses_are_validated_against_their_requests() {
     let optional = InputRequest { optional: true, ..who.clone() };
     assert_eq!(optional.take(InputResponse::Cancelled), Ok(Value::Null));
     let yes = InputRequest {
-        inquiry: InputRequestKind::Form { message: "Sure?".into(), form: InputForm::default() },
+        kind: InputRequestKind::Form { message: "Sure?".into(), form: InputForm::default() },
         ..who.clone()
     };
     assert_eq!(yes.take(InputResponse::Accepted(Map::new())), Ok(Value::Bool(true)));
@@ -182,7 +182,7 @@ fn input_responses_are_validated_against_their_requests() {
 #[test]
 fn a_person_is_sent_to_web_addresses_only() {
     let link = |url: &str| InputRequestTemplate {
-        inquiry: InputRequestKindTemplate::Link {
+        kind: InputRequestKindTemplate::Link {
             message: Template::compile("Sign in").unwrap(),
             url: Template::compile_for(crate::translate::OutputContext::Address, url).unwrap(),
         },
@@ -197,7 +197,7 @@ fn a_person_is_sent_to_web_addresses_only() {
     else {
         panic!()
     };
-    let InputRequestKind::Link { url, .. } = &requests[0].inquiry else { panic!() };
+    let InputRequestKind::Link { url, .. } = &requests[0].kind else { panic!() };
     assert_eq!(url, "https://example.com/a%20b?x=%2F%2F%40evil.example%26");
     for url in [
         "{{ args.evil }}",

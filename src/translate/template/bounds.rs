@@ -82,7 +82,7 @@ pub(super) const ITEM_BYTES: u64 = 16;
 pub(super) struct RenderContext {
     names: Value,
     left: AtomicU64,
-    made_left: AtomicUsize,
+    output_left_bytes: AtomicUsize,
     stop: Option<WorkBudget>,
 }
 
@@ -94,7 +94,7 @@ impl RenderContext {
         Self {
             names: names.clone(),
             left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
-            made_left: AtomicUsize::new(OUTPUT_LIMIT_BYTES),
+            output_left_bytes: AtomicUsize::new(OUTPUT_LIMIT_BYTES),
             stop: budget.stop.clone(),
         }
     }
@@ -116,8 +116,8 @@ impl RenderContext {
 
     /// Whether filters and operators may write so many more bytes.
     pub(super) fn allows_output(&self, bytes: usize) -> bool {
-        let left = self.made_left.load(Ordering::Relaxed).checked_sub(bytes);
-        self.made_left.store(left.unwrap_or(0), Ordering::Relaxed);
+        let left = self.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
+        self.output_left_bytes.store(left.unwrap_or(0), Ordering::Relaxed);
         left.is_some() && !self.is_stopped_for(bytes as u64)
     }
 

@@ -108,8 +108,8 @@ impl HeaderLine {
         wanted: &[&str],
     ) -> Self {
         let words = words(header);
-        let joints = joints(header, &words, wanted);
-        if !joints.contains(&NameBoundary::Inside) && is_prose(&words, rows.clone(), first.is_some()) {
+        let boundaries = boundaries(header, &words, wanted);
+        if !boundaries.contains(&NameBoundary::Inside) && is_prose(&words, rows.clone(), first.is_some()) {
             let mut names: Vec<String> =
                 words.iter().map(|word| header[word.clone()].iter().collect()).collect();
             names.splice(0..0, first.map(str::to_owned));
@@ -135,7 +135,7 @@ impl HeaderLine {
         let mut spans: Vec<Range<usize>> = Vec::new();
         for (index, word) in words.iter().enumerate() {
             let joined = close.binary_search(&index).is_ok()
-                && match joints[index] {
+                && match boundaries[index] {
                     NameBoundary::Unknown => apart[index] <= 0,
                     NameBoundary::Inside => true,
                     // The wanted name may also be the first word of a longer one (`Mounted` for
@@ -271,15 +271,18 @@ enum NameBoundary {
     BothSides,
 }
 
-fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<NameBoundary> {
+fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<NameBoundary> {
     let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
     names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
-    let mut joints = vec![NameBoundary::Unknown; words.len()];
+    let mut boundaries = vec![NameBoundary::Unknown; words.len()];
     let mut add = |index: usize| {
-        if let Some(joint) = joints.get_mut(index) {
-            *joint =
-                if *joint == NameBoundary::Unknown { NameBoundary::OneSide } else { NameBoundary::BothSides };
+        if let Some(boundary) = boundaries.get_mut(index) {
+            *boundary = if *boundary == NameBoundary::Unknown {
+                NameBoundary::OneSide
+            } else {
+                NameBoundary::BothSides
+            };
         }
     };
     let mut within = Vec::new();
@@ -302,9 +305,9 @@ fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<NameB
         add(index);
     }
     for index in within {
-        joints[index] = NameBoundary::Inside;
+        boundaries[index] = NameBoundary::Inside;
     }
-    joints
+    boundaries
 }
 
 /// Whether every row has as many words as the header, so that the words are the cells.

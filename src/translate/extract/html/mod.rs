@@ -248,7 +248,7 @@ impl<'a> Finder<'a> {
                     selected.value(below.filter(|element| found.contains(&element.id())), work)?
                 }
             };
-            work.look_at(within)?;
+            work.count_visit(within)?;
             object.extend(value.map(|value| (selected.name.clone(), value)));
         }
         Ok(Value::Object(object))

@@ -223,7 +223,7 @@ impl PageBudget {
     }
 
     /// Accounts for a visit to an element and its descendants.
-    pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), ReadError> {
+    pub(super) fn count_visit(&mut self, element: ElementRef<'_>) -> Result<(), ReadError> {
         self.take(BYTES_AN_ELEMENT * element.descendants().count())
     }
 
