@@ -291,7 +291,7 @@ impl ResponseInput {
         let Self { status, headers, body, exit, stderr } = self;
         let mut response = match &route.request {
             RequestTemplate::Command(_) => {
-                return UpstreamResponse::of_program(
+                return UpstreamResponse::from_program(
                     body,
                     ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr },
                 );

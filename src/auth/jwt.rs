@@ -76,7 +76,7 @@ impl TokenSettings {
         }
         if let Some(server) = server.filter(|_| is_tls) {
             let value = &section.value;
-            let by_default = || ClientTls::by_default(value.context.report, value.node.span);
+            let by_default = || ClientTls::with_defaults(value.context.report, value.node.span);
             server.tls = Some(value.checked(self.tls.clone().or_else(by_default))?);
         }
         Ok(self)

@@ -118,7 +118,7 @@ fn command_response(arguments: &ExplainArguments, file: &Path) -> Result<Upstrea
     }
     let (response, _) = selected_response(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
-    Ok(UpstreamResponse::of_program(
+    Ok(UpstreamResponse::from_program(
         response.body,
         ProgramExit { end: arguments.exit.unwrap_or(ProgramEnd::Code(0)), stderr },
     ))

@@ -251,7 +251,7 @@ impl ExampleResponse {
         let body = body.unwrap_or(recorded.body);
         if upstream_kind == UpstreamKind::Program {
             let stderr = self.stderr.map(|Scalar(text)| text).unwrap_or_default().into();
-            return UpstreamResponse::of_program(
+            return UpstreamResponse::from_program(
                 body,
                 ProgramExit { end: self.exit.unwrap_or(ProgramEnd::Code(0)), stderr },
             );

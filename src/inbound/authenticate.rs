@@ -106,7 +106,9 @@ impl Authenticator {
         head: &mut Parts,
         unauthenticated: &UnauthenticatedRequest,
     ) -> Result<AuthenticatedClient, Rejection> {
-        let Some(access) = self.access() else { return Ok(AuthenticatedClient::by_address(unauthenticated)) };
+        let Some(access) = self.access() else {
+            return Ok(AuthenticatedClient::from_address(unauthenticated));
+        };
         let found = async {
             let credential = Credential::from_headers(&head.headers, unauthenticated)?;
             let request_id_of = || unauthenticated.request_id.clone();
@@ -125,7 +127,7 @@ impl Authenticator {
         unauthenticated: &UnauthenticatedRequest,
         client: ClientIdentity,
     ) -> AuthenticatedClient {
-        let Some(access) = self.access() else { return AuthenticatedClient::by_address(unauthenticated) };
+        let Some(access) = self.access() else { return AuthenticatedClient::from_address(unauthenticated) };
         remove_credentials(&mut head.headers);
         AuthenticatedClient { client, credential: Credential::Replica, access: Some(access) }
     }
@@ -214,9 +216,9 @@ impl AuthenticatedClient {
     }
 
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
-    fn by_address(unauthenticated: &UnauthenticatedRequest) -> Self {
+    fn from_address(unauthenticated: &UnauthenticatedRequest) -> Self {
         let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
-        Self { client, credential: Credential::of_connection(unauthenticated), access: None }
+        Self { client, credential: Credential::from_connection(unauthenticated), access: None }
     }
 
     pub(super) fn client(&self) -> &ClientIdentity {
@@ -256,11 +258,11 @@ impl Credential {
             }
             (Some(value), None) => Ok(Self::Bearer(value.clone())),
             (None, Some(value)) => Ok(Self::ApiKey(value.clone())),
-            (None, None) => Ok(Self::of_connection(unauthenticated)),
+            (None, None) => Ok(Self::from_connection(unauthenticated)),
         }
     }
 
-    fn of_connection(unauthenticated: &UnauthenticatedRequest) -> Self {
+    fn from_connection(unauthenticated: &UnauthenticatedRequest) -> Self {
         unauthenticated.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
     }
 

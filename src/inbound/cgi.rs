@@ -119,7 +119,7 @@ pub fn request(
     };
     remove_hop_by_hop(request.headers_mut());
     // Nothing changes while one request is served, so a stream of changes must not keep the process alive.
-    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), ShutdownSignal::at_once());
+    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), ShutdownSignal::one_request());
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
     let unauthenticated = UnauthenticatedRequest {

@@ -229,7 +229,7 @@ impl ShutdownSignal {
     }
 
     /// Signal of a process that serves one request and then exits, so that nothing waits for events.
-    pub fn at_once() -> Self {
+    pub fn one_request() -> Self {
         Self::new(watch::channel(Shutdown::OneRequest).1)
     }
 

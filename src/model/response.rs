@@ -31,7 +31,7 @@ impl UpstreamResponse {
     }
 
     /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.
-    pub fn of_program(output: Bytes, exit: ProgramExit) -> Self {
+    pub fn from_program(output: Bytes, exit: ProgramExit) -> Self {
         let status = match exit.end.is_success() {
             true => StatusCode::OK,
             false => StatusCode::INTERNAL_SERVER_ERROR,
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_program_response_has_an_http_status() {
         let response =
-            |end| UpstreamResponse::of_program(Bytes::new(), ProgramExit { end, stderr: Bytes::new() });
+            |end| UpstreamResponse::from_program(Bytes::new(), ProgramExit { end, stderr: Bytes::new() });
         assert_eq!(response(ProgramEnd::Code(0)).status, 200);
         assert_eq!(response(ProgramEnd::Code(1)).status, 500);
         assert_eq!(response(ProgramEnd::Signal(9)).status, 500);

@@ -30,7 +30,7 @@ struct MessageParts {
 
 impl Violation {
     /// A violation by the whole value; `what` quotes nothing of it.
-    pub(super) fn of_whole(what: &str) -> Self {
+    pub(super) fn at_root(what: &str) -> Self {
         Self { path: String::new(), what: what.to_owned(), plain: format!("the value {what}") }
     }
 

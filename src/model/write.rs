@@ -350,7 +350,7 @@ mod tests {
         serde_json::from_slice(&out).unwrap()
     }
 
-    fn of_json(json: &str, make: fn(JsonText) -> Structured) -> ToolResult {
+    fn from_json(json: &str, make: fn(JsonText) -> Structured) -> ToolResult {
         let json = JsonText::check(&Bytes::from(json.to_owned())).unwrap();
         let mut result = ToolResult::new(
             ToolOutcome::Success,
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_object_is_wrapped_in_text_and_structure_alike() {
-        let result = written(&of_json("[1, \"a\\\"b\"]", Structured::new), StructuredContentSupport::Any);
+        let result = written(&from_json("[1, \"a\\\"b\"]", Structured::new), StructuredContentSupport::Any);
         assert_eq!(result["structuredContent"].to_string(), r#"{"result":[1,"a\"b"]}"#);
         assert_eq!(result["content"][0]["text"], "{\"result\":[1, \"a\\\"b\"]}");
         assert_eq!(result["isError"], false);
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_route_may_hand_newer_clients_the_bare_value() {
-        let result = of_json("[1]", |json| Structured::new(json).with_bare_allowed());
+        let result = from_json("[1]", |json| Structured::new(json).with_bare_allowed());
         assert_eq!(written(&result, StructuredContentSupport::Any)["structuredContent"].to_string(), "[1]");
         assert_eq!(
             written(&result, StructuredContentSupport::ObjectsOnly)["structuredContent"].to_string(),
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_result_is_the_same_tree_however_deep_it_is() {
-        let mut shallow = of_json(r#"{"a": 1.0, "b": [1e3]}"#, Structured::new);
+        let mut shallow = from_json(r#"{"a": 1.0, "b": [1e3]}"#, Structured::new);
         shallow.meta.insert("code".into(), json!([7]));
         shallow.outcome = ToolOutcome::Error(ErrorType::Arguments);
         assert_eq!(
@@ -388,7 +388,7 @@ mod tests {
             written(&shallow, StructuredContentSupport::Any).to_string()
         );
         let deepest = format!("{}{}", "[".repeat(JSON_DEPTH_LIMIT), "]".repeat(JSON_DEPTH_LIMIT));
-        let mut deep = of_json(&deepest, Structured::new);
+        let mut deep = from_json(&deepest, Structured::new);
         deep.meta.insert("code".into(), deep.structured.as_ref().unwrap().json().parse());
         let mut text = Vec::new();
         write_result(&deep, StructuredContentSupport::Any, &mut text);

@@ -308,7 +308,7 @@ fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
         let span = match call.span.is_on() {
             true => call.span.child_or_linked(SpanKind::Server, CALL, call.trace.as_ref()),
             false => {
-                let ours = call.trace.clone().or_else(|| TraceContext::of_headers(call.headers));
+                let ours = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
                 tracing.begin(SpanKind::Server, CALL, ours.as_ref())
             }
         };

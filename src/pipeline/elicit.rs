@@ -89,7 +89,7 @@ pub(super) async fn elicit_for_rule(
     elicitor: &mut dyn Elicitor,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut input_responses = arguments.input_responses().clone();
-    let responses = input_requests(elicitor, vec![InputRequest::of_rule(sample)], &input_responses).await;
+    let responses = input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
     input_responses.extend(responses.map_err(|why| input_missing(error_text::response_needs_input(&why)))?);
     Ok(input_responses)
 }

@@ -166,7 +166,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let (per, retry_after) = (in_a(*per), time(whole_seconds(*retry_after)));
+            let (per, retry_after) = (per_period(*per), time(whole_seconds(*retry_after)));
             format!("{who} {times} {per}. No request was sent. Retry in {retry_after}.")
         }
         UpstreamError::RateLimitUnavailable { .. } => "Rate limiting is temporarily unavailable, so this \
@@ -337,7 +337,7 @@ pub(super) fn operation_failed(message: Option<&str>) -> ToolResult {
 }
 
 /// `per minute`, `in 10 s`.
-fn in_a(per: Duration) -> String {
+fn per_period(per: Duration) -> String {
     match per.as_millis() {
         1_000 => "per second".to_owned(),
         60_000 => "per minute".to_owned(),

@@ -371,7 +371,7 @@ impl<'a> UpstreamExchange<'a> {
             arguments: call.arguments.into(),
             headers: call.headers,
             client: call.client,
-            trace: call.trace.or_else(|| TraceContext::of_headers(call.headers)),
+            trace: call.trace.or_else(|| TraceContext::from_headers(call.headers)),
         }
     }
 

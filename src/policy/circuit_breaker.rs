@@ -123,7 +123,7 @@ impl CircuitBreaker {
 
     /// Makes it the circuit breaker of one route.
     #[must_use]
-    pub(super) fn of_route(self, route: ToolName) -> Self {
+    pub(super) fn with_route(self, route: ToolName) -> Self {
         Self { route: Some(route), ..self }
     }
 
@@ -354,7 +354,7 @@ mod tests {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
-        let breaker = breaker.of_route("t".parse().unwrap());
+        let breaker = breaker.with_route("t".parse().unwrap());
         for _ in 0..3 {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }

@@ -195,7 +195,7 @@ impl Slots {
         let of_client = match self.per_client {
             None => None,
             Some(limit) => {
-                let slots = self.of_client(client, limit);
+                let slots = self.client_semaphore(client, limit);
                 let slot = timeout(self.queue_timeout, slots.acquire_owned()).await;
                 Some(slot.map_err(|_| {
                     self.queue_rejected.add();
@@ -210,7 +210,7 @@ impl Slots {
         Ok(Slot { _of_client: of_client, _slot: self.concurrency.acquire(None).await? })
     }
 
-    fn of_client(&self, client: &ClientIdentity, limit: usize) -> Arc<Semaphore> {
+    fn client_semaphore(&self, client: &ClientIdentity, limit: usize) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slots) = clients.get(client).and_then(Weak::upgrade) {
             return slots;

@@ -340,20 +340,20 @@ mod tests {
     }
 
     /// Number of admitted calls out of a hundred at once.
-    fn at_once(rate: &RateLimit, client: &ClientIdentity) -> usize {
+    fn burst_size(rate: &RateLimit, client: &ClientIdentity) -> usize {
         (0..100).filter(|_| rate.take(client).is_ok()).count()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_admitted_and_then_the_rate() {
         let rate = rate(RateLimitScope::Upstream, TEN_A_SECOND);
-        assert_eq!(at_once(&rate, &ClientIdentity::Only), 10);
+        assert_eq!(burst_size(&rate, &ClientIdentity::Only), 10);
         assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 10));
         tokio::time::advance(SECOND / 4).await;
-        assert_eq!(at_once(&rate, &ClientIdentity::Only), 2);
+        assert_eq!(burst_size(&rate, &ClientIdentity::Only), 2);
         assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 20));
         tokio::time::advance(100 * SECOND).await;
-        assert_eq!(at_once(&rate, &ClientIdentity::Only), 10, "what was not used is not saved for ever");
+        assert_eq!(burst_size(&rate, &ClientIdentity::Only), 10, "what was not used is not saved for ever");
     }
 
     #[tokio::test(start_paused = true)]
@@ -371,9 +371,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn clients_do_not_use_up_the_rate_of_others() {
         let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
-        assert_eq!(at_once(&rate, &client(1)), 10);
-        assert_eq!(at_once(&rate, &client(2)), 10);
-        assert_eq!(at_once(&rate, &client(1)), 0);
+        assert_eq!(burst_size(&rate, &client(1)), 10);
+        assert_eq!(burst_size(&rate, &client(2)), 10);
+        assert_eq!(burst_size(&rate, &client(1)), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -383,9 +383,9 @@ mod tests {
         assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
         assert_eq!(more, 10, "fifty clients that are not tracked separately share the limit of one");
-        assert_eq!(at_once(&rate, &client(0)), 9, "who was there before is not forgotten for them");
+        assert_eq!(burst_size(&rate, &client(0)), 9, "who was there before is not forgotten for them");
         tokio::time::advance(2 * SECOND).await;
-        assert_eq!(at_once(&rate, &client(most)), 10);
+        assert_eq!(burst_size(&rate, &client(most)), 10);
         assert_eq!(rate.used.lock().unwrap().each.len(), 1);
     }
 

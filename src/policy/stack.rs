@@ -103,7 +103,7 @@ pub struct CallResponse {
 
 impl CallResponse {
     /// A response that is not cached.
-    pub(super) fn of_upstream(response: UpstreamResponse) -> Self {
+    pub(super) fn from_upstream(response: UpstreamResponse) -> Self {
         Self { response, age: None, entry: None }
     }
 }
@@ -129,7 +129,7 @@ impl RoutePolicies {
                     let send = move |upstream_call| async move { route.send(&upstream_call).await };
                     Box::pin(responses.get_or_fetch(upstream_call, send)).await
                 }
-                None => self.send(upstream_call).await.map(CallResponse::of_upstream),
+                None => self.send(upstream_call).await.map(CallResponse::from_upstream),
             }
         });
         // The client's timeout covers everything, time in the queue included. Outside of coalescing, as each
@@ -376,7 +376,7 @@ impl RoutePolicies {
             counts.opened.clone(),
             counts.circuit_rejected.clone(),
         );
-        let breaker = Arc::new(breaker.of_route(tool.clone()));
+        let breaker = Arc::new(breaker.with_route(tool.clone()));
         let (budget, again) = (upstream.budget.clone(), upstream.counts.retries.clone());
         let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
         let hedge = settings.hedge.map(|settings| {

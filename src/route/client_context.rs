@@ -157,7 +157,7 @@ impl TraceContext {
     }
 
     /// Parses the headers of a request.
-    pub fn of_headers(headers: &HeaderMap) -> Option<Self> {
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all(PARENT).iter();
         let parent = parents.next()?.to_str().ok()?;
         if parents.next().is_some() {
@@ -290,7 +290,7 @@ mod tests {
             (&headers["traceparent"], &headers["tracestate"]),
             (&PARENT.parse().unwrap(), &"a=1, b=2".parse().unwrap())
         );
-        assert_eq!(TraceContext::of_headers(&headers), TraceContext::parse(PARENT, Some("a=1, b=2")));
+        assert_eq!(TraceContext::from_headers(&headers), TraceContext::parse(PARENT, Some("a=1, b=2")));
         let other = TraceContext::parse(&PARENT.replace("4bf9", "0000"), None).unwrap();
         other.write(&mut headers);
         assert_eq!(headers["traceparent"], PARENT);
@@ -302,6 +302,6 @@ mod tests {
             );
         }
         headers.append("traceparent", PARENT.parse().unwrap());
-        assert_eq!(TraceContext::of_headers(&headers), None, "two parents are none");
+        assert_eq!(TraceContext::from_headers(&headers), None, "two parents are none");
     }
 }

@@ -59,7 +59,7 @@ impl InputSchema {
 
     /// Converts one or several strings to the type of this property. A string that can't be converted stays
     /// one, so that [`check`](Self::check) reports it.
-    pub fn of_texts(&self, name: &str, texts: Vec<String>) -> Value {
+    pub fn coerce_texts(&self, name: &str, texts: Vec<String>) -> Value {
         typed(self.document(), name, texts)
     }
 

@@ -229,7 +229,7 @@ impl RouteCall {
                 None => {}
                 Some(Value::String(text)) if text.is_empty() => {}
                 Some(Value::String(text)) => {
-                    filled.insert(name.clone(), input.of_texts(name, vec![text]));
+                    filled.insert(name.clone(), input.coerce_texts(name, vec![text]));
                 }
                 Some(value) => {
                     filled.insert(name.clone(), value);

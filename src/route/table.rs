@@ -163,7 +163,7 @@ impl<R: Borrow<Route>> RouteTable<R> {
         let (index, arguments) = self.addresses.find(uri)?;
         let route = &self.in_order[index];
         let input = &(**route).borrow().input;
-        let typed = |(name, text): (&str, String)| (name.to_owned(), input.of_texts(name, vec![text]));
+        let typed = |(name, text): (&str, String)| (name.to_owned(), input.coerce_texts(name, vec![text]));
         Some((route, arguments.into_iter().map(typed).collect()))
     }
 

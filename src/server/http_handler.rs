@@ -89,7 +89,7 @@ impl ObservedRequest {
         let scheme = if connection.is_tls { "https" } else { "http" };
         let mut span = Span::default();
         if tracing.is_on() {
-            let parent = TraceContext::of_headers(request.headers());
+            let parent = TraceContext::from_headers(request.headers());
             span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
             if span.is_recorded() {
                 describe(&span, request, scheme, connection.peer);

@@ -330,7 +330,7 @@ impl StoreSettings {
             Some(_) => {}
             None if address.is_tls() => {
                 let value = &section.value;
-                let tls = value.checked(ClientTls::by_default(value.context.report, value.node.span));
+                let tls = value.checked(ClientTls::with_defaults(value.context.report, value.node.span));
                 match tls {
                     Ok(tls) => self.tls = Some(tls),
                     Err(reported) => checked = Err(reported),

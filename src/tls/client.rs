@@ -220,7 +220,7 @@ impl ClientTls {
     }
 
     /// TLS with all defaults, without a section `tls`. `None` if that is impossible, which is reported.
-    pub(crate) fn by_default(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
+    pub(crate) fn with_defaults(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
         made.map_err(|error| {
             report.error(Code::InvalidValue.at_span(place), error.to_string(), NO_ROOTS_HELP)

@@ -253,7 +253,7 @@ pub(in crate::translate) fn render(
     };
     let names = context.names(required);
     let plain = Name::from_pairs(names.clone());
-    let budget = TemplateBudget::of_result().until(context.view.input.stop);
+    let budget = TemplateBudget::for_result().until(context.view.input.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: RenderedBlock| {
         let length = match &block.content.block {

@@ -104,7 +104,7 @@ pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
 
 /// Converts strings in `value` to the number, integer, boolean or null that `schema` requires. Returns
 /// whether anything changed.
-pub(crate) fn by_schema(value: &mut Value, schema: &Map<String, Value>) -> bool {
+pub(crate) fn convert_to_schema(value: &mut Value, schema: &Map<String, Value>) -> bool {
     convert(value, schema, schema, 0)
 }
 
@@ -228,14 +228,14 @@ mod tests {
                 "d": {"type": ["string", "number"]}},
         });
         let mut value = json!({"a": "1.50", "b": ["1", "x"], "c": "TRUE", "d": "5", "e": "5"});
-        assert!(by_schema(&mut value, schema.as_object().unwrap()));
+        assert!(convert_to_schema(&mut value, schema.as_object().unwrap()));
         assert_eq!(value.to_string(), r#"{"a":1.50,"b":[1,"x"],"c":true,"d":"5","e":"5"}"#);
         assert!(
-            !by_schema(&mut json!({"c": "yes"}), schema.as_object().unwrap()),
+            !convert_to_schema(&mut json!({"c": "yes"}), schema.as_object().unwrap()),
             "`yes` only where a rule says so"
         );
         let circular = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
-        assert!(!by_schema(&mut json!("1"), circular.as_object().unwrap()));
+        assert!(!convert_to_schema(&mut json!("1"), circular.as_object().unwrap()));
     }
 
     proptest::proptest! {

@@ -135,7 +135,7 @@ impl TranslationRun<'_> {
         });
         let known = TemplateContext { view, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(known.names_without(&self.translator.redaction, &required_names));
-        let budget = TemplateBudget::of_result().until(view.input.stop);
+        let budget = TemplateBudget::for_result().until(view.input.stop);
         let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,
             Err(error) => {

@@ -126,7 +126,7 @@ impl OutputSchema {
             value = json!({ "result": value });
             changed = true;
         }
-        changed |= convert::by_schema(&mut value, self.schema.document());
+        changed |= convert::convert_to_schema(&mut value, self.schema.document());
         let violations = self.violations(&value, stop)?;
         if !violations.is_empty() {
             let messages: Vec<_> = violations

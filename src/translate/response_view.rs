@@ -239,7 +239,7 @@ impl<'a> LazyExtraction<'a> {
     /// The extractor to run; `None` for an empty response if the rule has no extractor: old servers declare a
     /// media type and then send no body.
     fn extract(&self) -> Option<&Extract> {
-        let by_media_type = || Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
+        let by_media_type = || Extract::One(Box::new(Extractor::whole(extractor_for_media_type(self.view))));
         match self.extract {
             None if self.view.body().is_ok_and(Bytes::is_empty) => None,
             None => Some(self.default.get_or_init(by_media_type)),
@@ -324,7 +324,7 @@ fn describe_found(found: &Extracted) -> String {
 }
 
 /// Default extractor, by media type.
-pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
+pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind {
     let Some(media_type) = view.response.media_type() else {
         // RFC 9110, section 8.3: without `Content-Type`, the recipient may examine the data.
         let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);

@@ -151,7 +151,7 @@ impl SamplingRequestTemplate {
     ///
     /// [`TemplateError`] if one of them fails, or the texts together are too long.
     pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
-        let budget = TemplateBudget::of_result().until(stop);
+        let budget = TemplateBudget::for_result().until(stop);
         let render = |template: &Template| template.render_within(names, &budget);
         let rendered = |(speaker, template): &(SamplingRole, Template)| Ok((*speaker, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(rendered).collect::<Result<_, TemplateError>>()?;

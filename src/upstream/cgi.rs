@@ -25,7 +25,7 @@ pub(super) async fn run_cgi(
 ) -> Result<UpstreamResponse, UpstreamError> {
     let upstream = || cgi.name.clone();
     let UpstreamRequest::Http(request) = &upstream_call.request else {
-        return Err(UpstreamError::of_another_kind(&cgi.name));
+        return Err(UpstreamError::wrong_kind(&cgi.name));
     };
     let variables = variables(request, &cgi.program)
         .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;

@@ -27,7 +27,7 @@ pub(super) async fn run_command(
     upstream_call: &UpstreamCall,
 ) -> Result<UpstreamResponse, UpstreamError> {
     let UpstreamRequest::Command(request) = &upstream_call.request else {
-        return Err(UpstreamError::of_another_kind(&command.name));
+        return Err(UpstreamError::wrong_kind(&command.name));
     };
     let limit_bytes = upstream_call.response_limit_bytes;
     let running = CommandRun {
@@ -38,7 +38,7 @@ pub(super) async fn run_command(
         upstream_call,
     };
     let FinishedProgram { output, exit } = run_program(command, running).await?;
-    Ok(UpstreamResponse::of_program(output, exit))
+    Ok(UpstreamResponse::from_program(output, exit))
 }
 
 /// Limit of the standard error that is stored, in bytes. The end is stored, where programs write why they

@@ -42,7 +42,7 @@ impl QuotedSource {
     }
 
     /// Error for JSON of an unexpected structure.
-    pub(super) fn of_json(error: &serde_json::Error) -> Self {
+    pub(super) fn from_json(error: &serde_json::Error) -> Self {
         let plain = format!(
             "its JSON is not of the form that was expected, at line {}, column {}",
             error.line(),
@@ -368,7 +368,7 @@ struct ReusedConnection {
 
 impl UpstreamError {
     /// From an error of the HTTP client that occurred before response headers arrived.
-    pub(super) fn of_client(upstream: &UpstreamName, error: SendError) -> Self {
+    pub(super) fn from_send_error(upstream: &UpstreamName, error: SendError) -> Self {
         let upstream = upstream.clone();
         let (error, is_reused) = match error {
             SendError::Connect(error) => {
@@ -465,7 +465,7 @@ impl UpstreamError {
     }
 
     /// Error for a request to the wrong kind of upstream. The configuration is checked for this.
-    pub(super) fn of_another_kind(upstream: &UpstreamName) -> Self {
+    pub(super) fn wrong_kind(upstream: &UpstreamName) -> Self {
         let source = "the request is for another kind of upstream".into();
         Self::Unsendable { upstream: upstream.clone(), source }
     }

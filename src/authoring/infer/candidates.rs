@@ -73,9 +73,9 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
         found.extend(documents(classified, &texts, &media_type));
         // A document also has lines, but an extractor for lines would misread it.
         if found.is_empty() {
-            found.extend(of_lines(&texts, &media_type));
+            found.extend(line_candidates(&texts, &media_type));
         } else {
-            found.extend(of_shown_lines(classified, &texts));
+            found.extend(shown_line_candidates(classified, &texts));
         }
     }
     found.push(last_resort(classified));
@@ -83,7 +83,7 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
 }
 
 /// Extractors for texts that are not documents.
-fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+fn line_candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
     found.extend(delimited(texts, media_type));
@@ -97,7 +97,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
 }
 
 /// Extractors for HTML pages whose data is the text of a single `<pre>`: the page has no table.
-fn of_shown_lines(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
+fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
     let is_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
         source.matches("<pre").count() == 1 && !source.contains("<table") && source.contains("<html")
@@ -120,7 +120,7 @@ fn of_shown_lines(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<C
         let why = format!("in the `<pre>` of the page, {}", candidate.why);
         Candidate { extract: Value::Object(extract), why, ..candidate }
     };
-    of_lines(&texts, "").into_iter().map(beside).collect()
+    line_candidates(&texts, "").into_iter().map(beside).collect()
 }
 
 fn last_resort(classified: &ClassifiedSamples<'_>) -> Candidate {

@@ -315,7 +315,7 @@ impl Comparison<'_, '_> {
             }
         }
         if closed && open {
-            let message = format!("`output` does not permit fields with other names{}", in_field(place));
+            let message = format!("`output` does not permit fields with other names{}", field_path(place));
             self.report.error(
                 Code::OutputUnknownField.at_span(self.span),
                 message,
@@ -333,7 +333,7 @@ fn name_of(place: &str) -> String {
     if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
 }
 
-fn in_field(place: &str) -> String {
+fn field_path(place: &str) -> String {
     if place.is_empty() { String::new() } else { format!(" in `{place}`") }
 }
 

@@ -139,7 +139,7 @@ impl Migration<'_> {
                 if migrated.text == text { (files, trees) } else { self.read(&migrated.text)? };
             let mut blocks = Vec::new();
             let other_files = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
-            other_files.for_each(|(tree, _)| yaml_blocks::of_manifest(&files, tree, &mut blocks));
+            other_files.for_each(|(tree, _)| yaml_blocks::find_in_manifest(&files, tree, &mut blocks));
             self.rewrite_blocks(&mut migrated, blocks, |text| self.yaml(text).ok());
         }
         Ok(migrated)
@@ -147,7 +147,7 @@ impl Migration<'_> {
 
     fn markdown(&self, page: &str) -> Migrated {
         let mut migrated = Migrated { text: page.to_owned(), changes: Vec::new(), remarks: Vec::new() };
-        self.rewrite_blocks(&mut migrated, yaml_blocks::of_markdown(page), |text| self.fragment(text));
+        self.rewrite_blocks(&mut migrated, yaml_blocks::find_in_markdown(page), |text| self.fragment(text));
         migrated
     }
 

@@ -41,7 +41,7 @@ impl YamlBlock {
 }
 
 /// YAML blocks of a Markdown page.
-pub(super) fn of_markdown(page: &str) -> Vec<YamlBlock> {
+pub(super) fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
     let mut blocks = Vec::new();
     // Open block: its fence, the offset of its first line, its indentation, and whether it is YAML.
     let mut open: Option<(String, usize, usize, bool)> = None;
@@ -78,26 +78,26 @@ pub(super) fn of_markdown(page: &str) -> Vec<YamlBlock> {
 }
 
 /// Configurations in a Kubernetes `ConfigMap`: strings under file names.
-pub(super) fn of_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
+pub(super) fn find_in_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
     match &node.kind {
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
                 let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
                 match &value.kind {
                     Kind::Text(text) if is_file && text.style == Style::Literal => {
-                        blocks.extend(of_literal(files, value, &text.text));
+                        blocks.extend(from_literal(files, value, &text.text));
                     }
-                    _ => of_manifest(files, value, blocks),
+                    _ => find_in_manifest(files, value, blocks),
                 }
             }
         }
-        Kind::List(items) => items.iter().for_each(|item| of_manifest(files, item, blocks)),
+        Kind::List(items) => items.iter().for_each(|item| find_in_manifest(files, item, blocks)),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 
 /// Lines of a literal block (`|`).
-fn of_literal(files: &Files, node: &Node, text: &str) -> Option<YamlBlock> {
+fn from_literal(files: &Files, node: &Node, text: &str) -> Option<YamlBlock> {
     let file = files.text(node.span);
     // The span of such a string begins at its first character, after the indentation.
     let start = file[..node.span.start].rfind('\n')? + 1;

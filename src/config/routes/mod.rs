@@ -339,7 +339,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         RequestTemplate::Command(_) => no_effect::report_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
-            template.effect = annotations.as_ref().map(ToolEffect::of_annotations).unwrap_or_default();
+            template.effect = annotations.as_ref().map(ToolEffect::from_annotations).unwrap_or_default();
         }
     }
     let has_effect = !idempotent.unwrap_or_else(|| request.template.is_safe());

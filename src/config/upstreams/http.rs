@@ -33,7 +33,7 @@ pub(super) fn settings(
     let tls = match (addresses.first.is_tls(), written.tls.take()) {
         (true, None) => {
             let url = node.get("url").or_else(|| node.get("mcp")).unwrap_or(node);
-            Some(ClientTls::by_default(report, url.span)?)
+            Some(ClientTls::with_defaults(report, url.span)?)
         }
         (false, Some(_)) => {
             let help = "write an `https://` address, or remove `tls`";

@@ -214,7 +214,7 @@ impl StdioConnection {
         let assumed = message_context.revision().unwrap_or(Revision::R2026_07_28);
         let respond = self.dispatcher.error_response(message_context, id, method.as_deref(), assumed, &error);
         // Nobody reads any more: the connection is about to end.
-        let _ = self.out.send(in_one_line(respond.into_body())).await;
+        let _ = self.out.send(to_one_line(respond.into_body())).await;
     }
 }
 
@@ -238,7 +238,7 @@ async fn respond(
         handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));
     }
     // Nobody reads any more: the connection is about to end.
-    let _ = out.send(in_one_line(respond.into_body())).await;
+    let _ = out.send(to_one_line(respond.into_body())).await;
 }
 
 /// Runs `work`, and sends the messages that it puts into the mailbox, all of them before it returns. `None`
@@ -253,18 +253,18 @@ async fn send_during<T>(
         tokio::select! {
             biased;
             done = &mut work => break done,
-            Some(message) = mailbox.recv() => out.send(in_one_line(message.into())).await.ok()?,
+            Some(message) = mailbox.recv() => out.send(to_one_line(message.into())).await.ok()?,
         }
     };
     while let Ok(message) = mailbox.try_recv() {
-        out.send(in_one_line(message.into())).await.ok()?;
+        out.send(to_one_line(message.into())).await.ok()?;
     }
     Some(done)
 }
 
 /// JSON with its line breaks replaced by spaces: an upstream's JSON in a result may have some, but none
 /// inside of a string.
-fn in_one_line(mut json: Vec<u8>) -> Bytes {
+fn to_one_line(mut json: Vec<u8>) -> Bytes {
     for byte in &mut json {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';

@@ -211,7 +211,7 @@ pub(super) async fn cancel(
     let task_request = TaskRequest::read(dispatcher, rpc)?;
     match &task_request.task.location {
         TaskLocation::Upstream { location, input_responses } => {
-            if let Some(location) = OperationLocation::of_text(location) {
+            if let Some(location) = OperationLocation::from_text(location) {
                 task_request.cancel_operation(rpc, input_responses.clone(), &location).await;
             }
         }
@@ -389,7 +389,7 @@ impl TaskRequest {
         input_responses: &Map<String, Value>,
     ) -> Result<TaskState, RpcError> {
         let location =
-            OperationLocation::of_text(location).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
+            OperationLocation::from_text(location).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
         Ok(self
             .status_of_operation(rpc, &location, self.task.arguments.clone(), input_responses.clone())
             .await)

@@ -299,14 +299,14 @@ fn arguments(
     };
     let mut of_path = Vec::new();
     for (name, value) in in_path {
-        let value = route.input.of_texts(&name, vec![value]);
+        let value = route.input.coerce_texts(&name, vec![value]);
         if arguments.insert(name.clone(), value).is_some() {
             return Err(twice(&name, "path", "body"));
         }
         of_path.push(name);
     }
     for (name, values) in query(parts.uri.query().unwrap_or_default())? {
-        let value = route.input.of_texts(&name, values);
+        let value = route.input.coerce_texts(&name, values);
         if arguments.insert(name.clone(), value).is_some() {
             let first = if of_path.contains(&name) { "path" } else { "body" };
             return Err(twice(&name, first, "query"));

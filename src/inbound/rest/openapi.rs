@@ -106,7 +106,7 @@ impl<'a> RouteSchemas<'a> {
         if let Some(description) = &definition.description {
             operation.insert("description".into(), description.as_str().into());
         }
-        let in_path = in_path(&endpoint.path);
+        let in_path = path_arguments(&endpoint.path);
         let takes_body = !matches!(endpoint.method, Method::GET | Method::DELETE);
         let parameters = self.parameters(&in_path, !takes_body);
         if !parameters.is_empty() {
@@ -290,7 +290,7 @@ fn result_schema(output: Option<Value>) -> Value {
 }
 
 /// The argument names in a path, in order.
-fn in_path(path: &str) -> Vec<&str> {
+fn path_arguments(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect()
 }
 

@@ -120,7 +120,7 @@ impl Schema {
     pub fn violations(&self, value: &Value, most: usize) -> Vec<Violation> {
         match self.check(value, most, CHECK_STEP_LIMIT) {
             Ok(checked) => checked.violations,
-            Err(TooCostly) => vec![Violation::of_whole(TOO_COSTLY)],
+            Err(TooCostly) => vec![Violation::at_root(TOO_COSTLY)],
         }
     }
 
@@ -157,7 +157,7 @@ impl Schema {
         } else if steps_left < ERROR_STEP_LIMIT {
             return Err(TooCostly);
         } else {
-            (vec![Violation::of_whole(UNSPECIFIC_VIOLATION)], 0)
+            (vec![Violation::at_root(UNSPECIFIC_VIOLATION)], 0)
         };
         Ok(CheckResult { violations, steps: cost.valid + steps })
     }

@@ -166,7 +166,7 @@ impl ResponseCache {
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         let Some(settings) = self.settings.filter(|_| !is_conditional) else {
             let fetch = async move |upstream_call: UpstreamCall| {
-                send(upstream_call).await.map(CallResponse::of_upstream)
+                send(upstream_call).await.map(CallResponse::from_upstream)
             };
             return self.flight(&key).fetch(upstream_call, fetch).await;
         };
@@ -298,9 +298,10 @@ impl ResponseCache {
                     renewed,
                 )
             }
-            _ => {
-                (CallResponse::of_upstream(upstream_response.clone()), CachedResponse::new(upstream_response))
-            }
+            _ => (
+                CallResponse::from_upstream(upstream_response.clone()),
+                CachedResponse::new(upstream_response),
+            ),
         };
         if !entry.is_cacheable(settings) {
             if let Some(stored) = stored

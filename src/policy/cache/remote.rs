@@ -37,7 +37,7 @@ impl RemoteCache {
     /// Stores a response for as long as it may be used, in the background. Responses of programs are not
     /// stored, as the encoding has no exit status.
     pub(super) fn store(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
-        let lifetime = of_use(entry, settings);
+        let lifetime = usable_for(entry, settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
         if entry.response.exit.is_some() || lifetime.is_zero() || is_too_long {
             return;
@@ -54,7 +54,7 @@ impl RemoteCache {
 }
 
 /// Time for which a response may still be used, fresh or stale.
-fn of_use(entry: &CachedResponse, settings: CacheSettings) -> Duration {
+fn usable_for(entry: &CachedResponse, settings: CacheSettings) -> Duration {
     let stale_lifetime = match settings.ttl {
         CacheTtl::For(_) => settings.stale_if_error,
         CacheTtl::Upstream => settings.stale_if_error.max(entry.control.stale_if_error),

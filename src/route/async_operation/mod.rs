@@ -460,7 +460,7 @@ impl OperationLocation {
     }
 
     /// Decodes a location; `None` if the text is not one.
-    pub fn of_text(text: &str) -> Option<Self> {
+    pub fn from_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
             Some(name) => Some(Self::Named(name.to_owned())),
             None => text.parse().ok().map(Self::Path),

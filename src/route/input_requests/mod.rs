@@ -426,7 +426,7 @@ fn address(text: String) -> Result<String, String> {
 
 impl InputRequest {
     /// Sampling request of a rule.
-    pub fn of_rule(sample: SamplingRequest) -> Self {
+    pub fn from_rule(sample: SamplingRequest) -> Self {
         let optional = sample.optional;
         Self { name: SAMPLE.to_owned(), optional, kind: InputRequestKind::Sample(sample) }
     }

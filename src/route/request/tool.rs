@@ -123,7 +123,7 @@ impl ToolTemplate {
 
 impl ToolEffect {
     /// Effect declared by annotations (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
-    pub fn of_annotations(annotations: &Map<String, Value>) -> Self {
+    pub fn from_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
         match (says("readOnlyHint"), says("idempotentHint")) {
             (true, _) => Self::ReadOnly,
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn read_only_tools_are_idempotent() {
-        let of = |annotations: Value| ToolEffect::of_annotations(annotations.as_object().unwrap());
+        let of = |annotations: Value| ToolEffect::from_annotations(annotations.as_object().unwrap());
         assert_eq!(of(json!({ "readOnlyHint": true })), ToolEffect::ReadOnly);
         assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), ToolEffect::Idempotent);
         assert_eq!(of(json!({ "title": "x", "readOnlyHint": "yes" })), ToolEffect::Unknown);

@@ -208,7 +208,7 @@ impl TimeForm {
     fn read(&self, form: &TimeFormat, text: &str) -> Option<ParsedTime> {
         match form {
             TimeFormat::Standard => usual(text),
-            TimeFormat::Directives(directives) => by_directives(directives, text),
+            TimeFormat::Directives(directives) => parse_with_directives(directives, text),
             TimeFormat::Unix => self.epoch(text, 9),
             TimeFormat::UnixMillis => self.epoch(text, 6),
             TimeFormat::UnixMicros => self.epoch(text, 3),
@@ -247,11 +247,11 @@ impl ParsedTime {
         Self { date: time.date(), time: Some(time), instant: Some((instant, offset)) }
     }
 
-    fn of_zoned(zoned: &Zoned) -> Self {
+    fn from_zoned(zoned: &Zoned) -> Self {
         Self::from_timestamp(zoned.timestamp(), zoned.offset())
     }
 
-    fn of_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
+    fn from_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
         match (time, offset) {
             (Some(time), Some(offset)) => Some(Self::from_timestamp(offset.to_timestamp(time).ok()?, offset)),
             (time, _) => Some(Self { date, time, instant: None }),
@@ -263,13 +263,13 @@ fn usual(text: &str) -> Option<ParsedTime> {
     match DateTimeParser::new().parse_pieces(text) {
         Ok(pieces) => {
             let time = pieces.time().map(|time| pieces.date().to_datetime(time));
-            ParsedTime::of_parts(pieces.date(), time, pieces.to_numeric_offset())
+            ParsedTime::from_parts(pieces.date(), time, pieces.to_numeric_offset())
         }
-        Err(_) => rfc2822::parse(text).ok().map(|zoned| ParsedTime::of_zoned(&zoned)),
+        Err(_) => rfc2822::parse(text).ok().map(|zoned| ParsedTime::from_zoned(&zoned)),
     }
 }
 
-fn by_directives(directives: &str, text: &str) -> Option<ParsedTime> {
+fn parse_with_directives(directives: &str, text: &str) -> Option<ParsedTime> {
     let read = strtime::parse(directives, text).ok()?;
     if let Some(instant) = read.timestamp() {
         return Some(ParsedTime::from_timestamp(instant, read.offset().unwrap_or(Offset::UTC)));
@@ -278,10 +278,10 @@ fn by_directives(directives: &str, text: &str) -> Option<ParsedTime> {
         let zoned = read.to_zoned().ok()?;
         // A local time that the zone skips would become another time.
         let exists = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
-        return exists.then(|| ParsedTime::of_zoned(&zoned));
+        return exists.then(|| ParsedTime::from_zoned(&zoned));
     }
     let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
-    ParsedTime::of_parts(read.to_date().ok()?, time, read.offset())
+    ParsedTime::from_parts(read.to_date().ok()?, time, read.offset())
 }
 
 /// RFC 3339 requires years of four digits.

@@ -134,7 +134,7 @@ fn last_definitions() -> impl Iterator<Item = Def<&'static str>> {
 }
 
 /// A library function under its internal name; `None` if it is replaced.
-fn of_library((name, arguments, native): Fun<EngineTypes>) -> Option<Fun<EngineTypes>> {
+fn with_internal_name((name, arguments, native): Fun<EngineTypes>) -> Option<Fun<EngineTypes>> {
     let name = WRAPPED.iter().find(|wrapped| wrapped.name == name).map_or(name, |wrapped| wrapped.inner);
     (!REPLACED.contains(&name)).then_some((name, arguments, native))
 }
@@ -404,7 +404,7 @@ pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun
         .chain(jaq_std::funs())
         .chain(jaq_json::funs())
         .filter(|(name, ..)| !IMPURE.contains(name))
-        .filter_map(of_library)
+        .filter_map(with_internal_name)
         .chain(functions())
         .filter(|(name, ..)| used.contains(name));
     (definitions.cloned().collect(), functions.collect())

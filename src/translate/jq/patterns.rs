@@ -68,7 +68,7 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
                 .map(|(group, name)| {
                     spent.charge_bytes(GROUP_BYTES)?;
                     let offset = place.advance_to(haystack, group.start());
-                    Ok(of_group(&value, offset, group.as_bytes(), name))
+                    Ok(group_to_value(&value, offset, group.as_bytes(), name))
                 })
                 .collect::<Result<_, Error>>()?;
             found.push(groups.into_iter().collect());
@@ -116,7 +116,7 @@ fn compile(spent: &RunBudget, pattern: &str, written: &str) -> Result<(Regex, Fl
     Err(Error::str(format_args!("invalid regex: {}", wrong.expect("there are sizes"))))
 }
 
-fn of_group(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val {
+fn group_to_value(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val {
     let key = |name: &'static str| Val::utf8_str(Bytes::from_static(name.as_bytes()));
     let number = |number: usize| Val::from(number);
     let mut members = Map::default();

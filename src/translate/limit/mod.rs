@@ -317,7 +317,7 @@ impl OmittedPart {
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
         let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
-        let budget = TemplateBudget::of_result().until(view.input.stop);
+        let budget = TemplateBudget::for_result().until(view.input.stop);
         template
             .render_within(&names, &budget)
             .map_err(|error| (format!("the template of `note` failed to render: {error}"), self.to_string()))

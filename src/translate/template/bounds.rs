@@ -36,7 +36,7 @@ pub(crate) struct TemplateBudget {
 
 impl TemplateBudget {
     /// Budget of one result or request, equal to the limit of a single template.
-    pub(crate) fn of_result() -> Self {
+    pub(crate) fn for_result() -> Self {
         Self { left: Cell::new(FUEL), stop: None }
     }
 
@@ -100,7 +100,7 @@ impl RenderContext {
     }
 
     /// The counters of the rendering that calls a filter.
-    pub(super) fn of_state(state: &State<'_, '_>) -> Option<Arc<Self>> {
+    pub(super) fn from_state(state: &State<'_, '_>) -> Option<Arc<Self>> {
         state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
     }
 
@@ -198,7 +198,7 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
 /// Charges output before it is written.
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Templates are always rendered with these counters.
-    let names = RenderContext::of_state(state).ok_or_else(output_too_large)?;
+    let names = RenderContext::from_state(state).ok_or_else(output_too_large)?;
     if names.allows_output(bytes) { Ok(()) } else { Err(output_too_large()) }
 }
 

@@ -297,7 +297,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
         let bytes = bytes_of(&value);
         // Smaller values are covered by the step that looks them up.
         if bytes > STEP_BYTES {
-            RenderContext::of_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
+            RenderContext::from_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
         }
         Ok::<_, Error>(value)
     });

@@ -145,7 +145,7 @@ impl Template {
     /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or too long an
     /// output.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
-        self.render_within(names, &TemplateBudget::of_result())
+        self.render_within(names, &TemplateBudget::for_result())
     }
 
     /// Renders on a thread that serves other calls, too, without a second attempt elsewhere. `stop` counts
@@ -155,7 +155,7 @@ impl Template {
     ///
     /// As [`Self::render`], with a lower limit of work.
     pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
-        let rendered = self.render_within(names, &TemplateBudget::of_result().until(Some(stop)));
+        let rendered = self.render_within(names, &TemplateBudget::for_result().until(Some(stop)));
         if stop.is_used_up() { Err(TemplateError::too_slow()) } else { rendered }
     }
 

@@ -143,7 +143,7 @@ impl Address {
         builder.path_and_query(path).build()
     }
 
-    fn of_socket(text: &str) -> Result<Self, AddressError> {
+    fn from_socket_path(text: &str) -> Result<Self, AddressError> {
         let (socket, base) = match text.split_once(":/") {
             Some((socket, base)) => (socket, format!("/{base}")),
             None => (text, String::new()),
@@ -175,7 +175,7 @@ impl FromStr for Address {
         }
         if let Some(socket) = text.strip_prefix("unix:") {
             // `unix:///run/app.sock` is common, too.
-            return Self::of_socket(socket.strip_prefix("//").unwrap_or(socket));
+            return Self::from_socket_path(socket.strip_prefix("//").unwrap_or(socket));
         }
         let uri: Uri = text.parse().map_err(|_| AddressError::NotAUrl)?;
         let parts = uri.into_parts();

@@ -61,7 +61,7 @@ impl HttpUpstream {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
         let credentials = settings.auth.as_ref().map(|auth| CredentialSource::new(auth, &settings.name));
-        let scrubber = SecretScrubber::of_settings(&settings);
+        let scrubber = SecretScrubber::from_settings(&settings);
         let settings = Arc::new(settings);
         let endpoints = Endpoints::new(settings.clone(), lookup);
         Self { shared: Arc::new(Shared { settings, endpoints, credentials, scrubber }) }
@@ -106,7 +106,7 @@ impl HttpUpstream {
         let UpstreamCall { request, response_limit_bytes, deadline, progress, idempotent, context, .. } =
             upstream_call;
         let UpstreamRequest::Http(request) = request else {
-            return Err(UpstreamError::of_another_kind(self.name()));
+            return Err(UpstreamError::wrong_kind(self.name()));
         };
         let credential = self.credential(context).await?;
         let mut in_flight = self.shared.endpoints.pick(tried, deadline.latest).await?;
@@ -248,7 +248,7 @@ impl HttpUpstream {
     /// Checks the framing of a response.
     fn check_response(&self, sent: SendResult<SendError>) -> SendResult<UpstreamError> {
         let mut response =
-            sent.map_err(|(error, unsent)| (UpstreamError::of_client(self.name(), error), unsent))?;
+            sent.map_err(|(error, unsent)| (UpstreamError::from_send_error(self.name(), error), unsent))?;
         let not_http =
             |why: &str| (UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() }, None);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -142,7 +142,7 @@ impl ConnectionPool {
                     let is_reused = shared.is_reused.load(Ordering::Relaxed);
                     let sent = shared.sender.try_send_request(request).await;
                     shared.is_reused.fetch_or(sent.is_ok(), Ordering::Relaxed);
-                    (sent.map(|response| response.map(ResponseBody::of_shared)), is_reused)
+                    (sent.map(|response| response.map(ResponseBody::from_shared)), is_reused)
                 }
             };
             let mut failed = match sent {
@@ -270,7 +270,7 @@ pub(in crate::upstream) struct ResponseBody {
 }
 
 impl ResponseBody {
-    fn of_shared(incoming: Incoming) -> Self {
+    fn from_shared(incoming: Incoming) -> Self {
         Self { incoming, lease: None }
     }
 

@@ -65,16 +65,16 @@ impl SecretScrubber {
 
     /// Scrubber of certain secrets.
     pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
-        Self::of_all(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
+        Self::from_secrets(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
     }
 
     /// Scrubber of the secrets in settings, without the credential: sensitive headers, and the hidden parts
     /// of addresses.
-    pub(super) fn of_settings(settings: &HttpSettings) -> Self {
-        Self::of_all(known_of(settings))
+    pub(super) fn from_settings(settings: &HttpSettings) -> Self {
+        Self::from_secrets(known_of(settings))
     }
 
-    fn of_all<'s>(secrets: impl Iterator<Item = Known<'s>>) -> Self {
+    fn from_secrets<'s>(secrets: impl Iterator<Item = Known<'s>>) -> Self {
         let mut everywhere = BTreeSet::new();
         let secrets: Vec<_> = secrets.collect();
         for (secret, _) in secrets.iter().filter(|(_, certainty)| *certainty == Certainty::Secret) {
@@ -371,7 +371,7 @@ mod tests {
             headers.insert(HeaderName::from_static(name), value);
         }
         headers.insert("x-client", HeaderValue::from_static("glossator-of-this-place"));
-        let scrubber = SecretScrubber::of_settings(&settings);
+        let scrubber = SecretScrubber::from_settings(&settings);
         check(&scrubber, 404, "no /T000/B000/XXXX/list here", "no /[redacted]/list here");
         check(&scrubber, 200, "correct horse battery", "[redacted]");
         check(&scrubber, 200, "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5", "Basic [redacted]");

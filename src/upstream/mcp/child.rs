@@ -193,7 +193,7 @@ impl ChildLink {
         let refused = match super::whole_response(&self.name, &text)?.outcome {
             Ok(result) => {
                 let agreed =
-                    NegotiatedSession::of_initialize(result).map_err(|error| not_mcp(&self.name, error))?;
+                    NegotiatedSession::from_initialize(result).map_err(|error| not_mcp(&self.name, error))?;
                 let initialized = jsonrpc::notification("notifications/initialized", Map::new());
                 handle.send(initialized).await?;
                 return Ok(agreed);
@@ -202,7 +202,9 @@ impl ChildLink {
         };
         let text = self.call(handle, &outgoing("server/discover", Map::new()), true).await?;
         match super::whole_response(&self.name, &text)?.outcome {
-            Ok(result) => NegotiatedSession::of_discover(result).map_err(|error| not_mcp(&self.name, error)),
+            Ok(result) => {
+                NegotiatedSession::from_discover(result).map_err(|error| not_mcp(&self.name, error))
+            }
             Err(_) => Err(not_mcp(&self.name, QuotedSource::from(refused))),
         }
     }

@@ -258,7 +258,7 @@ impl HttpLink {
     async fn open_session(self: &Arc<Self>) -> Result<Session, Failure> {
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
-            && let Ok(agreed) = NegotiatedSession::of_discover(result)
+            && let Ok(agreed) = NegotiatedSession::from_discover(result)
         {
             return Ok(Session::new(agreed, None));
         }
@@ -266,7 +266,7 @@ impl HttpLink {
         let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
         let (result, id) = initialized
             .map_err(|refused| not_mcp(self.name(), QuotedSource::from(newer.unwrap_or(refused))))?;
-        let agreed = NegotiatedSession::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
+        let agreed = NegotiatedSession::from_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
         let (session, method) = (Session::new(agreed, id), "notifications/initialized");
         let message = jsonrpc::notification(method, Map::new());
         let response = self.post(Some(&session), &HeaderMap::new(), message, method, None).await?;

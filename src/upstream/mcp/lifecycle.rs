@@ -70,7 +70,7 @@ struct Introduction<'a> {
 
 impl NegotiatedSession {
     /// Parses the result of `initialize`.
-    pub(super) fn of_initialize(result: &RawValue) -> Result<Self, QuotedSource> {
+    pub(super) fn from_initialize(result: &RawValue) -> Result<Self, QuotedSource> {
         let introduction = Introduction::read(result)?;
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
         let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
@@ -82,7 +82,7 @@ impl NegotiatedSession {
     }
 
     /// Parses the result of `server/discover`.
-    pub(super) fn of_discover(result: &RawValue) -> Result<Self, QuotedSource> {
+    pub(super) fn from_discover(result: &RawValue) -> Result<Self, QuotedSource> {
         let introduction = Introduction::read(result)?;
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
             true => Ok(Self { revision: PER_REQUEST, declared: introduction.declared() }),
@@ -101,7 +101,7 @@ impl NegotiatedSession {
 
 impl<'a> Introduction<'a> {
     fn read(result: &'a RawValue) -> Result<Self, QuotedSource> {
-        serde_json::from_str(result.get()).map_err(|error| QuotedSource::of_json(&error))
+        serde_json::from_str(result.get()).map_err(|error| QuotedSource::from_json(&error))
     }
 
     fn declared(&self) -> ServerCapabilities {
@@ -186,16 +186,16 @@ mod tests {
     #[test]
     fn a_revision_is_negotiated_or_the_error_names_the_reason() {
         let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
-        let agreed = NegotiatedSession::of_initialize(&raw(old)).unwrap();
+        let agreed = NegotiatedSession::from_initialize(&raw(old)).unwrap();
         assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
         assert_eq!(agreed.declared.changes(), object(json!({ "toolsListChanged": true })));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
-        assert!(NegotiatedSession::of_initialize(&raw(odd)).unwrap_err().quoted().contains("`1.0`"));
+        assert!(NegotiatedSession::from_initialize(&raw(odd)).unwrap_err().quoted().contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
-        let agreed = NegotiatedSession::of_discover(&raw(new)).unwrap();
+        let agreed = NegotiatedSession::from_discover(&raw(new)).unwrap();
         assert!(agreed.is_per_request() && agreed.declared.changes().is_empty());
         assert!(agreed.declared.prompts && !agreed.declared.resources && !agreed.declared.completions);
-        assert!(NegotiatedSession::of_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
-        assert!(NegotiatedSession::of_discover(&raw("[]")).is_err());
+        assert!(NegotiatedSession::from_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
+        assert!(NegotiatedSession::from_discover(&raw("[]")).is_err());
     }
 }

@@ -330,7 +330,7 @@ impl McpUpstream {
             let next = members.get("nextCursor").map(|next| serde_json::from_str(next.get())).transpose()?;
             Ok((entries, next.flatten()))
         };
-        page().map_err(|error| not_mcp(&self.name, QuotedSource::of_json(&error)))
+        page().map_err(|error| not_mcp(&self.name, QuotedSource::from_json(&error)))
     }
 
     async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, UpstreamError> {
@@ -345,7 +345,7 @@ impl McpUpstream {
     pub(super) async fn call(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         let UpstreamRequest::Tool(request) = request else {
-            return Err(UpstreamError::of_another_kind(&self.name));
+            return Err(UpstreamError::wrong_kind(&self.name));
         };
         let ToolRequest { method, tool, arguments, effect: _, headers } = request;
         let mut params = Map::new();

@@ -134,7 +134,7 @@ impl OAuthSettings {
                 return Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
             }
             None if address.is_tls() => {
-                let tls = ClientTls::by_default(report, section.value.place);
+                let tls = ClientTls::with_defaults(report, section.value.place);
                 self.tls = Some(section.value.checked(tls)?);
             }
             Some(_) | None => {}
