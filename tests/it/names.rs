@@ -195,7 +195,8 @@ fn names_use_the_words_of_the_glossary() {
     for (path, text) in files(&["src", "tests"]) {
         for (index, line) in text.lines().enumerate() {
             let Some(found) = declaration(line) else { continue };
-            let vague = found.kind == "fn" && VAGUE_FUNCTIONS.contains(&found.name);
+            let vague = found.kind == "fn"
+                && (VAGUE_FUNCTIONS.contains(&found.name) || found.name.starts_with("of_"));
             let word = replaced_word(found.name).or_else(|| vague.then_some("vague"));
             if let Some(word) = word {
                 wrong.push(format!("{path}:{}: {} {} ({word})", index + 1, found.kind, found.name));

@@ -69,7 +69,7 @@ fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
     })
 }
 
-fn of_kind(spans: &[Span], name: &str) -> Span {
+fn span_named(spans: &[Span], name: &str) -> Span {
     let found = spans.iter().find(|span| span.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {:?}", names(spans))).clone()
 }
@@ -102,7 +102,7 @@ async fn a_rest_call_continues_its_clients_trace_and_the_upstream_ours() {
         client.send("GET /ask/a%20b", &[&parent, "tracestate: a=1", "X-Request-Id: mine"], "").await;
     assert_eq!(response.status, 502, "{}", response.text());
     let spans = spans(&collector, 3).await;
-    let server = of_kind(&spans, "GET /ask/{x}");
+    let server = span_named(&spans, "GET /ask/{x}");
     assert_eq!(
         (hex(&server.trace_id).as_str(), hex(&server.parent_span_id).as_str()),
         (TRACE, "00f067aa0ba902b7")
@@ -165,7 +165,7 @@ async fn an_mcp_call_has_its_own_span_with_the_parent_from_meta() {
     let response = client.send("POST /mcp", &[MCP[0], MCP[1], revision], &older).await;
     assert_eq!(response.status, 200, "{}", response.text());
     let found = spans(&collector, 3).await;
-    let (http, call) = (of_kind(&found, "POST"), of_kind(&found, "tools/call ask"));
+    let (http, call) = (span_named(&found, "POST"), span_named(&found, "tools/call ask"));
     assert_eq!(
         (hex(&call.trace_id).as_str(), hex(&call.parent_span_id).as_str()),
         (TRACE, "00f067aa0ba902b7")
@@ -184,7 +184,7 @@ async fn an_mcp_call_has_its_own_span_with_the_parent_from_meta() {
         ],
     );
     assert_eq!(attribute(&call.attributes, "error.type"), None);
-    assert_eq!(of_kind(&found, "GET").parent_span_id, call.span_id);
+    assert_eq!(span_named(&found, "GET").parent_span_id, call.span_id);
 
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

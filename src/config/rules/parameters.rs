@@ -39,16 +39,16 @@ pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Par
 
 /// Collects the parameters that a value uses, with their spans.
 pub(super) fn parameter_uses<'n>(node: &'n Node, found: &mut Vec<(&'n str, SourceSpan)>) {
-    let of_text = |text: &'n str, span: SourceSpan, found: &mut Vec<(&'n str, SourceSpan)>| {
+    let find_in_text = |text: &'n str, span: SourceSpan, found: &mut Vec<(&'n str, SourceSpan)>| {
         let named = PARAMETER_USE.captures_iter(text).filter(|usage| usage.name("escape").is_none());
         found.extend(named.filter_map(|usage: Captures<'n>| Some((usage.name("name")?.as_str(), span))));
     };
     match &node.kind {
-        Kind::Text(text) => of_text(&text.text, node.span, found),
+        Kind::Text(text) => find_in_text(&text.text, node.span, found),
         Kind::List(items) => items.iter().for_each(|item| parameter_uses(item, found)),
         Kind::Map(entries) => {
             for Entry { key, value } in entries {
-                of_text(&key.text, key.span, found);
+                find_in_text(&key.text, key.span, found);
                 parameter_uses(value, found);
             }
         }

@@ -81,7 +81,7 @@ fn messages(response: &Response) -> Vec<Value> {
     }
 }
 
-fn of_method<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
+fn with_method<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
     messages.iter().filter(|message| message["method"] == method).map(|message| &message["params"]).collect()
 }
 
@@ -120,7 +120,7 @@ async fn an_operation_reports_progress_on_request() {
             json!({ "progressToken": token, "progress": 100, "total": 100 }),
         ];
         assert_eq!(
-            of_method(&found, "notifications/progress"),
+            with_method(&found, "notifications/progress"),
             expected.iter().collect::<Vec<_>>(),
             "{found:?}"
         );
@@ -211,7 +211,7 @@ async fn lines_go_to_the_request_that_names_a_level() {
         let meta = json!({ "io.modelcontextprotocol/logLevel": level });
         let params = json!({ "name": "make_report", "arguments": { "city": "hushville" }, "_meta": meta });
         let found = messages(&post(&program, NEWEST, None, "tools/call", params).await);
-        let messages: Vec<String> = of_method(&found, "notifications/message")
+        let messages: Vec<String> = with_method(&found, "notifications/message")
             .iter()
             .map(|message| {
                 assert_eq!(message["logger"], "make_report");
@@ -251,7 +251,7 @@ async fn lines_go_to_the_session_that_has_set_a_level() {
     let params = json!({ "name": "make_report", "arguments": { "city": "Oslo" } });
     for (session, count) in [(Some(listening.as_str()), 2), (Some(deaf.as_str()), 0), (None, 0)] {
         let found = messages(&post(&program, OLD, session, "tools/call", params.clone()).await);
-        assert_eq!(of_method(&found, "notifications/message").len(), count, "{found:?}");
+        assert_eq!(with_method(&found, "notifications/message").len(), count, "{found:?}");
     }
     let gone = post(&program, NEWEST, None, "logging/setLevel", json!({ "level": "info" })).await;
     assert_eq!((gone.status, gone.json()["error"]["code"].as_i64()), (404, Some(-32601)), "{}", gone.text());

@@ -119,7 +119,7 @@ async fn errors_before_the_function_are_json_too() {
 async fn a_web_server_gets_the_same_over_cgi() {
     let upstream = Scripted::start(functions).await;
     let send = |function: &str, body: &str| {
-        Cgi::of_file(&folder("kuniumi").join("glossator.yaml"), &format!("POST /functions/{function}"))
+        Cgi::from_file(&folder("kuniumi").join("glossator.yaml"), &format!("POST /functions/{function}"))
             .with("LEGACY_URL", &format!("http://{}", upstream.address))
             .json(body)
     };

@@ -33,11 +33,11 @@ impl Cgi {
         let name = format!("glossator-it-cgi-{}-{number}.yaml", std::process::id());
         let file = std::env::temp_dir().join(name);
         std::fs::write(&file, config).unwrap();
-        Self { own_file: Some(file.clone()), ..Self::of_file(&file, line) }
+        Self { own_file: Some(file.clone()), ..Self::from_file(&file, line) }
     }
 
     /// Creates a request with the configuration in a file.
-    pub(crate) fn of_file(config: &Path, line: &str) -> Self {
+    pub(crate) fn from_file(config: &Path, line: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
         command.args(["cgi", "--log-format", "json", "--config"]).arg(config);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
