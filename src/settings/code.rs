@@ -252,7 +252,8 @@ codes! {
     ///
     /// Only one of the two can apply, and glossator does not choose. Remove one of them, or split the entry.
     /// An upstream has one of `url`, `command`, `cgi` and `mcp`. A content block has one kind of content. A
-    /// rule with `error` has no `content`.
+    /// rule with `error` has no `content`. A field has no options of another `type`, such as `prefix` beside
+    /// `type: string`.
     ///
     /// ```yaml
     /// response:
