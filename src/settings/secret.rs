@@ -249,7 +249,9 @@ pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, FileError> {
 
 /// Whether the value of a key with this name is probably a credential.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    const PARTS: [&str; 11] = [
+    /// Words that are credentials as the last word of a name, and parts of harmless ones, such as `bypass`.
+    const LAST_WORDS: [&str; 3] = ["pass", "pwd", "sig"];
+    const PARTS: [&str; 12] = [
         "authorization",
         "bearer",
         "password",
@@ -261,7 +263,12 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         "credential",
         "privatekey",
         "passphrase",
+        "signature",
     ];
+    let last_word = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or(name);
+    if LAST_WORDS.iter().any(|word| last_word.eq_ignore_ascii_case(word)) {
+        return true;
+    }
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     // Neither a token count nor the URL of an authorization server is a secret.
@@ -315,7 +322,8 @@ pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Byte ranges of `user:password` in the URLs of a line.
+/// Byte ranges of the credentials in the URLs of a line: `user:password`, and the values of query parameters
+/// with secret names. `offset` is the start of the line.
 pub(crate) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for (at, _) in line.match_indices("://") {
@@ -325,6 +333,21 @@ pub(crate) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>
             .map_or(line.len(), |length| start + length);
         if let Some(sign) = line[start..end].rfind('@') {
             ranges.push(offset + start..offset + start + sign);
+        }
+    }
+    for (at, _) in line.match_indices(['?', '&']) {
+        let Some((name, value)) = line[at + 1..].split_once('=') else { break };
+        let start = line.len() - value.len();
+        // A reference ends with a brace, which also ends a value in a map in braces.
+        let reference = value.strip_prefix("${").and_then(|rest| rest.find('}')).map_or(0, |at| at + 3);
+        let length = value[reference..]
+            .find(|c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | ',' | '}' | '#'))
+            .map_or(value.len(), |length| reference + length);
+        let value = &value[..length];
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.[]%".contains(&byte));
+        // A brace begins an argument or a template.
+        if is_name && is_secret_name(name) && !value.starts_with('{') && !is_only_references(value) {
+            ranges.push(offset + start..offset + start + length);
         }
     }
     ranges
@@ -379,13 +402,33 @@ mod tests {
             "db_password",
             "Set-Cookie",
             "refreshToken",
+            "SSH_PASS",
+            "X-Pwd",
+            "X-Amz-Signature",
         ] {
             assert!(is_secret_name(name), "{name}");
         }
-        assert!(!is_secret_name("X-Client"));
+        assert!(!is_secret_name("X-Client") && !is_secret_name("bypass"));
         assert!(is_only_references("Bearer ${TOKEN}"));
         assert!(is_only_references("file:/run/secrets/token"));
         assert!(!is_only_references("Bearer abc"));
         assert!(!is_only_references("${TOKEN:-abc}"));
+    }
+
+    #[track_caller]
+    fn check_urls(line: &str, expected: &[&str]) {
+        let found = credentials_in_urls(line, 0);
+        assert_eq!(found.into_iter().map(|range| &line[range]).collect::<Vec<_>>(), expected, "{line}");
+    }
+
+    #[test]
+    fn credentials_in_urls_are_found() {
+        check_urls("a: { url: http://me:word@a.test/b }", &["me:word"]);
+        check_urls("a: { url: \"http://a.test/x?page=1&access_token=word\" }", &["word"]);
+        check_urls("a: { url: http://a.test/x?api_key=word&sig=other, b: c }", &["word", "other"]);
+        check_urls("a: { url: http://a.test/x?token=${TOKEN}&page=1 }", &[]);
+        check_urls("a: http://a.test/x?token=${TOKEN:-word}", &["${TOKEN:-word}"]);
+        check_urls("request: GET a/x?token={token}&secret={{ args.word }}", &[]);
+        check_urls("description: Is it a token? a=b", &[]);
     }
 }
