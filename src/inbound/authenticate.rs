@@ -159,7 +159,13 @@ impl Authenticator {
                 }
             };
             let client_name = identity.client.name_in_log().map(display);
-            info!(%request_id, client = address.map(display), client_name, reason = %revocation, "stream closed: its client is no longer authorized");
+            info!(
+                %request_id,
+                client = address.map(display),
+                client_name,
+                reason = %revocation,
+                "stream closed: its client is no longer authorized"
+            );
         }
     }
 

@@ -398,7 +398,11 @@ mod tests {
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
-        let is_expected = matches!(error, UpstreamError::RateLimited { retry_after, scope: RateLimitScope::ClientOfRoute, .. } if retry_after == 59 * SECOND);
+        let is_expected = matches!(
+            error,
+            UpstreamError::RateLimited { retry_after, scope: RateLimitScope::ClientOfRoute, .. }
+                if retry_after == 59 * SECOND
+        );
         assert!(is_expected, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;

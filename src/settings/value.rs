@@ -221,7 +221,10 @@ macro_rules! numbers {
 
             fn shown(&self, kind: ValueKind) -> Option<String> {
                 match kind {
-                    ValueKind::Size(..) => Some(format!("`{}`", units::format_size(u64::try_from(*self).ok()?))),
+                    ValueKind::Size(..) => {
+                        let bytes = u64::try_from(*self).ok()?;
+                        Some(format!("`{}`", units::format_size(bytes)))
+                    }
                     _ => Some(self.to_string()),
                 }
             }
