@@ -51,8 +51,12 @@ pub(super) struct MessageContext<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum Transport<'a> {
-    /// An HTTP request, with its headers.
-    Http(&'a Parts),
+    /// An HTTP request.
+    Http {
+        head: &'a Parts,
+        /// The revision that the session of a request without `MCP-Protocol-Version` has negotiated.
+        negotiated: Option<Revision>,
+    },
     /// A line from stdin, after the handshake if there was one.
     Stdio(Option<&'a Handshake>),
 }
@@ -69,8 +73,8 @@ pub(super) struct Handshake {
 const STDIO_SESSION: &str = "stdio";
 
 impl<'a> MessageContext<'a> {
-    pub(super) fn http(context: &'a RequestContext, head: &'a Parts) -> Self {
-        Self { context, transport: Transport::Http(head) }
+    pub(super) fn http(context: &'a RequestContext, head: &'a Parts, cipher: &TokenCipher) -> Self {
+        Self { context, transport: Transport::Http { head, negotiated: negotiated(&head.headers, cipher) } }
     }
 
     pub(super) fn stdio(context: &'a RequestContext, handshake: Option<&'a Handshake>) -> Self {
@@ -109,7 +113,7 @@ impl<'a> MessageContext<'a> {
 
     fn head(self) -> Option<&'a Parts> {
         match self.transport {
-            Transport::Http(head) => Some(head),
+            Transport::Http { head, .. } => Some(head),
             Transport::Stdio(_) => None,
         }
     }
@@ -121,8 +125,8 @@ impl<'a> MessageContext<'a> {
     /// When it names a revision that is not supported.
     pub(super) fn revision(self) -> Result<Revision, RpcError> {
         match self.transport {
-            Transport::Http(head) => {
-                single_value(&head.headers, &PROTOCOL_VERSION).and_then(Revision::from_header)
+            Transport::Http { head, negotiated } => {
+                Revision::from_header(single_value(&head.headers, &PROTOCOL_VERSION)?, negotiated)
             }
             Transport::Stdio(handshake) => {
                 Ok(handshake.map_or(Revision::R2026_07_28, |handshake| handshake.revision))
@@ -137,7 +141,9 @@ impl<'a> MessageContext<'a> {
     /// As [`Revision::from_request`].
     pub(super) fn revision_of(self, request: &RpcRequest<'_>) -> Result<Revision, RpcError> {
         match self.transport {
-            Transport::Http(head) => Revision::from_request(&head.headers, request),
+            Transport::Http { head, negotiated } => {
+                Revision::from_request(&head.headers, negotiated, request)
+            }
             Transport::Stdio(handshake) => {
                 Revision::from_stdio_request(handshake.map(|handshake| handshake.revision), request)
             }
@@ -218,7 +224,7 @@ impl<'a> MessageContext<'a> {
     /// The id of the session of a legacy message.
     pub(super) fn session(self) -> Option<&'a str> {
         match self.transport {
-            Transport::Http(head) => single_value(&head.headers, &SESSION_ID).ok().flatten(),
+            Transport::Http { head, .. } => single_value(&head.headers, &SESSION_ID).ok().flatten(),
             Transport::Stdio(handshake) => handshake.map(|handshake| handshake.session.as_str()),
         }
     }
@@ -244,7 +250,7 @@ impl<'a> MessageContext<'a> {
         match self.transport {
             // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
             // a request of that session.
-            Transport::Http(_) => self.session().filter(|_| {
+            Transport::Http { .. } => self.session().filter(|_| {
                 self.revision().is_ok_and(|revision| match revision.lifecycle() {
                     Lifecycle::Handshake => true,
                     Lifecycle::PerRequest => false,
@@ -375,6 +381,16 @@ impl RpcContext<'_> {
     }
 }
 
+/// The revision that the session of a request has negotiated; `None` if the request has
+/// `MCP-Protocol-Version`, which precedes it.
+fn negotiated(headers: &HeaderMap, cipher: &TokenCipher) -> Option<Revision> {
+    if headers.contains_key(PROTOCOL_VERSION) {
+        return None;
+    }
+    let id = single_value(headers, &SESSION_ID).ok().flatten()?;
+    Session::open(cipher, id, SystemTime::now()).ok()?.revision.parse().ok()
+}
+
 /// The value of a header that must not occur twice. Identical repetitions, as some proxies add, count as one.
 pub(super) fn single_value(
     headers: &HeaderMap,
@@ -497,17 +513,51 @@ mod tests {
     use super::*;
     use crate::inbound::{authenticate::AuthenticatedClient, context::UnauthenticatedRequest};
 
+    /// A request of a session, in the revision that its header names.
+    fn context_of<T>(
+        session: &str,
+        revision: Option<&str>,
+        cipher: &TokenCipher,
+        found: impl FnOnce(MessageContext<'_>) -> T,
+    ) -> T {
+        let mut request = http::Request::post("/mcp").header(&SESSION_ID, session);
+        if let Some(revision) = revision {
+            request = request.header(&PROTOCOL_VERSION, revision);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &head.headers);
+        let context = RequestContext { request: unauthenticated, identity: AuthenticatedClient::local() };
+        found(MessageContext::http(&context, &head, cipher))
+    }
+
+    #[test]
+    fn a_header_names_the_revision_or_else_the_session_does() {
+        let cipher = TokenCipher::random();
+        let session_of = |revision| Session::new(revision, Map::new()).encrypt(&cipher, SystemTime::now());
+        let revision = |session: &str, header: Option<&str>| {
+            context_of(session, header, &cipher, |context| context.revision()).ok()
+        };
+        for negotiated in [Revision::R2024_11_05, Revision::R2025_06_18, Revision::R2025_11_25] {
+            let session = session_of(negotiated);
+            assert_eq!(revision(&session, None), Some(negotiated));
+            assert_eq!(revision(&session, Some("2025-03-26")), Some(Revision::R2025_03_26));
+            assert_eq!(revision(&session, Some("2026-07-28")), Some(Revision::R2026_07_28));
+            assert_eq!(revision(&session, Some("2099-01-01")), None);
+        }
+        let foreign = Session::new(Revision::R2025_11_25, Map::new())
+            .encrypt(&TokenCipher::random(), SystemTime::now());
+        for unknown in ["a-session", foreign.as_str()] {
+            assert_eq!(revision(unknown, None), Some(Revision::R2025_03_26));
+        }
+    }
+
     #[test]
     fn a_per_request_revision_needs_no_session() {
+        let cipher = TokenCipher::random();
         let session_of = |revision: Option<&str>| {
-            let mut request = http::Request::post("/mcp").header(&SESSION_ID, "a-session");
-            if let Some(revision) = revision {
-                request = request.header(&PROTOCOL_VERSION, revision);
-            }
-            let (head, ()) = request.body(()).unwrap().into_parts();
-            let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &head.headers);
-            let context = RequestContext { request: unauthenticated, identity: AuthenticatedClient::local() };
-            MessageContext::http(&context, &head).cancelling_session().map(str::to_owned)
+            context_of("a-session", revision, &cipher, |context| {
+                context.cancelling_session().map(str::to_owned)
+            })
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
         assert_eq!(session_of(None).as_deref(), Some("a-session"), "who does not say it speaks 2025-03-26");
@@ -621,7 +671,8 @@ mod tests {
             request: UnauthenticatedRequest::from_stdio(&Arc::default()),
             identity: AuthenticatedClient::local(),
         };
-        let [good, none] = [&good, &none].map(|head| MessageContext::http(&context, head));
+        let cipher = TokenCipher::random();
+        let [good, none] = [&good, &none].map(|head| MessageContext::http(&context, head, &cipher));
         good.check_method("tools/call").unwrap();
         good.check_name("bergen å").unwrap();
         good.check_method("TOOLS/CALL").unwrap_err();

@@ -137,7 +137,10 @@ impl McpEndpoint {
                     let context = RequestContext { request: unauthenticated, identity };
                     match head.method {
                         Method::POST => self.post(context, head, body).await,
-                        _ => self.respond_without_message(MessageContext::http(&context, &head)).await,
+                        _ => {
+                            let cipher = &self.dispatcher.cipher;
+                            self.respond_without_message(MessageContext::http(&context, &head, cipher)).await
+                        }
                     }
                 }
                 Err(response) => *response,
@@ -260,7 +263,7 @@ impl McpEndpoint {
     }
 
     async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
-        let message_context = MessageContext::http(&context, &head);
+        let message_context = MessageContext::http(&context, &head, &self.dispatcher.cipher);
         let form = match response::form(&head.headers) {
             Ok(form) => form,
             Err(rejection) => return response::rejected(message_context.logged(), &rejection),
@@ -281,7 +284,8 @@ impl McpEndpoint {
             }
         };
         let mut pending: PendingResponse = pin_in_box!(async move {
-            dispatcher.handle(MessageContext::http(&context, &head), &body, &outbox).await
+            let message_context = MessageContext::http(&context, &head, &dispatcher.cipher);
+            dispatcher.handle(message_context, &body, &outbox).await
         });
         let Some(mut mailbox) = mailbox else { return into_http_response(pending.await, form) };
         tokio::select! {

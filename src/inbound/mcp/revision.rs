@@ -1,8 +1,8 @@
 //! Protocol revisions, and all differences between them.
 //!
 //! In legacy revisions (2025-11-25 and before) a client begins with `initialize`, and names the revision in a
-//! header of later requests. Since 2026-07-28 each request declares it. One endpoint serves both at once, and
-//! no request depends on an earlier one.
+//! header of later requests, or only the session that negotiated it. Since 2026-07-28 each request declares
+//! it. One endpoint serves both at once, and no request depends on an earlier one.
 
 use std::{fmt, str::FromStr};
 
@@ -144,8 +144,8 @@ impl Revision {
     pub(super) const ALL: [Self; 5] =
         [Self::R2026_07_28, Self::R2025_11_25, Self::R2025_06_18, Self::R2025_03_26, Self::R2024_11_05];
 
-    /// The revision of a legacy client that does not declare one (2025-11-25, Transports, "Protocol Version
-    /// Header").
+    /// The revision of a legacy client that declares none, and whose session is unknown (2025-11-25,
+    /// Transports, "Protocol Version Header").
     const DEFAULT_WITHOUT_HEADER: Self = Self::R2025_03_26;
 
     /// The newest revision that has `initialize`.
@@ -192,19 +192,24 @@ impl Revision {
         }
     }
 
-    /// The revision of a request, from its header and from `_meta`.
+    /// The revision of a request, from its header and from `_meta`; `negotiated` is the one of its session,
+    /// if there is no header.
     ///
     /// # Errors
     ///
     /// When the two disagree, when either is not a supported revision, or when one that is required is
     /// missing.
-    pub(super) fn from_request(headers: &HeaderMap, request: &RpcRequest<'_>) -> Result<Self, RpcError> {
+    pub(super) fn from_request(
+        headers: &HeaderMap,
+        negotiated: Option<Self>,
+        request: &RpcRequest<'_>,
+    ) -> Result<Self, RpcError> {
         let in_header = context::single_value(headers, &PROTOCOL_VERSION)?;
         let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
                 // The revision is among the parameters, and a header is ignored.
                 "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
-                _ => match (Self::from_header(in_header)?, request.method.as_ref()) {
+                _ => match (Self::from_header(in_header, negotiated)?, request.method.as_ref()) {
                     (Self::R2026_07_28, _) | (_, "server/discover") => Err(missing_meta("protocolVersion")),
                     (handshake, _) => Ok(handshake),
                 },
@@ -252,13 +257,14 @@ impl Revision {
         }
     }
 
-    /// The revision of a message that declares it only in the header.
+    /// The revision of a message that declares it only in the header; without a header, the `negotiated` one
+    /// of its session.
     ///
     /// # Errors
     ///
     /// When it is not supported.
-    pub(super) fn from_header(value: Option<&str>) -> Result<Self, RpcError> {
-        value.map_or(Ok(Self::DEFAULT_WITHOUT_HEADER), str::parse)
+    pub(super) fn from_header(value: Option<&str>, negotiated: Option<Self>) -> Result<Self, RpcError> {
+        value.map_or(Ok(negotiated.unwrap_or(Self::DEFAULT_WITHOUT_HEADER)), str::parse)
     }
 
     /// Whether a client may send a batch (2025-03-26, Overview, "Batching").

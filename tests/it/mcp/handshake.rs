@@ -101,6 +101,32 @@ async fn a_revision_is_read_from_the_optional_header() {
 }
 
 #[tokio::test]
+async fn without_the_header_a_session_has_the_revision_that_it_negotiated() {
+    let endpoint = Endpoint::new();
+    for version in OLDER {
+        let opened = endpoint.send(initialize(version)).await;
+        let session = opened.header("mcp-session-id").unwrap();
+        let post = |method: &str| {
+            let post = Post::handshake(method, json!({})).header("mcp-session-id", session);
+            post.without("mcp-protocol-version")
+        };
+        // The error names the revision.
+        let unknown = endpoint.send(post("no/such")).await;
+        assert!(unknown.text().contains(version), "{unknown:?}");
+        let batch = endpoint.send(post("ping").body(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#)).await;
+        assert_eq!(batch.status == StatusCode::OK, version == "2025-03-26", "{batch:?}");
+        // A header precedes the session.
+        let other = endpoint.send(post("no/such").header("mcp-protocol-version", "2025-03-26")).await;
+        assert!(other.text().contains("2025-03-26"), "{other:?}");
+    }
+    for session in ["unknown", ""] {
+        let post = Post::handshake("no/such", json!({})).without("mcp-protocol-version");
+        let unknown = endpoint.send(post.header("mcp-session-id", session)).await;
+        assert!(unknown.text().contains("2025-03-26"), "{unknown:?}");
+    }
+}
+
+#[tokio::test]
 async fn protocol_errors_go_out_with_200_or_old_clients_would_lose_them() {
     let endpoint = Endpoint::new();
     let call = |params: Value| Post::handshake("tools/call", params);
