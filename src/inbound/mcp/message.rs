@@ -174,6 +174,11 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
         .map_err(|many| reject(RpcError::Params(many.to_string().into())))?;
+    let (result, error) = (envelope.result.0, envelope.error.0);
+    // A proxy in front of us may have taken it for a response.
+    if envelope.method.0.is_some() && (result.is_some() || error.is_some()) {
+        return Err(no_message("a message with a `method` has neither `result` nor `error`"));
+    }
     match (envelope.method.0, id) {
         (Some(_), Some(id)) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
@@ -185,8 +190,9 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
             method: method.clone(),
             params: envelope.params,
         })),
-        (None, Some(id)) => match (envelope.result.0, envelope.error.0) {
-            (_, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
+        (None, Some(id)) => match (result, error) {
+            (Some(_), Some(_)) => Err(no_message("a response has either `result` or `error`")),
+            (None, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
             (Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),
             (None, None) => Err(no_message("a message needs a `method`")),
         },
@@ -482,6 +488,18 @@ mod tests {
         );
         check_rejected(r#"{"jsonrpc":"2.0","id":"a","method":7}"#, Some(r#""a""#), "-32600 `method`");
         check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, Some("1"), "-32600 a message needs");
+    }
+
+    #[test]
+    fn a_message_is_either_a_request_or_a_response() {
+        for more in [r#""result":{}"#, r#""error":{"code":1,"message":"no"}"#, r#""result":null"#] {
+            let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{more}}}"#);
+            check_rejected(&request, Some("1"), "-32600 a message with a `method`");
+            let notification = format!(r#"{{"jsonrpc":"2.0","method":"notifications/initialized",{more}}}"#);
+            check_rejected(&notification, None, "-32600 a message with a `method`");
+        }
+        let both = r#"{"jsonrpc":"2.0","id":"a","result":{},"error":{"code":1,"message":"no"}}"#;
+        check_rejected(both, Some(r#""a""#), "-32600 a response has either");
     }
 
     #[test]

@@ -138,6 +138,9 @@ async fn a_body_that_is_no_message_is_an_error_with_400() {
             (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
             (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600),
             (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"no"}}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, -32600),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized","result":{}}"#, -32600),
         ] {
             let response = endpoint.send(post.clone().body(body)).await;
             assert_eq!(response.error(), (400, code), "{body}");
