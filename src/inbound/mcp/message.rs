@@ -9,7 +9,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value, error::Category, value::RawValue};
+use serde_json::{Map, Value, error::Category, value::RawValue};
 
 use super::{revision::missing_meta, rpc_error::RpcError};
 use crate::{
@@ -183,7 +183,9 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
         (Some(_), Some(id)) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
             let params: Members<'_> = envelope.params.optional_object("params").map_err(reject)?;
-            let meta = params.get("_meta").optional_object("params._meta").map_err(reject)?;
+            let meta: RequestMeta<'_> =
+                params.get("_meta").optional_object("params._meta").map_err(reject)?;
+            meta.check_progress_token().map_err(reject)?;
             Ok(ClientMessage::Request(RpcRequest { id, method, meta, params, message: body }))
         }
         (Some(_), None) => Ok(ClientMessage::Notification(RpcNotification {
@@ -360,12 +362,18 @@ pub(super) fn without_position(error: &serde_json::Error) -> String {
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
+/// Whether a value is a string or an integer, as ids and progress tokens are. A number with a fraction or an
+/// exponent is neither: what another reader makes of `7.0` is not known.
+fn is_text_or_integer(raw: &RawValue) -> bool {
+    let json = raw.get();
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer || json.starts_with('"')
+}
+
 impl<'a> RpcId<'a> {
     fn parse(raw: &'a RawValue) -> Result<Self, RpcError> {
-        let token = raw.get();
-        let digits = token.strip_prefix('-').unwrap_or(token);
-        let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        match is_integer || token.starts_with('"') {
+        match is_text_or_integer(raw) {
             true => Ok(Self(raw)),
             false => Err(RpcError::NotAMessage("`id` must be a string or an integer".into())),
         }
@@ -419,19 +427,21 @@ impl<'a> RequestMeta<'a> {
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
     }
 
-    /// The progress token: a string or an integer. Anything else counts as none.
+    /// Checks the type of the progress token: a string or an integer in every revision (Progress, "Progress
+    /// Flow").
+    fn check_progress_token(&self) -> Result<(), RpcError> {
+        match self.progress_token.0.is_none_or(is_text_or_integer) {
+            true => Ok(()),
+            false => {
+                Err(RpcError::Params("`params._meta.progressToken` must be a string or an integer".into()))
+            }
+        }
+    }
+
+    /// The progress token. One that is too long counts as none: progress notifications are optional.
     pub(super) fn progress_token(&self) -> Option<Value> {
-        let token: Value = serde_json::from_str(self.progress_token.0?.get()).ok()?;
-        let whole = |number: &Number| {
-            let text = number.to_string();
-            text.len() <= TOKEN_LIMIT_BYTES && !text.contains(['.', 'e', 'E'])
-        };
-        let fits = match &token {
-            Value::String(text) => text.len() <= TOKEN_LIMIT_BYTES,
-            Value::Number(number) => whole(number),
-            _ => false,
-        };
-        fits.then_some(token)
+        let token = self.progress_token.0.filter(|token| token.get().len() <= TOKEN_LIMIT_BYTES)?;
+        serde_json::from_str(token.get()).ok()
     }
 
     /// The trace context: `traceparent` and `tracestate`, not yet checked.
@@ -500,6 +510,25 @@ mod tests {
         }
         let both = r#"{"jsonrpc":"2.0","id":"a","result":{},"error":{"code":1,"message":"no"}}"#;
         check_rejected(both, Some(r#""a""#), "-32600 a response has either");
+    }
+
+    #[test]
+    fn a_progress_token_is_a_string_or_an_integer() {
+        let with = |token: &str| {
+            let params = format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#);
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#)
+        };
+        for token in ["true", "1.5", "1e3", "null", "{}", "[]"] {
+            check_rejected(&with(token), Some("1"), "-32602 `params._meta.progressToken` must");
+        }
+        let found = |token: &str| match message(with(token).as_bytes()).unwrap() {
+            ClientMessage::Request(request) => request.meta.progress_token(),
+            other => panic!("{other:?}"),
+        };
+        for token in ["0", "-7", "12345678901234567890123", r#""""#, r#""a\u0041""#] {
+            assert_eq!(found(token), Some(serde_json::from_str::<Value>(token).unwrap()), "{token}");
+        }
+        assert_eq!(found(&format!("\"{}\"", "x".repeat(TOKEN_LIMIT_BYTES))), None, "it is too long");
     }
 
     #[test]

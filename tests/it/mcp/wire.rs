@@ -157,6 +157,20 @@ async fn a_body_that_is_no_message_is_an_error_with_400() {
 }
 
 #[tokio::test]
+async fn a_progress_token_of_another_type_is_an_invalid_parameter() {
+    let endpoint = Endpoint::new();
+    for token in [json!(true), json!(1.5), json!(null), json!({})] {
+        let params = json!({ "name": "text", "_meta": { "progressToken": token } });
+        for (post, status) in Post::both("tools/call", params).into_iter().zip([200, 400]) {
+            let response = endpoint.send(post).await;
+            assert_eq!(response.error(), (status, -32602), "{response:?}");
+            assert_eq!(response.json()["id"], 1);
+            assert!(response.text().contains("progressToken"), "{response:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_id_is_null_or_omitted_by_revision() {
     let endpoint = Endpoint::new();
     for (version, has_null) in [("2025-06-18", true), ("2025-11-25", false), (NEWEST, false)] {
