@@ -91,6 +91,10 @@ const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 /// The `Allow` where `GET` would open no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
+/// The `Allow` since 2026-07-28, which has neither streams by `GET` nor sessions (Streamable HTTP, "Earlier
+/// Streamable HTTP Revisions").
+const METHODS_PER_REQUEST: &str = "POST, OPTIONS";
+
 /// Time without a message after which the response becomes a stream with keep-alive comments: proxies close
 /// idle connections.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
@@ -202,15 +206,14 @@ impl McpEndpoint {
         })
     }
 
-    /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream
-    /// comes from a person with a browser; one without a session can't be notified.
+    /// Opens a stream of notifications, for a session up to 2025-11-25. A request without a session can't be
+    /// notified: it may come from a person with a browser.
     async fn get(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let headers = message_context.headers();
         let session = match (message_context.revision()?.lifecycle(), message_context.session_to_check()?) {
-            (Lifecycle::Handshake, Some(session)) if response::accepts_stream(headers) => session,
-            (Lifecycle::Handshake | Lifecycle::PerRequest, _) => {
-                return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
-            }
+            (Lifecycle::Handshake, Some(session)) => session,
+            (Lifecycle::Handshake, None) => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
+            (Lifecycle::PerRequest, _) => return Ok(response::wrong_method(METHODS_PER_REQUEST)),
         };
         let shutdown = message_context.context.request.connection.ending.clone();
         match shutdown.stage() {
@@ -220,6 +223,10 @@ impl McpEndpoint {
             Shutdown::Begun | Shutdown::Overdue => {
                 return Ok(response::rejected(message_context.logged(), &Rejection::shutting_down()));
             }
+        }
+        // Not 405 either: there is a stream, but not in a form that the client accepts.
+        if let Err(rejection) = response::check_stream_accepted(headers) {
+            return Ok(response::rejected(message_context.logged(), &rejection));
         }
         let dispatcher = Arc::clone(&self.dispatcher);
         dispatcher.sessions.check(Some(session), message_context.owner())?;
@@ -253,6 +260,10 @@ impl McpEndpoint {
         let missing = || {
             RpcError::NotAMessage("header `Mcp-Session-Id` is missing: it names the session to end".into())
         };
+        match message_context.revision()?.lifecycle() {
+            Lifecycle::Handshake => {}
+            Lifecycle::PerRequest => return Ok(response::wrong_method(METHODS_PER_REQUEST)),
+        }
         let id = message_context.session_to_check()?.ok_or_else(missing)?;
         self.dispatcher.sessions.end(id, message_context.owner())?;
         self.dispatcher.remove_session(id);

@@ -264,11 +264,17 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
     }
 }
 
-/// Whether the client accepts event streams, and not only by `*/*`.
-pub(super) fn accepts_stream(headers: &HeaderMap) -> bool {
-    let mut ranges = media_ranges(headers);
-    accepts(headers, EVENT_STREAM)
-        && ranges.any(|range| range.is_exactly(EVENT_STREAM) || range.is_exactly("text/*"))
+/// Checks that the client accepts an event stream, which is the only response to its `GET`.
+///
+/// # Errors
+///
+/// [`Rejection`] if `Accept` excludes it.
+pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection> {
+    if accepts(headers, EVENT_STREAM) || media_ranges(headers).next().is_none() {
+        return Ok(());
+    }
+    let text = "the response is `text/event-stream`, which `Accept` does not allow";
+    Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

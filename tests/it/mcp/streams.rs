@@ -233,17 +233,36 @@ async fn without_a_request_no_stream_is_opened() {
     let served = Loaded::start(&tools(&["a"], SECRET)).await;
     let mut client = served.connect().await;
     let id = session(&mut client).await;
-    for request in [
-        get(&id).replace("Mcp-Session-Id", "X"),
-        get(&id).replace("text/event-stream", "text/html, */*"),
-        get(&id).replace("2025-11-25", NEWEST),
+    for (request, allowed) in [
+        (get(&id).replace("Mcp-Session-Id", "X"), "POST, DELETE, OPTIONS"),
+        (get(&id).replace("2025-11-25", NEWEST), "POST, OPTIONS"),
+        (get(&id).replacen("GET", "DELETE", 1).replace("2025-11-25", NEWEST), "POST, OPTIONS"),
     ] {
         client.write(request).await;
         let response = client.read(false).await;
-        assert_eq!(
-            (response.status, response.header("allow").unwrap().as_str()),
-            (405, "POST, DELETE, OPTIONS")
-        );
+        assert_eq!((response.status, response.header("allow").unwrap().as_str()), (405, allowed));
+    }
+    for unknown in [get(&id), get(&id).replacen("GET", "DELETE", 1)] {
+        client.write(unknown.replace("2025-11-25", "2099-01-01")).await;
+        let response = client.read(false).await;
+        assert!(response.status == 400 && response.text().contains("2099-01-01"), "{response:?}");
+    }
+    let (content, header) = ping(&id);
+    assert_eq!(send(&mut client, "2025-11-25", content, &header).await.status, 200, "it has not ended");
+}
+
+#[tokio::test]
+async fn a_stream_is_opened_unless_the_client_excludes_it() {
+    let served = Loaded::start(&tools(&["a"], SECRET)).await;
+    let id = session(&mut served.connect().await).await;
+    let accepting = |accept: &str| get(&id).replace("Accept: text/event-stream\r\n", accept);
+    for accept in ["Accept: application/json\r\n", "Accept: */*, text/event-stream;q=0\r\n"] {
+        let response = open(&served, accepting(accept)).await.read(false).await;
+        assert!(response.status == 406 && response.text().contains("text/event-stream"), "{response:?}");
+    }
+    for accept in ["Accept: application/json, text/event-stream\r\n", "Accept: */*\r\n", ""] {
+        let head = open(&served, accepting(accept)).await.read_until(": open").await;
+        assert!(head.contains("content-type: text/event-stream"), "{head}");
     }
 }
 
