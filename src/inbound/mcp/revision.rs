@@ -251,7 +251,8 @@ impl Revision {
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(declared)) => Ok(declared),
-            (None, _, None) => Err(RpcError::NotAMessage(
+            // As for every missing member of `_meta` (2026-07-28, Overview, "`_meta`").
+            (None, _, None) => Err(RpcError::Params(
                 "send `initialize` first, or specify the protocol revision in `params._meta`".into(),
             )),
         }

@@ -116,7 +116,7 @@ async fn an_invalid_message_gets_an_error_and_the_next_one_is_read() {
         ("not json", Value::Null, -32700),
         ("7", Value::Null, -32600),
         (r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#, json!(3), -32600),
-        (r#"{"jsonrpc":"2.0","id":"a","method":"tools/list"}"#, json!("a"), -32600),
+        (r#"{"jsonrpc":"2.0","id":"a","method":"tools/list"}"#, json!("a"), -32602),
         (r#"{"jsonrpc":"2.0","id":4,"method":"server/discover"}"#, json!(4), -32602),
         (&" ".repeat(401), Value::Null, -32600),
         (&newer(5, "no/such", json!({})).to_string(), json!(5), -32601),
