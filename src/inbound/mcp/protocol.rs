@@ -347,6 +347,13 @@ impl MessageDispatcher {
             method: request.method.clone().into_owned(),
             revision,
         })?;
+        match revision.lifecycle() {
+            Lifecycle::Handshake => {}
+            // Not only where log messages are sent (2026-07-28, Logging, "Error Handling").
+            Lifecycle::PerRequest => {
+                request.meta.log_level()?;
+            }
+        }
         let server_info = &self.server_info;
         if method != Method::Initialize {
             // A client whose session has ended may still name it while it begins another.

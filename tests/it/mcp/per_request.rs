@@ -109,6 +109,20 @@ async fn missing_parts_of_a_request_are_errors() {
 }
 
 #[tokio::test]
+async fn an_unknown_log_level_is_an_error_of_every_method() {
+    let endpoint = Endpoint::new();
+    for level in [json!("loud"), json!(7), json!(null)] {
+        let meta = json!({ "io.modelcontextprotocol/logLevel": level });
+        for method in ["server/discover", "tools/list", "tools/call", "subscriptions/listen"] {
+            let params = json!({ "_meta": meta, "name": "text", "notifications": {} });
+            check(&endpoint.send(Post::per_request(method, params)).await, (400, -32602), "logLevel");
+        }
+        let unknown = Post::per_request("no/such", json!({ "_meta": meta }));
+        check(&endpoint.send(unknown).await, (404, -32601), "no/such");
+    }
+}
+
+#[tokio::test]
 async fn an_unsupported_version_is_an_error_with_the_supported_ones() {
     let endpoint = Endpoint::new();
     let post = Post::per_request("server/discover", json!({}))
