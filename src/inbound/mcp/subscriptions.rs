@@ -10,6 +10,7 @@ use std::{
 };
 
 use rmcp::model::SubscriptionFilter;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -20,6 +21,7 @@ use super::{
     response::RpcResponse,
     rpc_error::RpcError,
     session_subscriptions::SessionListener,
+    tasks,
 };
 use crate::{
     pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, ResourceWatch},
@@ -31,6 +33,15 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Limit of the resources of one stream; further ones are omitted from the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
+
+/// The member of a filter that the extension for tasks defines (SEP-2663, "Task Status Notifications"). Such
+/// notifications are optional, and not sent.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TaskFilter {
+    #[serde(rename = "taskIds")]
+    task_ids: Option<IgnoredAny>,
+}
 
 /// The notifications that a client has requested.
 #[derive(Debug)]
@@ -60,8 +71,13 @@ pub(super) async fn listen(
     dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let filter = rpc.request.param("notifications").object("params.notifications")?;
+    let requested = rpc.request.param("notifications");
+    let filter = requested.object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
+    let TaskFilter { task_ids } = requested.optional_object("params.notifications")?;
+    if task_ids.is_some() && tasks::any_offered(&dispatcher.gateway.snapshot()) {
+        tasks::check_support(rpc)?;
+    }
     let _slot = dispatcher.streams.slot(rpc.message_context.client())?;
     // Before the acknowledgement, so that no change after it is missed.
     let listener = dispatcher.gateway.changes().listen();

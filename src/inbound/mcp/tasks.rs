@@ -251,6 +251,15 @@ async fn forward(
     Err(RpcError::Params(TASK_NOT_FOUND.into()))
 }
 
+/// Checks that the client of a request declares the extension.
+///
+/// # Errors
+///
+/// [`RpcError::NeedsTasks`] when it does not.
+pub(super) fn check_support(rpc: &RpcContext<'_>) -> Result<(), RpcError> {
+    if supports_tasks(rpc) { Ok(()) } else { Err(RpcError::NeedsTasks) }
+}
+
 /// Whether the client of a request declares the extension.
 fn supports_tasks(rpc: &RpcContext<'_>) -> bool {
     let capabilities = rpc.capabilities();
@@ -357,9 +366,7 @@ enum TaskState {
 
 impl TaskRequest {
     fn read(dispatcher: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
-        if !supports_tasks(rpc) {
-            return Err(RpcError::NeedsTasks);
-        }
+        check_support(rpc)?;
         let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
         rpc.message_context.check_name(&id)?;
         let content = dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());

@@ -259,6 +259,9 @@ async fn clients_without_tasks_wait_or_are_rejected() {
     let rejected = post(&program, false, "tasks/get", "x", json!({ "taskId": "x" })).await;
     assert_eq!((rejected.status, rejected.json()["error"]["code"].as_i64()), (400, Some(-32021)));
     assert!(rejected.json()["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object());
+    let listen = json!({ "notifications": { "taskIds": ["x"] } });
+    let rejected = post(&program, false, "subscriptions/listen", "", listen).await;
+    assert_eq!((rejected.status, rejected.json()["error"]["code"].as_i64()), (400, Some(-32021)));
 
     let strict = start(&upstream, &format!("{}\n  task: required", OPERATION.trim()), SECRET).await;
     assert_eq!(call(&strict, false).await["error"]["code"], -32021);
