@@ -195,8 +195,10 @@ impl StdioConnection {
             let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
             let recipient =
                 subscriptions::Recipient { gateway: &dispatcher.gateway, client: ClientIdentity::Only };
-            let telling =
-                subscriptions::notify_session(listener, &outbox, &recipient, &slot, subscribed, closed);
+            let telling = async {
+                subscriptions::notify_session(listener, &outbox, &recipient, &slot, subscribed, closed).await;
+                Some(())
+            };
             send_during(telling, mailbox, &out).await;
         });
     }
@@ -230,7 +232,7 @@ async fn respond(
     let declared = handshake.load_full();
     let pending = dispatcher.handle(MessageContext::stdio(&context, declared.as_deref()), &message, &outbox);
     // There may be no response, or the client may have stopped reading.
-    let Some(respond) = send_during(pending, mailbox, &out).await.flatten() else { return };
+    let Some(respond) = send_during(pending, mailbox, &out).await else { return };
     if let Some(session) = respond.session()
         && let Ok(opened) = Session::open(&dispatcher.cipher, session, SystemTime::now())
         && let Ok(revision) = opened.revision.parse()
@@ -242,9 +244,10 @@ async fn respond(
 }
 
 /// Runs `work`, and sends the messages that it puts into the mailbox, all of them before it returns. `None`
-/// when nobody reads any more.
+/// when nobody reads any more, and when `work` has no result: no further message of a cancelled request is
+/// sent (2026-07-28, stdio, "Cancellation").
 async fn send_during<T>(
-    work: impl Future<Output = T>,
+    work: impl Future<Output = Option<T>>,
     mut mailbox: Mailbox,
     out: &mpsc::Sender<Bytes>,
 ) -> Option<T> {
@@ -252,7 +255,7 @@ async fn send_during<T>(
     let done = loop {
         tokio::select! {
             biased;
-            done = &mut work => break done,
+            done = &mut work => break done?,
             Some(message) = mailbox.recv() => out.send(to_one_line(message.into())).await.ok()?,
         }
     };
@@ -271,4 +274,27 @@ fn to_one_line(mut json: Vec<u8>) -> Bytes {
         }
     }
     json.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cancelled_request_sends_no_further_message() {
+        for (result, expected) in [(Some(()), 1), (None, 0)] {
+            let (outbox, mailbox) = Outbox::new(Arc::default());
+            let (out, mut written) = mpsc::channel(4);
+            outbox.notify("notifications/progress", &json!({}));
+            assert_eq!(send_during(async { result }, mailbox, &out).await, result);
+            drop(out);
+            let mut count = 0;
+            while written.recv().await.is_some() {
+                count += 1;
+            }
+            assert_eq!(count, expected);
+        }
+    }
 }
