@@ -97,6 +97,13 @@ pub(super) async fn listen(
         () = dispatcher.revoked(rpc.message_context) => {}
         () = rpc.message_context.shutdown_begun() => {}
     }
+    if rpc.message_context.is_stdio() {
+        // Required where no stream ends with it (2026-07-28, Cancellation), before the result: a request that
+        // has one can't be cancelled any more.
+        let params = json!({ "_meta": meta, "requestId": rpc.request.id.to_value() });
+        // Nobody reads any more: the connection is about to end.
+        let _ = rpc.outbox.send("notifications/cancelled", &params).await;
+    }
     let mut meta = rpc.meta.clone();
     meta.insert(SUBSCRIPTION_ID.to_owned(), rpc.request.id.to_value());
     Ok(RpcResponse::result(rpc.request.id, rpc.revision.result_type(), &json!({}), &meta))

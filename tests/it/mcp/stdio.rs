@@ -201,6 +201,7 @@ async fn changes_are_notified_and_a_subscription_ends_with_the_input() {
         "get_another"
     );
     piped.close_input();
+    assert_eq!(piped.next().await["method"], "notifications/cancelled");
     assert_eq!(piped.next().await["id"], "s");
     assert!(piped.ended().await.0.success());
 }
@@ -361,6 +362,12 @@ async fn a_subscription_ends_with_a_result() {
     let response = piped.call(newer(2, "tools/list", json!({}))).await;
     assert_eq!(response["id"], 2, "others are answered meanwhile");
     piped.close_input();
+    let cancelled = piped.next().await;
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &json!("l")),
+        "{cancelled}"
+    );
     let ended = piped.next().await;
     let id = &ended["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
     assert_eq!((&ended["id"], id), (&json!("l"), &json!("l")), "{ended}");
