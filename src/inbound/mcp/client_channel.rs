@@ -125,15 +125,19 @@ impl Outbox {
         let sender = self.sender.as_ref().ok_or(ClientRequestError::NoChannel)?;
         let open_request =
             self.open_requests.open(self.client.owner()).ok_or(ClientRequestError::TooManyOpen)?;
-        let message =
-            json!({ "jsonrpc": "2.0", "id": open_request.id(), "method": method, "params": params });
+        let id = open_request.id().to_owned();
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
             mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
-        timeout(timeout_after, open_request.result())
-            .await
-            .unwrap_or(Err(ClientRequestError::Timeout(timeout_after)))
+        timeout(timeout_after, open_request.result()).await.unwrap_or_else(|_| {
+            let unanswered = ClientRequestError::Timeout(timeout_after);
+            // The client need not show a form any more (2025-11-25, Lifecycle, "Timeouts").
+            let params = json!({ "requestId": id, "reason": unanswered.to_string() });
+            self.notify("notifications/cancelled", &params);
+            Err(unanswered)
+        })
     }
 }
 
@@ -339,6 +343,10 @@ mod tests {
             outbox.send_request("roots/list", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
             ClientRequestError::Timeout(TEST_TIMEOUT)
         );
+        let [sent, cancelled]: [Value; 2] = [mailbox.recv().await, mailbox.recv().await]
+            .map(|sent| serde_json::from_slice(&sent.unwrap()).unwrap());
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], sent["id"]);
         drop(mailbox);
         assert_eq!(
             outbox.send_request("x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
