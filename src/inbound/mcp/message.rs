@@ -274,11 +274,11 @@ impl<'a> RpcRequest<'a> {
 }
 
 impl<'a> RpcNotification<'a> {
-    /// The id of the request that it cancels; `None` for other notifications.
-    pub(super) fn cancelled(&self) -> Option<RpcId<'a>> {
+    /// The id of the request that it cancels, and the reason; `None` for other notifications.
+    pub(super) fn cancelled(&self) -> Option<(RpcId<'a>, Option<Cow<'a, str>>)> {
         self.method.as_deref().filter(|method| *method == "notifications/cancelled")?;
-        let params: Members<'_> = self.params.object("params").ok()??;
-        RpcId::parse(params.get("requestId").0?).ok()
+        let params: Members<'a> = self.params.object("params").ok()??;
+        Some((RpcId::parse(params.get("requestId").0?).ok()?, params.get("reason").text()))
     }
 }
 
@@ -580,6 +580,24 @@ mod tests {
         ));
         let error_response = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
         assert!(matches!(message(error_response), Ok(ClientMessage::Response { result: Err(_), .. })));
+    }
+
+    #[test]
+    fn a_cancellation_has_an_id_and_perhaps_a_reason() {
+        for (params, expected) in [
+            (r#"{"requestId":7,"reason":"enough"}"#, Some(("7", Some("enough")))),
+            (r#"{"requestId":"a","reason":7}"#, Some((r#""a""#, None))),
+            (r#"{"reason":"enough"}"#, None),
+            ("[]", None),
+        ] {
+            let body = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#);
+            let Ok(ClientMessage::Notification(notification)) = message(body.as_bytes()) else {
+                panic!("{body}")
+            };
+            let found = notification.cancelled();
+            let found = found.as_ref().map(|(id, reason)| (id.as_json(), reason.as_deref()));
+            assert_eq!(found, expected, "{body}");
+        }
     }
 
     #[track_caller]

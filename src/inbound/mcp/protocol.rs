@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use http::Response;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
+use tracing::debug;
 
 use super::{
     McpApiSettings,
@@ -32,6 +33,7 @@ use crate::{
     crypto::TokenCipher,
     inbound::{authenticate::Authenticator, context::UnauthenticatedRequest},
     pipeline::Gateway,
+    telemetry::Untrusted,
 };
 
 /// Dispatches the messages of all transports, and has the state of the endpoint.
@@ -204,10 +206,14 @@ impl MessageDispatcher {
                 unreachable!("requests are handled elsewhere: {}", request.method)
             }
             (ClientMessage::Notification(notification), lifecycle) => {
-                if let (Some(session), Some(id)) =
+                if let (Some(session), Some((id, reason))) =
                     (message_context.cancelling_session(), notification.cancelled())
                 {
-                    self.in_flight.cancel(session, id.as_json());
+                    if self.in_flight.cancel(session, id.as_json())
+                        && let Some(reason) = reason
+                    {
+                        debug!(reason = %Untrusted(&reason), "request cancelled by its client");
+                    }
                     return None;
                 }
                 match lifecycle {
