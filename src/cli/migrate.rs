@@ -9,8 +9,8 @@ use std::{
 };
 
 use clap::Args;
+use diffy::DiffOptions;
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use super::{
     CONFIG_STATUS, Failure, Output,
@@ -194,7 +194,9 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
 }
 
 fn diff_of(name: &str, before: &str, after: &str) -> String {
-    TextDiff::from_lines(before, after).unified_diff().header(name, name).to_string()
+    let mut options = DiffOptions::new();
+    options.set_original_filename(name.to_owned()).set_modified_filename(name.to_owned());
+    options.create_patch(before, after).to_string()
 }
 
 fn show_diff(name: &str, before: &str, after: &str, screen: &mut Screen) {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
+use diffy::{DiffOptions, Line};
 use serde_json::{Map, Value, json};
-use similar::{ChangeTag, TextDiff};
 
 use super::{
     ConfigArgument, Failure, Output,
@@ -195,12 +195,18 @@ impl Difference {
             screen.styled(TextStyle::Good, "- expected"),
             screen.styled(TextStyle::Bad, "+ found")
         ));
-        for change in TextDiff::from_lines(&expected, &found).iter_all_changes() {
-            let text = change.value().trim_end_matches('\n');
-            screen.line(match change.tag() {
-                ChangeTag::Equal => format!("    {text}"),
-                ChangeTag::Delete => screen.styled(TextStyle::Good, &format!("  - {text}")),
-                ChangeTag::Insert => screen.styled(TextStyle::Bad, &format!("  + {text}")),
+        let all_lines = expected.lines().count() + found.lines().count();
+        let patch = DiffOptions::new().set_context_len(all_lines).create_patch(&expected, &found);
+        for line in patch.hunks().iter().flat_map(|hunk| hunk.lines()) {
+            let (prefix, text, style) = match line {
+                Line::Context(text) => ("   ", text, None),
+                Line::Delete(text) => ("  -", text, Some(TextStyle::Good)),
+                Line::Insert(text) => ("  +", text, Some(TextStyle::Bad)),
+            };
+            let line = format!("{prefix} {}", text.trim_end_matches('\n'));
+            screen.line(match style {
+                Some(style) => screen.styled(style, &line),
+                None => line,
             });
         }
     }

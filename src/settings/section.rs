@@ -226,6 +226,10 @@ impl<'a> Cursor<'a> {
 
     /// Like [`Self::reject`], at another span.
     pub(crate) fn reject_at<T>(&self, span: SourceSpan, invalid: Invalid) -> Checked<T> {
+        Err(self.report_at(span, invalid))
+    }
+
+    fn report_at(&self, span: SourceSpan, invalid: Invalid) -> Reported {
         let Invalid { code, message, help, shows_value } = invalid;
         let report = self.context.report;
         match self.key {
@@ -250,7 +254,7 @@ impl<'a> Cursor<'a> {
             }
             _ => report.error(code.at_span(span), message, help),
         }
-        Err(Reported(()))
+        Reported(())
     }
 
     /// Reports the value if it is the old name of a word.

@@ -170,7 +170,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["brotli_decompressor"], &["translate/content_encoding"]),
         (&["ruzstd"], &["translate/content_encoding"]),
         (&["redis::", "use redis"], &["shared_state/"]),
-        (&["similar::", "use similar"], &["cli/"]),
+        (&["diffy::", "use diffy"], &["cli/"]),
         (&["fastrand"], &["policy/", "upstream/http/endpoints"]),
         (&["rustix", "tokio::process"], &["upstream/", "descriptors"]),
         (&["httpdate"], &["policy/"]),
