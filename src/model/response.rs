@@ -22,12 +22,14 @@ pub struct UpstreamResponse {
     pub exit: Option<Box<ProgramExit>>,
     /// The exit of the CGI program that responded, and its standard error. For the log only.
     pub cgi_exit: Option<Box<ProgramExit>>,
+    /// Whether an MCP server rejected the session with this response, so that it never received the request.
+    pub rejects_session: bool,
 }
 
 impl UpstreamResponse {
     /// The response of a server.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
-        Self { status, headers, body, exit: None, cgi_exit: None }
+        Self { status, headers, body, exit: None, cgi_exit: None, rejects_session: false }
     }
 
     /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.

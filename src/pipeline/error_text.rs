@@ -45,7 +45,7 @@ pub(super) enum PossibleEffect {
     Harmless,
     /// The request was sent, and may have taken effect.
     Possible,
-    /// The request would have an effect, but was still queued.
+    /// The request would have an effect, but no upstream can have received it.
     Unsent,
 }
 
@@ -107,10 +107,13 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
              a shorter response.{effect}",
             size(*limit_bytes)
         ),
-        UpstreamError::Deadline { after, .. } if !was_sent => format!(
-            "No request was sent within {}: the call was still queued. Retry in a few seconds.",
-            time(*after)
-        ),
+        UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } if !was_sent => {
+            format!(
+                "No request was sent within {}: the call was still queued, or the service behind this tool \
+                 was not connected yet. Retry in a few seconds.",
+                time(*after)
+            )
+        }
         UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => format!(
             "The service sent no complete response within {}.{}",
             time(*after),

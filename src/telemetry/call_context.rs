@@ -78,7 +78,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Request id, span and attempt counter of a call. Clones share it. Health checks and other requests without
+/// Request id and span of a call, and the facts about its upstream requests. Clones share it. Health checks and other requests without
 /// a client have an empty one.
 #[derive(Debug, Clone, Default)]
 pub struct CallContext(Option<Arc<CallState>>);
@@ -88,6 +88,8 @@ struct CallState {
     request_id: RequestId,
     span: Span,
     attempts: AtomicU32,
+    /// Number of requests that an upstream may have received.
+    sent: AtomicU32,
     /// The call whose upstream request this one waits for, if it has none of its own.
     joined: OnceLock<CallContext>,
 }
@@ -99,6 +101,7 @@ impl CallContext {
             request_id,
             span,
             attempts: AtomicU32::new(0),
+            sent: AtomicU32::new(0),
             joined: OnceLock::new(),
         })))
     }
@@ -131,10 +134,29 @@ impl CallContext {
         }
     }
 
-    /// Whether an upstream request was sent, by this call or by the call that it joined.
+    /// Records that a request is handed to an open connection or a running program. From then on the upstream
+    /// may have received it.
+    pub fn request_sent(&self) {
+        if let Some(state) = &self.0 {
+            state.sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes [`request_sent`](Self::request_sent) back, because certainly no part of the request was written.
+    pub fn request_unsent(&self) {
+        if let Some(state) = &self.0 {
+            state.sent.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an upstream may have received a request of this call, or of the call that it joined.
     pub fn was_sent(&self) -> bool {
-        let joined = self.0.as_ref().and_then(|state| state.joined.get());
-        self.attempts() > 0 || joined.is_some_and(|joined| joined.attempts() > 0)
+        let any = |call: &Self| call.0.as_ref().is_some_and(|state| state.sent.load(Ordering::Relaxed) > 0);
+        any(self) || self.joined().is_some_and(any)
+    }
+
+    fn joined(&self) -> Option<&Self> {
+        self.0.as_ref()?.joined.get()
     }
 }
 
@@ -153,6 +175,20 @@ mod tests {
         assert_eq!(second.as_str().split_once('-').unwrap().0, process);
         assert_ne!(count.as_bytes()[0], b'0', "{first:?}");
         assert!(u64::from_str_radix(process, 16).is_ok() && u64::from_str_radix(count, 16).is_ok());
+    }
+
+    #[test]
+    fn a_request_is_sent_once_it_is_handed_to_a_connection() {
+        let call = CallContext::new(RequestId::next(), Span::default());
+        call.attempt();
+        assert!(!call.was_sent(), "it is connecting");
+        call.request_sent();
+        call.request_unsent();
+        assert!(!call.was_sent(), "the connection was closed before");
+        call.request_sent();
+        let joined = CallContext::new(RequestId::next(), Span::default());
+        joined.join(&call);
+        assert!(call.was_sent() && joined.was_sent());
     }
 
     #[test]

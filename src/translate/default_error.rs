@@ -58,7 +58,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     } else {
         ToolResult::error(
             ErrorType::Upstream { status: status.as_u16() },
-            text_for_status(view, status, translator.has_effect),
+            text_for_status(view, status, translator.has_effect && !response.rejects_session),
         )
     };
     match retry_after(response) {

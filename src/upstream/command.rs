@@ -88,6 +88,7 @@ pub(super) async fn run_program(
     }
     let mut group = ProcessGroup::start(&mut command)
         .map_err(|source| UpstreamError::NotStarted { upstream: name.clone(), source: source.into() })?;
+    run.upstream_call.context.request_sent();
     let child = group.child().ok_or_else(|| broken(io::Error::other("it is gone")))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let missing = || broken(io::Error::other("it has no pipes"));

@@ -2,11 +2,14 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use glossator::policy::PolicySettings;
+use glossator::{
+    config::{self, Sources},
+    policy::PolicySettings,
+};
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use crate::support::{Gate, Response, Scripted, Setup, Step, http_of, response};
+use crate::support::{Gate, Loaded, Response, Scripted, Setup, Step, http_of, response};
 
 /// Checks a tool error with a safe text.
 #[track_caller]
@@ -213,6 +216,41 @@ async fn a_call_that_was_never_sent_says_so() {
     check_error(&second, 504, "No request was sent");
     assert!(!second.text().contains("effect"), "{}", second.text());
     assert_eq!(upstream.state().requests.len(), 1);
+}
+
+/// The same while the connection, or the session with an MCP server, is not open yet.
+#[tokio::test]
+async fn a_call_that_is_still_connecting_says_that_nothing_was_sent() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "upstreams: {{ tls: 'https://{0}', mcp: {{ mcp: 'http://{0}/mcp' }} }}
+routes:
+  over_tls: {{ description: x, request: POST tls/thing, timeout: 200ms }}
+  over_mcp: {{ description: x, request: CALL mcp/thing, timeout: 200ms }}
+",
+        silent.local_addr().unwrap()
+    );
+    let loaded =
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let served = Loaded::start(&loaded).await;
+    for tool in ["over_tls", "over_mcp"] {
+        let line = format!("POST /tools/{tool}");
+        let response = served.connect().await.send(&line, &["Content-Type: application/json"], "{}").await;
+        check_error(&response, 504, "No request was sent within 200 ms");
+        assert!(!response.text().contains("effect"), "{}", response.text());
+    }
+}
+
+/// A silent upstream that has received the request is another matter.
+#[tokio::test]
+async fn a_post_that_was_written_and_timed_out_may_have_taken_effect() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let mut setup = Setup::new(upstream.address);
+    let mut make = crate::support::route("make_thing", "POST /thing");
+    make.timeout = Duration::from_millis(50);
+    setup.routes.push(make);
+    let response = setup.start().await.call("make_thing", "").await;
+    check_error(&response, 504, "The request may have taken effect");
 }
 
 #[tokio::test]

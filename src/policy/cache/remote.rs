@@ -65,7 +65,8 @@ fn usable_for(entry: &CachedResponse, settings: CacheSettings) -> Duration {
 
 /// Encodes an entry. `None` if a header is longer than any that is read.
 fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
-    let UpstreamResponse { status, headers, body, exit: _, cgi_exit: _ } = &entry.response;
+    let UpstreamResponse { status, headers, body, exit: _, cgi_exit: _, rejects_session: _ } =
+        &entry.response;
     let mut out = Vec::with_capacity(body.len() + 1024);
     out.put_u8(VERSION);
     out.put_u16(status.as_u16());

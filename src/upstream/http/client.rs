@@ -136,19 +136,29 @@ impl HttpUpstream {
         }
     }
 
-    /// Sends a request and returns the response once its headers arrived.
+    /// Sends a request of no call and returns the response once its headers arrived.
     pub(in crate::upstream) async fn open(
         &self,
         request: HttpRequest,
         deadline: Instant,
     ) -> Result<IncomingResponse, UpstreamError> {
-        let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
-        let credential = self.credential(&context).await?;
+        self.open_for(&CallContext::default(), request, deadline).await
+    }
+
+    /// Sends a request for a call and returns the response once its headers arrived.
+    pub(in crate::upstream) async fn open_for(
+        &self,
+        context: &CallContext,
+        request: HttpRequest,
+        deadline: Instant,
+    ) -> Result<IncomingResponse, UpstreamError> {
+        let tried = AttemptedEndpoints::default();
+        let credential = self.credential(context).await?;
         let mut in_flight = self.shared.endpoints.pick(&tried, deadline).await?;
         loop {
-            let result = self.open_at(in_flight.endpoint(), &request, credential.clone(), &context).await;
+            let result = self.open_at(in_flight.endpoint(), &request, credential.clone(), context).await;
             let status = result.as_ref().map(IncomingResponse::status);
-            if !self.shared.endpoints.fail_over(&mut in_flight, &tried, &context, status) {
+            if !self.shared.endpoints.fail_over(&mut in_flight, &tried, context, status) {
                 return result;
             }
         }
@@ -165,13 +175,13 @@ impl HttpUpstream {
         let mut next = self.request_to(endpoint.address(), request)?;
         let (mut redirects_left, mut is_renewed) = (self.shared.settings.max_redirects, false);
         loop {
-            let mut response = self.send_as(endpoint, &next, credential.as_ref()).await?;
+            let mut response = self.send_as(endpoint, &next, credential.as_ref(), context).await?;
             if !is_renewed
                 && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
             {
                 // A server that responds 401 has not processed the request, so any request may be sent again.
                 discard_body(self.name(), response.into_body()).await;
-                response = self.send_as(endpoint, &next, Some(&renewed)).await?;
+                response = self.send_as(endpoint, &next, Some(&renewed), context).await?;
                 (credential, is_renewed) = (Some(renewed), true);
             }
             let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
@@ -221,9 +231,10 @@ impl HttpUpstream {
         endpoint: &Endpoint,
         request: &Request<Bytes>,
         credential: Option<&Credential>,
+        context: &CallContext,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let response =
-            self.send_to(endpoint, authorized(request, credential)).await.map_err(|(error, _)| error)?;
+        let sent = self.send_to(endpoint, authorized(request, credential), context).await;
+        let response = sent.map_err(|(error, _)| error)?;
         if let (Some(credentials), Some(credential)) = (&self.shared.credentials, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
@@ -241,8 +252,9 @@ impl HttpUpstream {
         &self,
         endpoint: &Endpoint,
         request: Request<RequestBody>,
+        context: &CallContext,
     ) -> impl Future<Output = SendResult<UpstreamError>> + Send {
-        endpoint.connections().send(request).map(|sent| self.check_response(sent))
+        endpoint.connections().send(request, context).map(|sent| self.check_response(sent))
     }
 
     /// Checks the framing of a response.

@@ -50,7 +50,7 @@ impl HttpUpstream {
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        let tried = AttemptedEndpoints::default();
+        let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
         let mut in_flight = self.shared.endpoints.pick(&tried, deadline).await?;
         loop {
             let address = in_flight.endpoint().address();
@@ -58,13 +58,12 @@ impl HttpUpstream {
             let host = HeaderValue::from_str(address.authority().as_str())
                 .expect("an authority has visible ASCII characters only");
             request.headers_mut().insert(header::HOST, host);
-            let (result, unsent) = match self.send_to(in_flight.endpoint(), request).await {
+            let (result, unsent) = match self.send_to(in_flight.endpoint(), request, &context).await {
                 Ok(response) => (Ok(response), None),
                 Err((error, unsent)) => (Err(error), unsent),
             };
             let status = result.as_ref().map(Response::status);
-            let fails_over =
-                self.shared.endpoints.fail_over(&mut in_flight, &tried, &CallContext::default(), status);
+            let fails_over = self.shared.endpoints.fail_over(&mut in_flight, &tried, &context, status);
             match (result, unsent) {
                 (Ok(mut response), _) => {
                     remove_hop_by_hop(response.headers_mut());

@@ -25,6 +25,7 @@ use super::{
     Address, HttpSettings, HttpVersion,
     connection::{BoxError, Connected, Connector, Http1, RequestBody},
 };
+use crate::telemetry::CallContext;
 
 /// Time that an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node),
 /// so that requests seldom meet a connection that is just being closed.
@@ -110,12 +111,17 @@ impl ConnectionPool {
         })
     }
 
-    /// Sends a request with an absolute URI and waits for the response headers.
+    /// Sends a request with an absolute URI and waits for the response headers. Records in `context` when the
+    /// request is handed to a connection.
     ///
     /// # Errors
     ///
     /// The error, and the request if certainly none of it was sent.
-    pub(super) async fn send(self: &Arc<Self>, mut request: Request<RequestBody>) -> SendResult<SendError> {
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        mut request: Request<RequestBody>,
+        context: &CallContext,
+    ) -> SendResult<SendError> {
         let uri = request.uri().clone();
         loop {
             let connection = match self.take() {
@@ -125,6 +131,7 @@ impl ConnectionPool {
                     Err(error) => return Err((error, Some(Box::new(request)))),
                 },
             };
+            context.request_sent();
             let (sent, is_reused) = match connection {
                 Connection::Http1(mut connection) => {
                     *request.uri_mut() = origin_form(&uri);
@@ -149,7 +156,11 @@ impl ConnectionPool {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
-            match failed.take_message() {
+            let unsent = failed.take_message();
+            if unsent.is_some() {
+                context.request_unsent();
+            }
+            match unsent {
                 // The connection was closed before any part of the request was sent.
                 Some(unsent) if is_reused => request = unsent,
                 Some(_) | None => {
@@ -377,8 +388,12 @@ mod tests {
         request
     }
 
+    async fn send(pool: &Arc<ConnectionPool>, address: &Address) -> SendResult<SendError> {
+        pool.send(request(address), &CallContext::default()).await
+    }
+
     async fn get(pool: &Arc<ConnectionPool>, address: &Address) -> Bytes {
-        pool.send(request(address)).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+        send(pool, address).await.unwrap().into_body().collect().await.unwrap().to_bytes()
     }
 
     #[tokio::test]
@@ -395,7 +410,7 @@ mod tests {
     async fn an_unfinished_response_closes_its_connection() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 8);
-        drop(pool.send(request(&address)).await.unwrap());
+        drop(send(&pool, &address).await.unwrap());
         seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
         assert_eq!(get(&pool, &address).await, "ok");
     }
@@ -412,7 +427,7 @@ mod tests {
             stream
         };
         let mut stream = tokio::select! {
-            _ = pool.send(request(&address)) => panic!("there is no response"),
+            _ = send(&pool, &address) => panic!("there is no response"),
             stream = received => stream,
         };
         assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0, "it is closed");
@@ -426,7 +441,7 @@ mod tests {
         for _ in 0..5 {
             let (pool, address) = (pool.clone(), address.clone());
             // Each request has its own connection until all have one.
-            requests.spawn(async move { pool.send(request(&address)).await.unwrap() });
+            requests.spawn(async move { send(&pool, &address).await.unwrap() });
         }
         let responses = requests.join_all().await;
         for response in responses {
@@ -477,7 +492,7 @@ mod tests {
         let pool =
             ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
         let _connecting = pool.connecting.lock().await;
-        match pool.send(request(&address)).await {
+        match send(&pool, &address).await {
             Err((SendError::Connect(error), _)) => assert!(error.is::<ConnectTimedOut>(), "{error}"),
             Err((SendError::Exchange { error, .. }, _)) => panic!("{error}"),
             Ok(_) => panic!("there is no server"),
@@ -519,7 +534,7 @@ mod tests {
         falls_silent.notify_one();
         tokio::task::yield_now().await;
         tokio::time::pause();
-        let sent = timeout(Duration::from_secs(300), pool.send(request(&address))).await;
+        let sent = timeout(Duration::from_secs(300), send(&pool, &address)).await;
         let (error, _) = sent.expect("that nothing comes is found out").unwrap_err();
         assert!(matches!(error, SendError::Exchange { .. }), "{error}");
         tokio::time::resume();

@@ -93,7 +93,10 @@ impl ChildHandle {
         self.commands.send(Command::Call(id, call)).map_err(|_| self.exited_error())?;
         let mut guard = AbandonOnDrop { handle: self, id, is_over: false };
         let response = match self.send(message).await {
-            Ok(()) => response.await.unwrap_or_else(|_| Err(self.exited_error())),
+            Ok(()) => {
+                outgoing.context().request_sent();
+                response.await.unwrap_or_else(|_| Err(self.exited_error()))
+            }
             Err(failure) => Err(failure),
         };
         guard.is_over = true;

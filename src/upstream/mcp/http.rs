@@ -140,7 +140,9 @@ impl HttpLink {
     ) -> Result<McpResponse, UpstreamError> {
         match self.try_request(outgoing).await {
             Ok(response) => Ok(response),
-            Err(Failure::Refused(response)) => Ok(McpResponse::HttpError(response)),
+            Err(Failure::Refused(response)) => {
+                Ok(McpResponse::HttpError(UpstreamResponse { rejects_session: true, ..response }))
+            }
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::SessionLost) => Err(not_mcp(self.name(), "it forgets every session immediately")),
         }
@@ -171,7 +173,8 @@ impl HttpLink {
         let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
         let body = jsonrpc::request(id, outgoing.method, params);
         let mut guard = CancelOnDrop { link: self, session, id, is_over: false };
-        let response = self.post(Some(session), outgoing.headers, body, outgoing.method, outgoing.name).await;
+        let post = post_request(Some(session), outgoing.headers, body, outgoing.method, outgoing.name);
+        let response = self.http.open_for(&outgoing.context(), post, deadline()).await;
         let result = match response {
             Ok(response) => self.read_response(session, response, id, outgoing).await,
             Err(error) => Err(error.into()),
@@ -316,21 +319,16 @@ impl HttpLink {
     }
 }
 
-/// Whether a status has the same meaning in all revisions: the client is not allowed, or the server fails.
+/// Whether a status has the same meaning in all revisions: the client is not allowed (401, 403, 407), sends
+/// too many requests (429), or the server fails.
 fn is_final(status: StatusCode) -> bool {
-    const FINAL: [StatusCode; 4] = [
-        StatusCode::UNAUTHORIZED,
-        StatusCode::FORBIDDEN,
-        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-        StatusCode::TOO_MANY_REQUESTS,
-    ];
-    status.is_server_error() || FINAL.contains(&status)
+    status.is_server_error() || matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 
 // Messages to the server.
 
 impl HttpLink {
-    /// Sends one message.
+    /// Sends a message that is not the request of a call.
     async fn post(
         &self,
         session: Option<&Session>,

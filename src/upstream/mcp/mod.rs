@@ -37,6 +37,7 @@ use super::{
 use crate::{
     model::UpstreamResponse,
     route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest},
+    telemetry::CallContext,
     translate::extract::MCP_MEDIA_TYPE,
 };
 
@@ -103,6 +104,11 @@ impl<'a> McpRequest<'a> {
     /// Channel for progress before the response.
     fn progress(&self) -> Option<&'a ProgressSender> {
         self.upstream_call.and_then(|upstream_call| upstream_call.progress.as_ref())
+    }
+
+    /// Context of the call, or an empty one.
+    fn context(&self) -> CallContext {
+        self.upstream_call.map(|upstream_call| upstream_call.context.clone()).unwrap_or_default()
     }
 
     /// Memory account for the response body.

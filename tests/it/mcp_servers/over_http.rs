@@ -387,6 +387,21 @@ async fn a_server_of_the_newest_revision_is_called_without_a_session() {
     assert_eq!(requests[..3], ["server/discover", "initialize", "notifications/initialized"], "{requests:?}");
 }
 
+/// The server has received no call then.
+#[tokio::test]
+async fn a_rejected_session_does_not_claim_an_effect() {
+    let old = Scripted::start(|_| status("503 Service Unavailable")).await;
+    let served = Served::start(&format!(
+        "upstreams: {{ old: {{ mcp: 'http://{}/mcp', retry: off }} }}\n\
+         routes: {{ add: {{ request: CALL old/add }} }}",
+        old.address
+    ))
+    .await;
+    let text = served.call("add", json!({})).await.tool_text();
+    assert!(text.contains("503") && text.contains("Retry later"), "{text}");
+    assert!(!text.contains("effect"), "{text}");
+}
+
 #[tokio::test]
 async fn a_server_without_mcp_is_reported_as_such() {
     for (body, expected) in

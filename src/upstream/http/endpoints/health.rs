@@ -23,7 +23,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, Setting},
         value::text_of,
     },
-    telemetry::ErrorChain,
+    telemetry::{CallContext, ErrorChain},
     upstream::http::{
         client::USER_AGENT,
         connection::{BoxError, full_body},
@@ -117,7 +117,8 @@ async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError>
     request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     request.headers_mut().extend(settings.headers.clone());
-    let response = endpoint.connections().send(request).await.map_err(|(error, _)| error)?;
+    let response = endpoint.connections().send(request, &CallContext::default()).await;
+    let response = response.map_err(|(error, _)| error)?;
     let status = response.status();
     Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it responded with status {status}").into()) }
