@@ -37,8 +37,6 @@ pub(super) struct AccessLog<'a> {
     started: Instant,
     /// Limit of glossator that rejected the call.
     rejected_by: Option<&'static str>,
-    /// Total time of upstream requests.
-    upstream_time: Option<Duration>,
     /// Bytes of all response bodies.
     received_bytes: usize,
     /// HTTP status of the last response.
@@ -73,7 +71,6 @@ impl<'a> AccessLog<'a> {
             address: call.address,
             started: Instant::now(),
             rejected_by: None,
-            upstream_time: None,
             received_bytes: 0,
             upstream_status: None,
             content_type: None,
@@ -93,7 +90,6 @@ impl<'a> AccessLog<'a> {
         response: Result<&UpstreamResponse, &UpstreamError>,
         took: Duration,
     ) {
-        self.upstream_time = Some(self.upstream_time.unwrap_or_default() + took);
         self.upstream_failed = response.is_err();
         match response {
             Ok(upstream_response) => self.record_upstream_response(upstream_response, took),
@@ -272,7 +268,7 @@ impl Drop for AccessLog<'_> {
             response_age_s = self.age.map(|age| age.as_secs()),
             exit_status = self.exit.map(tracing::field::display),
             duration_ms = millis(took),
-            upstream_ms = self.upstream_time.map(millis),
+            upstream_ms = self.context.upstream_time().map(|time| millis(time.min(took))),
             attempts = self.context.attempts(),
             response_bytes = self.received_bytes,
             request_id = %self.request_id,

@@ -5,9 +5,9 @@ use http::{StatusCode, Uri, uri::PathAndQuery};
 use crate::{
     model::{ProgramEnd, UpstreamResponse},
     route::{HttpRequest, McpMethod, UpstreamRequest},
-    telemetry::{LabelCounter, Span, SpanKind, method_label},
+    telemetry::{CallContext, LabelCounter, Span, SpanKind, method_label},
     upstream::{
-        Upstream, UpstreamCall, UpstreamError,
+        FailureStage, Upstream, UpstreamCall, UpstreamError,
         http::{Address, HttpUpstream},
     },
 };
@@ -15,6 +15,7 @@ use crate::{
 /// Metrics and span of one upstream request. If it is dropped (timeout, client gone), it counts as `dropped`.
 pub(super) struct Attempt<'a> {
     counted: &'a LabelCounter,
+    context: CallContext,
     span: Span,
     is_over: bool,
 }
@@ -26,13 +27,14 @@ impl<'a> Attempt<'a> {
         upstream_call: &UpstreamCall,
         upstream: &Upstream,
     ) -> (Self, Option<Box<UpstreamCall>>) {
-        let before = upstream_call.context.attempt();
+        let context = upstream_call.context.clone();
+        let before = context.attempt_started();
         let Some(call) = upstream_call.context.span() else {
-            return (Self { counted, span: Span::default(), is_over: false }, None);
+            return (Self { counted, context, span: Span::default(), is_over: false }, None);
         };
         let (upstream_call, span) =
             traced(call.child(SpanKind::Client, "upstream"), upstream_call.clone(), before, upstream);
-        (Self { counted, span, is_over: false }, Some(Box::new(upstream_call)))
+        (Self { counted, context, span, is_over: false }, Some(Box::new(upstream_call)))
     }
 
     /// Ends the attempt with its result.
@@ -41,6 +43,12 @@ impl<'a> Attempt<'a> {
         outcome: Result<UpstreamResponse, UpstreamError>,
     ) -> Result<UpstreamResponse, UpstreamError> {
         self.is_over = true;
+        let failed = outcome.as_ref().err().map(UpstreamError::properties);
+        match failed {
+            // Such as an MCP program that is not yet restarted, or a missing credential.
+            Some(failed) if failed.stage == FailureStage::Rejected => self.context.attempt_rejected(),
+            Some(_) | None => self.context.attempt_ended(),
+        }
         self.counted.add(match &outcome {
             Ok(response) => result_label(response),
             Err(error) => error.properties().label,
@@ -55,6 +63,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
+            self.context.attempt_ended();
             self.counted.add("dropped");
             self.span.failed("dropped");
         }

@@ -6,12 +6,14 @@ use std::{
     hash::{BuildHasher, RandomState},
     str::FromStr,
     sync::{
-        Arc, LazyLock, OnceLock,
+        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
 use tracing::field::{DisplayValue, display};
 
 use super::Span;
@@ -78,8 +80,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Request id and span of a call, and the facts about its upstream requests. Clones share it. Health checks and other requests without
-/// a client have an empty one.
+/// Request id and span of a call, and the facts about its upstream requests. Clones share it. Health checks
+/// and other requests without a client have an empty one.
 #[derive(Debug, Clone, Default)]
 pub struct CallContext(Option<Arc<CallState>>);
 
@@ -90,8 +92,48 @@ struct CallState {
     attempts: AtomicU32,
     /// Number of requests that an upstream may have received.
     sent: AtomicU32,
+    upstream_time: Mutex<UpstreamTime>,
     /// The call whose upstream request this one waits for, if it has none of its own.
     joined: OnceLock<CallContext>,
+}
+
+/// Time with an attempt in flight. Hedged attempts overlap, so their times are not added up.
+#[derive(Debug, Default)]
+struct UpstreamTime {
+    /// Number of attempts in flight.
+    in_flight: u32,
+    /// Since when there is one.
+    since: Option<Instant>,
+    /// Time before that; `None` if no attempt has ended.
+    before: Option<Duration>,
+}
+
+impl CallState {
+    fn upstream_time(&self) -> MutexGuard<'_, UpstreamTime> {
+        self.upstream_time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UpstreamTime {
+    fn start(&mut self) {
+        self.in_flight += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if self.in_flight == 0 {
+            self.before = self.so_far();
+            self.since = None;
+        }
+    }
+
+    fn so_far(&self) -> Option<Duration> {
+        match self.since {
+            Some(since) => Some(self.before.unwrap_or_default() + since.elapsed()),
+            None => self.before,
+        }
+    }
 }
 
 impl CallContext {
@@ -102,6 +144,7 @@ impl CallContext {
             span,
             attempts: AtomicU32::new(0),
             sent: AtomicU32::new(0),
+            upstream_time: Mutex::default(),
             joined: OnceLock::new(),
         })))
     }
@@ -116,9 +159,27 @@ impl CallContext {
         self.0.as_ref().map(|state| &state.span).filter(|span| span.is_on())
     }
 
-    /// Counts an attempt. Returns the number of attempts before it.
-    pub fn attempt(&self) -> u32 {
-        self.0.as_ref().map_or(0, |state| state.attempts.fetch_add(1, Ordering::Relaxed))
+    /// Counts an attempt that starts. Returns the number of attempts before it.
+    pub fn attempt_started(&self) -> u32 {
+        self.0.as_ref().map_or(0, |state| {
+            state.upstream_time().start();
+            state.attempts.fetch_add(1, Ordering::Relaxed)
+        })
+    }
+
+    /// Records the end of an attempt.
+    pub fn attempt_ended(&self) {
+        if let Some(state) = &self.0 {
+            state.upstream_time().end();
+        }
+    }
+
+    /// Records the end of an attempt that was rejected before it reached the upstream: it does not count.
+    pub fn attempt_rejected(&self) {
+        self.attempt_ended();
+        if let Some(state) = &self.0 {
+            state.attempts.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// The number of attempts.
@@ -155,6 +216,16 @@ impl CallContext {
         any(self) || self.joined().is_some_and(any)
     }
 
+    /// Time with an attempt in flight, of this call or else of the call that it joined. `None` if there was
+    /// no attempt.
+    pub fn upstream_time(&self) -> Option<Duration> {
+        let time = |call: &Self| {
+            let state = call.0.as_ref().filter(|_| call.attempts() > 0)?;
+            state.upstream_time().so_far()
+        };
+        time(self).or_else(|| time(self.joined()?))
+    }
+
     fn joined(&self) -> Option<&Self> {
         self.0.as_ref()?.joined.get()
     }
@@ -162,6 +233,8 @@ impl CallContext {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
 
     #[test]
@@ -177,10 +250,31 @@ mod tests {
         assert!(u64::from_str_radix(process, 16).is_ok() && u64::from_str_radix(count, 16).is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn upstream_time_is_that_of_attempts_and_not_of_the_waits_between_them() {
+        let second = Duration::from_secs(1);
+        let call = CallContext::new(RequestId::next(), Span::default());
+        sleep(second).await;
+        assert_eq!((call.attempts(), call.upstream_time()), (0, None), "it was queued");
+        call.attempt_started();
+        sleep(second).await;
+        // A hedged one.
+        call.attempt_started();
+        assert_eq!(call.upstream_time(), Some(second));
+        sleep(second).await;
+        call.attempt_ended();
+        call.attempt_ended();
+        sleep(second).await;
+        assert_eq!((call.attempts(), call.upstream_time()), (2, Some(2 * second)));
+        let joined = CallContext::new(RequestId::next(), Span::default());
+        joined.join(&call);
+        assert_eq!((joined.attempts(), joined.upstream_time()), (0, Some(2 * second)));
+    }
+
     #[test]
     fn a_request_is_sent_once_it_is_handed_to_a_connection() {
         let call = CallContext::new(RequestId::next(), Span::default());
-        call.attempt();
+        call.attempt_started();
         assert!(!call.was_sent(), "it is connecting");
         call.request_sent();
         call.request_unsent();
@@ -189,6 +283,14 @@ mod tests {
         let joined = CallContext::new(RequestId::next(), Span::default());
         joined.join(&call);
         assert!(call.was_sent() && joined.was_sent());
+    }
+
+    #[test]
+    fn an_attempt_that_was_rejected_does_not_count() {
+        let call = CallContext::new(RequestId::next(), Span::default());
+        assert_eq!(call.attempt_started(), 0);
+        call.attempt_rejected();
+        assert_eq!((call.attempts(), call.upstream_time()), (0, None));
     }
 
     #[test]

@@ -418,7 +418,7 @@ fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
 }
 
 /// Connection to the admin API of a program.
-async fn admin_client(program: &mut Program) -> Client {
+pub(crate) async fn admin_client(program: &mut Program) -> Client {
     let line: Value = serde_json::from_str(&program.wait_for_log("admin API listening", 1).await).unwrap();
     Client::connect(line["address"].as_str().unwrap().parse().unwrap()).await
 }

@@ -4,7 +4,8 @@ use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
 use crate::{
-    support::{Client, Gate, Program, Scripted, Step, response},
+    admin::admin_client,
+    support::{Client, Gate, Program, Scripted, Step, response, soon},
     tokens::{ISSUER, Login, RESOURCE, claims},
 };
 
@@ -278,6 +279,53 @@ async fn a_call_has_one_line_with_its_cost() {
         assert!(line["duration_ms"].as_u64() >= line["upstream_ms"].as_u64(), "{line}");
         assert_eq!(line["mcp_version"].as_str(), (id == "mcp").then_some("2025-06-18"), "{line}");
     }
+}
+
+#[tokio::test]
+async fn the_time_in_the_queue_is_not_that_of_the_upstream() {
+    let (upstream, gate) = Scripted::holding(response("200 OK", "application/json", "{}")).await;
+    let text = format!(
+        "upstreams: {{ old: {{ url: 'http://{}', max_in_flight: 1 }} }}\n\
+         server: {{ listen: '127.0.0.1:0' }}\nadmin: {{ listen: '127.0.0.1:0' }}\n\
+         routes: {{ get_thing: {{ request: GET old/thing }} }}\n",
+        upstream.address
+    );
+    let mut program = Program::start(&text, &[]).await;
+    let mut admin = admin_client(&mut program).await;
+    let (mut first, mut second) = (program.connect().await, program.connect().await);
+    let head =
+        |id: &str| format!("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: {id}\r\n\r\n");
+    first.write(head("first")).await;
+    upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
+    second.write(head("second")).await;
+    soon("the second call is queued", async {
+        while admin.send("GET /upstreams", &[], "").await.json()["upstreams"][0]["queued"] != 1 {}
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    gate.open();
+    assert_eq!((first.read(false).await.status, second.read(false).await.status), (200, 200));
+    let log = program.log().await;
+    let call = with(&log, "request_id", "second")[0];
+    let (whole, upstream) = (call["duration_ms"].as_u64().unwrap(), call["upstream_ms"].as_u64().unwrap());
+    assert!(whole - upstream >= 190, "{call}");
+    assert_eq!(call["attempts"], 1, "{call}");
+}
+
+#[tokio::test]
+async fn a_call_that_a_restart_backoff_rejects_has_no_attempt() {
+    let text = "server: { listen: '127.0.0.1:0' }\n\
+                upstreams: { none: { mcp: { command: [/no/such/program] } } }\n\
+                routes: { other: { request: CALL none/x } }\n";
+    let program = Program::start(text, &[]).await;
+    let mut client = program.connect().await;
+    soon("a rejected call", async {
+        while client.send("POST /tools/other", &["X-Request-Id: mine"], "").await.status != 503 {}
+    })
+    .await;
+    let log = program.log().await;
+    let call = with(&log, "rejected_by", "restart backoff")[0];
+    assert_eq!((&call["attempts"], &call["upstream_ms"]), (&0.into(), &Value::Null), "{call}");
 }
 
 #[tokio::test]
