@@ -86,7 +86,8 @@ impl RetryOverride {
 }
 
 impl Retry {
-    /// Creates the retries of `upstream`, within a budget. `retries` counts attempts after the first.
+    /// Creates the retries of `upstream`, within a budget. `retries` counts attempts after the first, except
+    /// those that glossator rejected.
     pub(super) fn new(
         upstream: UpstreamName,
         settings: RetrySettings,
@@ -109,14 +110,16 @@ impl Retry {
         self.budget.earn();
         let mut result = None;
         for attempt in 1.. {
+            let mut retry = RetryInProgress { retries: (attempt > 1).then_some(&self.retries) };
             let next = attempt_once().await;
-            if attempt > 1 {
+            if attempt > 1
+                && next.as_ref().is_err_and(|error| error.properties().stage == FailureStage::Rejected)
+            {
                 // Rejected by glossator: the upstream got no request, so its previous response is the result.
-                if next.as_ref().is_err_and(|error| error.properties().stage == FailureStage::Rejected) {
-                    break;
-                }
-                self.retries.add();
+                retry.retries = None;
+                break;
             }
+            drop(retry);
             let outcome = result.insert(next);
             let Some(at) =
                 self.next_attempt_at(outcome, upstream_call.idempotent, attempt, upstream_call.deadline.at)
@@ -164,6 +167,20 @@ impl Retry {
     fn backoff(&self, attempt: u32) -> Duration {
         let doubled = self.settings.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
         doubled.min(self.settings.max_backoff).mul_f64(fastrand::f64())
+    }
+}
+
+/// Counts a retry when it ends, also one that the call's timeout cuts off.
+struct RetryInProgress<'a> {
+    /// Counter; `None` if the attempt is not to be counted.
+    retries: Option<&'a Counter>,
+}
+
+impl Drop for RetryInProgress<'_> {
+    fn drop(&mut self) {
+        if let Some(retries) = self.retries {
+            retries.add();
+        }
     }
 }
 
@@ -254,7 +271,10 @@ pub fn jitter(wait: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use http::HeaderValue;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
     use crate::{
@@ -379,6 +399,23 @@ mod tests {
         let script = Script::new([status(503), resting]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(response.status.as_u16(), 503);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retry_that_the_timeout_cuts_off_counts_and_a_rejected_one_does_not() {
+        let retry = retry();
+        let (calls, upstream_call) = (Cell::new(0), upstream_call(30 * SECOND));
+        let fails_then_hangs = || async {
+            if calls.replace(calls.get() + 1) > 0 {
+                sleep(60 * SECOND).await;
+            }
+            status(503)
+        };
+        timeout(10 * SECOND, retry.run(&upstream_call, fails_then_hangs)).await.unwrap_err();
+        assert_eq!((calls.get(), retry.retries.get()), (2, 1));
+        let open = Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, retry_after: SECOND });
+        call(&retry, &Script::new([status(503), open]), upstream_call).await.unwrap();
+        assert_eq!(retry.retries.get(), 1);
     }
 
     #[tokio::test(start_paused = true)]
