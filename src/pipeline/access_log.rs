@@ -13,7 +13,7 @@ use super::{ApiKind, BoundRoute, Call};
 use crate::{
     crypto,
     model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, UpstreamResponse, media_type},
-    policy::result_label,
+    policy::{CallResponse, result_label, status_class},
     route::TraceContext,
     telemetry::{
         CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, RequestId, ResponseMismatch, Span,
@@ -39,8 +39,10 @@ pub(super) struct AccessLog<'a> {
     rejected_by: Option<&'static str>,
     /// Bytes of all response bodies.
     received_bytes: usize,
-    /// HTTP status of the last response.
+    /// HTTP status that the upstream sent last for this call.
     upstream_status: Option<StatusCode>,
+    /// HTTP status of the last response that rules see. It may be a cached one.
+    response_status: Option<StatusCode>,
     /// `Content-Type` of the last response.
     content_type: Option<HeaderValue>,
     /// Exit status of the program that ran.
@@ -48,7 +50,7 @@ pub(super) struct AccessLog<'a> {
     /// Whether the last upstream request failed, so that no rule saw a response.
     upstream_failed: bool,
     /// Age of a cached response.
-    pub(super) age: Option<Duration>,
+    age: Option<Duration>,
     outcome: Option<ToolOutcome>,
     matched_rule: Option<MatchedRule>,
     /// The reason of a failure, for the log.
@@ -73,6 +75,7 @@ impl<'a> AccessLog<'a> {
             rejected_by: None,
             received_bytes: 0,
             upstream_status: None,
+            response_status: None,
             content_type: None,
             exit: None,
             upstream_failed: false,
@@ -97,12 +100,41 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    fn record_upstream_response(&mut self, response: &UpstreamResponse, took: Duration) {
+    /// Records a response of the cache, and the result of the upstream request, if one was sent before.
+    pub(super) fn record_cached_response(&mut self, cached: &CallResponse, took: Duration) {
+        self.upstream_failed = false;
+        self.age = cached.age;
+        self.record_content(&cached.response);
+        let meters = &self.route.meters;
+        match &cached.upstream_result {
+            None => {}
+            Some(Ok(status)) => {
+                self.upstream_status = Some(*status);
+                meters.upstream_responded(status_class(*status), took);
+            }
+            Some(Err(error)) => {
+                let properties = error.properties();
+                if properties.stage != FailureStage::Rejected {
+                    meters.upstream_responded(properties.label, took);
+                }
+            }
+        }
+    }
+
+    /// Records what rules see of a response.
+    fn record_content(&mut self, response: &UpstreamResponse) {
         self.received_bytes += response.body.len();
         self.content_type = response.headers.get(header::CONTENT_TYPE).cloned();
         match &response.exit {
-            None => self.upstream_status = Some(response.status),
+            None => self.response_status = Some(response.status),
             Some(exit) => self.exit = Some(exit.end),
+        }
+    }
+
+    fn record_upstream_response(&mut self, response: &UpstreamResponse, took: Duration) {
+        self.record_content(response);
+        if response.exit.is_none() {
+            self.upstream_status = Some(response.status);
         }
         if let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) {
             self.log_program_end(exit);
@@ -230,7 +262,7 @@ impl Drop for AccessLog<'_> {
         let (api, mcp_version) = (self.api.as_str(), self.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
-        let has_success_status = self.upstream_status.is_none_or(|status| status.is_success());
+        let has_success_status = self.response_status.is_none_or(|status| status.is_success());
         if self.matched_rule == Some(MatchedRule::Default)
             && self.route.meters.rules() > 0
             && has_success_status

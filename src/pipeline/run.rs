@@ -161,7 +161,7 @@ impl<'a> CallRun<'a> {
             _ => None,
         };
         self.send_log_lines(None);
-        let CallResponse { response, age, entry } = self.send_or_error(request).await?;
+        let CallResponse { response, age, entry, upstream_result: _ } = self.send_or_error(request).await?;
         let step = match operation {
             Some((rule, request)) => {
                 Box::pin(self.poll_until_done(rule, request, response, hand_over_at)).await?
@@ -241,10 +241,17 @@ impl<'a> CallRun<'a> {
             .progress
             .report_until(route.policies.call(&upstream_call), events, route.async_operation.is_none())
             .await;
-        self.log.record_response(response.as_ref().map(|response| &response.response), started.elapsed());
-        let response = response?;
-        let Some(age) = response.age else { return Ok(response) };
-        self.log.age = Some(age);
+        let took = started.elapsed();
+        let response = match response {
+            Ok(cached) if cached.age.is_some() => {
+                self.log.record_cached_response(&cached, took);
+                cached
+            }
+            other => {
+                self.log.record_response(other.as_ref().map(|response| &response.response), took);
+                return other;
+            }
+        };
         Ok(CallResponse {
             response: Box::pin(upstream_call.charged(response.response, &route.upstream)).await?,
             ..response

@@ -79,8 +79,8 @@ pub fn result_label(response: &UpstreamResponse) -> &'static str {
     }
 }
 
-/// Class of a status.
-pub(super) fn status_class(status: StatusCode) -> &'static str {
+/// Label for the class of a status, such as `2xx`.
+pub fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",
         2 => "2xx",

@@ -35,7 +35,7 @@ use settings_derive::Section;
 
 use crate::settings::value::OrOff;
 
-pub use attempt::result_label;
+pub use attempt::{result_label, status_class};
 pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
 pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
 pub use hedge::HedgeSettings;

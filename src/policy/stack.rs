@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use tokio::time::timeout_at;
 
 use super::{
@@ -99,12 +100,16 @@ pub struct CallResponse {
     pub age: Option<Duration>,
     /// Its cache entry, if it is cached.
     pub entry: Option<CacheEntry>,
+    /// Result of the upstream request that was sent for the call. A cached response has another status: that
+    /// of a revalidation, or of the failure that a stale response replaces. `None` if no request was sent.
+    pub upstream_result: Option<Result<StatusCode, UpstreamError>>,
 }
 
 impl CallResponse {
     /// A response that is not cached.
     pub(super) fn from_upstream(response: UpstreamResponse) -> Self {
-        Self { response, age: None, entry: None }
+        let upstream_result = Some(Ok(response.status));
+        Self { response, age: None, entry: None, upstream_result }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The log, as an operator reads it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
@@ -310,6 +312,41 @@ async fn the_time_in_the_queue_is_not_that_of_the_upstream() {
     let (whole, upstream) = (call["duration_ms"].as_u64().unwrap(), call["upstream_ms"].as_u64().unwrap());
     assert!(whole - upstream >= 190, "{call}");
     assert_eq!(call["attempts"], 1, "{call}");
+}
+
+#[tokio::test]
+async fn a_stale_response_is_no_response_of_the_upstream() {
+    let count = AtomicUsize::new(0);
+    let upstream = Scripted::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => vec![Step::Send(response("200 OK", "text/plain", "well"))],
+        1 => vec![Step::Send(response("503 Service Unavailable", "text/plain", "down"))],
+        _ => vec![Step::Close],
+    })
+    .await;
+    let text = format!(
+        "upstreams: {{ old: {{ url: 'http://{}', retry: off }} }}\nserver: {{ listen: '127.0.0.1:0' }}\n\
+         routes: {{ a: {{ request: GET old/a, cache: {{ ttl: 1ms, stale_if_error: 1h }} }} }}\n",
+        upstream.address
+    );
+    let program = Program::start(&text, &[]).await;
+    let mut client = program.connect().await;
+    for id in ["fresh", "failed", "cut-off"] {
+        let id = format!("X-Request-Id: {id}");
+        assert_eq!(client.send("POST /tools/a", &[&id], "").await.tool_text(), "well");
+        // Longer than the response is fresh.
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let log = program.log().await;
+    for (id, status, age) in [
+        ("fresh", 200.into(), Value::Null),
+        ("failed", 503.into(), 0.into()),
+        ("cut-off", Value::Null, 0.into()),
+    ] {
+        let of_call = with(&log, "request_id", id);
+        let call = of_call.into_iter().find(|line| line["message"] == "call").unwrap();
+        assert_eq!((&call["upstream_status"], &call["response_age_s"]), (&status, &age), "{call}");
+        assert_eq!(call["outcome"], "success", "{call}");
+    }
 }
 
 #[tokio::test]

@@ -197,13 +197,17 @@ impl ResponseCache {
             cache.fetch_and_store(settings, key.clone(), upstream_call, stored, send)
         });
         let Some(stale) = stale else { return fetched.await };
-        match timeout_at(upstream_call.deadline.at, fetched).await {
-            Ok(Ok(response)) if !response.response.status.is_server_error() => Ok(response),
-            Ok(_) | Err(_) => {
-                self.counts.stale_served.add();
-                Ok(self.to_response(&key, &stale))
+        let failure = match timeout_at(upstream_call.deadline.at, fetched).await {
+            Ok(Ok(response)) if !response.response.status.is_server_error() => return Ok(response),
+            Ok(Ok(response)) => response.upstream_result,
+            Ok(Err(error)) => Some(Err(error)),
+            Err(_) => {
+                let after = upstream_call.deadline.after;
+                Some(Err(UpstreamError::Deadline { upstream: self.upstream.clone(), after }))
             }
-        }
+        };
+        self.counts.stale_served.add();
+        Ok(CallResponse { upstream_result: failure, ..self.to_response(&key, &stale) })
     }
 
     fn key(&self, upstream_call: &UpstreamCall) -> Key {
@@ -238,7 +242,12 @@ impl ResponseCache {
 
     fn to_response(self: &Arc<Self>, key: &Key, entry: &Arc<CachedResponse>) -> CallResponse {
         let handle = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
-        CallResponse { response: entry.to_client_response(), age: Some(entry.age()), entry: Some(handle) }
+        CallResponse {
+            response: entry.to_client_response(),
+            age: Some(entry.age()),
+            entry: Some(handle),
+            upstream_result: None,
+        }
     }
 
     /// Returns the response that another replica has cached if it is newer than the local one, and stores it
@@ -294,6 +303,7 @@ impl ResponseCache {
                         response: renewed.to_client_response(),
                         age: Some(renewed.age()),
                         entry: None,
+                        upstream_result: Some(Ok(StatusCode::NOT_MODIFIED)),
                     },
                     renewed,
                 )

@@ -609,3 +609,24 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         assert!(!breaker.is_closed(), "it did not answer");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cached_response_comes_with_the_result_of_the_request_for_it() {
+    let settings = CacheSettings { stale_if_error: 3600 * SECOND, ..TEN };
+    let script = Script::new([good(&[("etag", "\"1\"")]), status(304), status(503), failed()]);
+    let service = cache(&script, settings);
+    let mut results = Vec::new();
+    for wait in [0, 1, 20, 20, 20] {
+        tokio::time::advance(Duration::from_secs(wait)).await;
+        let response = respond(&service, upstream_call(30 * SECOND)).await.unwrap();
+        assert_eq!(response.response.status.as_u16(), 200);
+        let result = response.upstream_result;
+        results.push(result.map(|result| match result {
+            Ok(status) => status.to_string(),
+            Err(error) => error.properties().label.to_owned(),
+        }));
+    }
+    let expected = ["200 OK", "none", "304 Not Modified", "503 Service Unavailable", "connection_failed"];
+    let results = results.iter().map(|result| result.as_deref().unwrap_or("none"));
+    assert_eq!(results.collect::<Vec<_>>(), expected);
+}
