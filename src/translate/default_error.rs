@@ -89,8 +89,8 @@ fn retry_after(response: &UpstreamResponse) -> Option<u32> {
 fn text_for_exit(end: ProgramEnd) -> String {
     match end {
         ProgramEnd::Code(_) => format!(
-            "The program behind this tool ended with {}. Its error output is in the operator's log. \
-             Different arguments may help.",
+            "The program behind this tool ended with {}. Its error output is in the operator's log only at \
+             level `debug`. Different arguments may help.",
             end.describe()
         ),
         ProgramEnd::Signal(_) => format!(
