@@ -9,16 +9,16 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request::Parts};
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::{SHUTTING_DOWN, authenticate::AuthenticatedClient, cgi::Mount};
+use super::{CUT_OFF_BY_SHUTDOWN, SHUTTING_DOWN, authenticate::AuthenticatedClient, cgi::Mount};
 use crate::{
     pipeline::ApiKind,
     telemetry::{RequestId, Span, Untrusted, method_label},
     tls::ClientCertificate,
-    upstream::ClientIdentity,
+    upstream::{ClientIdentity, RETRY_WHEN_BUSY},
 };
 
 /// A client connection. `None` is unknown.
@@ -191,8 +191,19 @@ impl Rejection {
     }
 
     /// Rejects a request that the shutdown timeout cuts off.
+    pub(super) fn cut_off_by_shutdown() -> Self {
+        Self::for_shutdown(CUT_OFF_BY_SHUTDOWN)
+    }
+
+    /// Rejects a request that is not served because the shutdown has begun.
     pub(super) fn shutting_down() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", SHUTTING_DOWN)
+        Self::for_shutdown(SHUTTING_DOWN)
+    }
+
+    fn for_shutdown(text: &'static str) -> Self {
+        let retry_after = HeaderValue::from(RETRY_WHEN_BUSY.as_secs());
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", text)
+            .with_header(header::RETRY_AFTER, retry_after)
     }
 }
 

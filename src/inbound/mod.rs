@@ -25,8 +25,12 @@ pub use filter::parse_network;
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
 /// The text for a client whose request was cut off by a shutdown.
-const SHUTTING_DOWN: &str = "the server is shutting down and did not finish this request in time. It may \
-                             have taken effect: check before you retry";
+const CUT_OFF_BY_SHUTDOWN: &str = "the server is shutting down and did not finish this request in time. It \
+                                   may have taken effect: check before you retry";
+
+/// The text for a client whose request is not served because of a shutdown.
+const SHUTTING_DOWN: &str = "the server is shutting down and does not serve this request; retry in a few \
+                             seconds";
 
 /// Marks a long response that is streamed from an upstream: only the part of it in transit is in memory.
 #[derive(Debug, Clone, Copy)]

@@ -316,8 +316,8 @@ pub enum Repeatability {
     Never,
 }
 
-/// Retry hint for rejections by a limit on concurrency or memory, and while an upstream starts. These clear
-/// quickly.
+/// Retry hint for rejections by a limit on concurrency or memory, while an upstream starts, and during a
+/// shutdown. These clear quickly.
 pub const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// Connection timeout, distinguished from a refusal in an error chain.

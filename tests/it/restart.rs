@@ -7,7 +7,7 @@ use serde_json::json;
 
 #[cfg(unix)]
 use crate::support::{Client, Program};
-use crate::support::{Gate, Scripted, Setup, Step, response, route};
+use crate::support::{Gate, Scripted, Setup, Step, response, route, soon};
 
 /// Responds to `/thing` at once, and to `/slow` when the gate is open.
 async fn slow_and_quick() -> (Scripted, Gate) {
@@ -137,8 +137,9 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
     proxy.stop();
     for client in [&mut rest, &mut through] {
         let response = client.read(false).await;
-        assert_eq!(response.status, 503);
-        assert!(response.text().contains("shutting down"), "{}", response.text());
+        assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
+        let error = response.json()["error"].as_str().unwrap().to_owned();
+        assert!(error.contains("shutting down") && error.contains("may have taken effect"), "{error}");
         assert!(client.is_closed().await);
     }
     for client in [&mut older, &mut newer] {
@@ -150,6 +151,35 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
     }
     assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 4 });
     upstream.until("the upstream is left", |state| state.closed_connections == 4).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_opened_during_the_shutdown_is_to_be_retried() {
+    let (upstream, gate) = slow_and_quick().await;
+    let mut proxy = setup(&upstream).start().await;
+    let mut slow = proxy.connect().await;
+    slow.write(SLOW).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
+    proxy.stop();
+    let headers =
+        ["Accept: text/event-stream", "MCP-Protocol-Version: 2025-06-18", "Mcp-Session-Id: of-earlier"];
+    let rejected = soon("the rejection", async {
+        loop {
+            let response = proxy.send("GET /mcp", &headers, "").await;
+            if response.status == 503 {
+                return response;
+            }
+        }
+    })
+    .await;
+    assert_eq!(rejected.header("retry-after").as_deref(), Some("2"));
+    let error = rejected.json()["error"].clone();
+    let text = error["message"].as_str().unwrap();
+    assert!(error["code"].is_i64() && text.contains("shutting down"), "{error}");
+    assert!(text.contains("retry") && !text.contains("effect"), "nothing was begun: {error}");
+    gate.open();
+    assert_eq!(slow.read(false).await.tool_text(), "done");
+    assert_eq!(proxy.ended().await, ShutdownOutcome::All);
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ pub(super) enum RpcError {
     #[error("you have {limit} notification streams open, which is the limit per client; close one first")]
     TooManyStreamsOfClient { limit: usize },
     /// The shutdown of the server cuts the request off.
-    #[error("{}", crate::inbound::SHUTTING_DOWN)]
+    #[error("{}", crate::inbound::CUT_OFF_BY_SHUTDOWN)]
     ShuttingDown,
 }
 

@@ -130,7 +130,7 @@ impl RestApi {
                             let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
                             ending.unless_overdue(pin!(respond)).await
                         };
-                        let responded = responded.unwrap_or_else(|| Err(Rejection::shutting_down()));
+                        let responded = responded.unwrap_or_else(|| Err(Rejection::cut_off_by_shutdown()));
                         let response = responded
                             .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
                         if is_passed {
