@@ -10,7 +10,10 @@ use crate::{
     pipeline::Snapshot,
     policy::{CircuitBreakerView, UpstreamPolicies},
     route::{Route, UpstreamName},
-    upstream::http::{AddressView, EndpointState as AddressState},
+    upstream::{
+        http::{AddressView, EndpointState as AddressState},
+        mcp::ProgramState,
+    },
 };
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
@@ -58,7 +61,7 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         let standing = format!("{name}.{kind}");
         snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()
     };
-    json!({
+    let mut value = json!({
         "name": name.as_str(),
         "kind": view.kind,
         "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),
@@ -71,7 +74,19 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         "max_queued": view.max_queued,
         "endpoints": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
         "policy_events": Map::from_iter(events),
-    })
+    });
+    if let Some(program) = view.program {
+        value["program"] = describe_program(program);
+    }
+    value
+}
+
+fn describe_program(program: ProgramState) -> Value {
+    let mut value = json!({ "state": program.as_str() });
+    if let ProgramState::Restarting { starts_in } = program {
+        value["starts_in_ms"] = milliseconds(starts_in).into();
+    }
+    value
 }
 
 fn describe_address(view: &AddressView) -> Value {

@@ -16,6 +16,7 @@ use crate::{
     upstream::{
         Upstream,
         http::{AddressView, EndpointState},
+        mcp::ProgramState,
     },
 };
 
@@ -228,6 +229,8 @@ pub struct UpstreamView {
     pub max_queued: usize,
     /// Endpoints that are known. Empty for other kinds than `http`.
     pub addresses: Vec<AddressView>,
+    /// State of the program of an MCP server. `None` for other upstreams.
+    pub program: Option<ProgramState>,
 }
 
 impl UpstreamView {
@@ -297,6 +300,7 @@ mod tests {
             queued: 0,
             max_queued: 1,
             addresses: states.iter().map(address).collect(),
+            program: None,
         }
     }
 

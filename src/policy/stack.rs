@@ -36,7 +36,7 @@ use crate::{
     shared_state::SharedStore,
     upstream::{
         AttemptedEndpoints, Deadline, RateLimitScope, Upstream, UpstreamCall, UpstreamError,
-        http::HttpUpstream,
+        http::HttpUpstream, mcp::McpUpstream,
     },
 };
 
@@ -339,6 +339,7 @@ impl UpstreamPolicies {
             queued,
             max_queued: self.settings.max_queued,
             addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
+            program: self.upstream.mcp().and_then(McpUpstream::program_state),
         }
     }
 

@@ -118,6 +118,45 @@ async fn upstreams_are_listed_with_their_policies() {
     );
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn the_state_of_an_mcp_program_is_shown() {
+    let server = r#"read -r line
+        echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05","capabilities":{}}}'
+        read -r line; read -r line
+        echo '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"well"}]}}'
+        read -r line"#;
+    let (admin, app) = admin(
+        &json!({
+            "upstreams": {
+                "hangs": { "mcp": { "command": ["sh", "-c", "read -r line; read -r line"] } },
+                "http": { "mcp": "http://127.0.0.1:1/mcp" },
+                "none": { "mcp": { "command": ["/no/such/program"] }, "retry": { "max_attempts": 2 } },
+                "runs": { "mcp": { "command": ["sh", "-c", server] } },
+            },
+            "routes": {
+                "hangs": { "request": "CALL hangs/x", "timeout": "50ms" },
+                "none": { "request": "CALL none/x" },
+                "runs": { "request": "CALL runs/x" },
+            },
+        })
+        .to_string(),
+    );
+    let states = async || {
+        let upstreams = get_json(&admin, "/upstreams").await["upstreams"].clone();
+        upstreams.as_array().unwrap().iter().map(|upstream| upstream["program"].clone()).collect::<Vec<_>>()
+    };
+    let stopped = json!({ "state": "stopped" });
+    assert_eq!(states().await, [stopped.clone(), Value::Null, stopped.clone(), stopped]);
+    for route in ["runs", "hangs", "none"] {
+        call(&app, route, "1").await;
+    }
+    let now = states().await;
+    let labels: Vec<_> = now.iter().map(|program| program["state"].as_str()).collect();
+    assert_eq!(labels, [Some("starting"), None, Some("restarting"), Some("running")], "{now:?}");
+    assert!((1..=1000).contains(&now[2]["starts_in_ms"].as_u64().unwrap()), "{now:?}");
+}
+
 #[tokio::test]
 async fn the_process_reports_its_status() {
     let (admin, _app) = admin(

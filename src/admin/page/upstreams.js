@@ -11,6 +11,14 @@ function endpointItem(endpoint) {
   return el("li", {}, el("span", { class: "mono" }, endpoint.address), " ", state, endpoint.in_flight ? ` (${count(endpoint.in_flight)} in flight)` : "");
 }
 
+const PROGRAM = { running: "running", starting: "starting", stopped: "not running", restarting: "restarting" };
+
+// The program of an MCP server. One that is not running is started by the next call.
+function programState({ state, starts_in_ms }) {
+  const style = state === "running" ? "good" : state === "restarting" ? "bad" : "warn";
+  return el("span", { class: style }, `program ${PROGRAM[state]}` + (starts_in_ms ? ` in ${span(starts_in_ms / 1000)}` : ""));
+}
+
 const fill = rows(at("upstreams-table").tBodies[0], (upstream) => {
   const kind = el("td", { class: "muted nowrap" });
   const [breaker, endpoints] = [el("td", { class: "nowrap" }), el("td")];
@@ -25,9 +33,11 @@ const fill = rows(at("upstreams-table").tBodies[0], (upstream) => {
       const more = state === "open" ? ` for ${span(half_open_in_ms / 1000)}` : failures ? `, ${many(failures, "consecutive failure")}` : "";
       write(breaker, BREAKER[state] + more);
       breaker.className = `nowrap ${state === "open" || state === "half_open" ? "bad" : failures ? "warn" : state === "off" ? "muted" : "good"}`;
-      if (JSON.stringify(upstream.endpoints) !== before) {
-        before = JSON.stringify(upstream.endpoints);
-        endpoints.replaceChildren(upstream.endpoints.length ? el("ul", {}, ...upstream.endpoints.map(endpointItem)) : el("span", { class: "muted" }, upstream.kind === "http" ? "not resolved yet" : "–"));
+      const now = JSON.stringify([upstream.endpoints, upstream.program]);
+      if (now !== before) {
+        before = now;
+        const other = upstream.program ? programState(upstream.program) : el("span", { class: "muted" }, upstream.kind === "http" ? "not resolved yet" : "–");
+        endpoints.replaceChildren(upstream.endpoints.length ? el("ul", {}, ...upstream.endpoints.map(endpointItem)) : other);
       }
       const events = upstream.policy_events ?? {};
       const sum = (...names) => names.reduce((all, name) => all + (events[name] ?? 0), 0);

@@ -63,6 +63,34 @@ struct State {
     not_before: Option<Instant>,
 }
 
+/// State of the program of an MCP server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramState {
+    /// Not running. The next request starts it.
+    Stopped,
+    /// Being started: it has not completed the MCP handshake.
+    Starting,
+    /// Running.
+    Running,
+    /// It has exited or did not start, and calls are rejected until it is started again.
+    Restarting {
+        /// Time until then.
+        starts_in: Duration,
+    },
+}
+
+impl ProgramState {
+    /// Label in the admin API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Restarting { .. } => "restarting",
+        }
+    }
+}
+
 /// Child that has completed the MCP handshake.
 #[derive(Debug)]
 struct Running {
@@ -206,6 +234,20 @@ impl ChildLink {
                 NegotiatedSession::from_discover(result).map_err(|error| not_mcp(&self.name, error))
             }
             Err(_) => Err(not_mcp(&self.name, QuotedSource::from(refused))),
+        }
+    }
+
+    /// Current state of the program.
+    pub(super) fn program_state(&self) -> ProgramState {
+        // Only a start holds the lock for longer than an instant.
+        let Ok(state) = self.state.try_lock() else { return ProgramState::Starting };
+        if state.running.as_ref().is_some_and(|running| !running.handle.is_closed()) {
+            return ProgramState::Running;
+        }
+        let starts_in = state.not_before.map(|at| at.saturating_duration_since(Instant::now()));
+        match starts_in.filter(|starts_in| !starts_in.is_zero()) {
+            Some(starts_in) => ProgramState::Restarting { starts_in },
+            None => ProgramState::Stopped,
         }
     }
 

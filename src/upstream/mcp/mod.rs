@@ -41,6 +41,8 @@ use crate::{
     translate::extract::MCP_MEDIA_TYPE,
 };
 
+pub use self::child::ProgramState;
+
 /// Client of one MCP server. Clones share the session, or the child process.
 ///
 /// It sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as an [`UpstreamResponse`] of
@@ -226,6 +228,14 @@ impl McpUpstream {
     /// Notifications that the lists may have changed since they were read.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+
+    /// State of the program. `None` for a server over HTTP.
+    pub fn program_state(&self) -> Option<ProgramState> {
+        match &self.link {
+            Link::Http(_) => None,
+            Link::Child(link) => Some(link.program_state()),
+        }
     }
 
     /// Ends the session, or stops the child. The next request starts another.
