@@ -198,6 +198,7 @@ fn serve_request(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Fa
     let runtime = build_runtime(&mut Builder::new_current_thread())?;
     let result = runtime.block_on(async move {
         app.start().await;
+        app.fetch_first_lists().await;
         let result = handle_cgi(&app.handler, request, &mut io::stdout().lock()).await;
         app.close().await;
         result

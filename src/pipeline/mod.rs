@@ -71,6 +71,8 @@ pub struct Gateway {
     changes: ChangeBroadcast,
     watches: ResourceWatches,
     shared: Option<SharedStore>,
+    /// Whether the first lists of MCP servers are being fetched. Every snapshot notifies meanwhile.
+    fetching_lists: tokio::sync::watch::Sender<bool>,
 }
 
 impl Gateway {
@@ -81,6 +83,7 @@ impl Gateway {
             changes: ChangeBroadcast::new(),
             watches: ResourceWatches::default(),
             shared: None,
+            fetching_lists: tokio::sync::watch::Sender::new(false),
         }
     }
 
@@ -100,6 +103,36 @@ impl Gateway {
         self.snapshot.load_full()
     }
 
+    /// Active snapshot. While the first lists of MCP servers are being fetched, waits for one that
+    /// `is_complete` accepts.
+    pub async fn complete_snapshot(&self, is_complete: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        if !self.is_fetching_lists() {
+            return self.snapshot();
+        }
+        Box::pin(self.wait_for_lists(is_complete)).await
+    }
+
+    async fn wait_for_lists(&self, is_complete: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        let mut fetching = self.fetching_lists.subscribe();
+        loop {
+            let is_fetching = *fetching.borrow_and_update();
+            let snapshot = self.snapshot();
+            if !is_fetching || is_complete(&snapshot) || fetching.changed().await.is_err() {
+                return snapshot;
+            }
+        }
+    }
+
+    /// Whether the first lists of MCP servers are being fetched.
+    pub fn is_fetching_lists(&self) -> bool {
+        *self.fetching_lists.borrow()
+    }
+
+    /// Sets whether the first lists of MCP servers are being fetched, so that requests that need them wait.
+    pub fn set_fetching_lists(&self, is_fetching: bool) {
+        self.fetching_lists.send_replace(is_fetching);
+    }
+
     /// Change channel.
     pub fn changes(&self) -> &ChangeBroadcast {
         &self.changes
@@ -111,6 +144,7 @@ impl Gateway {
         snapshot.workers = self.snapshot.load().workers.clone();
         let now = Arc::new(snapshot);
         let before = self.snapshot.swap(Arc::clone(&now));
+        self.fetching_lists.send_if_modified(|is_fetching| *is_fetching);
         for change in now.differences(&before) {
             self.changes.publish(change);
         }

@@ -12,7 +12,7 @@ use crate::{
     model::{ToolName, ToolResult},
     policy::{Passthrough, Policies, RoutePolicies},
     prompt::PromptTable,
-    route::{Route, RouteTable, Scopes},
+    route::{Route, RouteTable, Scopes, UpstreamName},
     telemetry::{Meters, RouteMeters, Tracer},
     upstream::{BodyCharge, UpstreamBuffer},
 };
@@ -104,6 +104,8 @@ const LOOKED_INTO_FACTOR: usize = 10;
 /// Lists that MCP upstreams have not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AwaitedLists {
+    /// Servers that have sent no lists.
+    pub servers: Vec<UpstreamName>,
     /// Servers whose tools are missing.
     pub tools: Vec<AwaitedServer>,
     /// Servers whose prompts are missing.
@@ -176,7 +178,18 @@ impl Snapshot {
 
     /// Tool error for an unknown name that may belong to a tool which is not listed yet.
     pub fn not_ready(&self, name: &str) -> Option<ToolResult> {
-        self.awaited.tools.iter().any(|server| server.may_name(name)).then(error_text::not_ready)
+        self.may_list_tool(name).then(error_text::not_ready)
+    }
+
+    /// Whether a server may list a tool of this name later.
+    pub fn may_list_tool(&self, name: &str) -> bool {
+        self.awaited.tools.iter().any(|server| server.may_name(name))
+    }
+
+    /// Whether the upstream of a route is an MCP server that has sent no lists yet. They may complete the
+    /// definition of the route.
+    pub fn awaits_lists_for(&self, route: &Route) -> bool {
+        self.awaited.servers.contains(&route.upstream)
     }
 
     /// Error text for an unknown name that may belong to a prompt which is not listed yet.

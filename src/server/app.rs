@@ -98,7 +98,7 @@ impl MeterSource for Expiries {
 /// Limit of the lists of MCP servers that wait to become active.
 const DISCOVERED_LIMIT: usize = 16;
 
-/// Timeout for MCP servers to send their lists, before clients are served without them.
+/// Timeout for MCP servers to send their first lists, before requests that need them are served without.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for ending the sessions and child processes of upstreams.
@@ -159,10 +159,19 @@ impl App {
         Listener { tls: self.tls.clone(), buffer, ..Listener::from(port) }
     }
 
-    /// Connects to replicas, and fetches the lists of MCP servers, so that the first clients get them.
+    /// Connects to replicas. From now on requests that need the lists of MCP servers wait for
+    /// [`fetch_first_lists`](Self::fetch_first_lists), so that the first clients get them.
     pub async fn start(&mut self) {
         self.join_replicas().await;
-        self.discover(DISCOVERY_TIMEOUT).await;
+        self.gateway.set_fetching_lists(true);
+    }
+
+    /// Fetches the first lists of MCP servers, if they are to be waited for.
+    pub async fn fetch_first_lists(&mut self) {
+        if self.gateway.is_fetching_lists() {
+            self.discover(DISCOVERY_TIMEOUT).await;
+            self.gateway.set_fetching_lists(false);
+        }
     }
 
     /// Connects to the shared state, if there is one, and handles the events of replicas from now on. Waits
@@ -194,11 +203,11 @@ impl App {
                         bound.is_listed = true;
                     }
                     self.lists.set(discovered.upstream, discovered.lists);
+                    self.apply_lists();
                 }
             }
         })
         .await;
-        self.apply_lists();
     }
 
     /// Activates a configuration, for requests that begin from now on. An unchanged upstream keeps its
@@ -262,14 +271,19 @@ impl App {
         }
     }
 
-    /// Runs the application: a task keeps the configuration and the lists of MCP servers current, and others
-    /// export telemetry.
+    /// Runs the application: a task fetches the first lists of MCP servers, and keeps the configuration and
+    /// the lists current; others export telemetry.
     pub fn run(mut self, reloader: Option<Reloader>) -> RunningApp {
         let (stop, exporter) = (CancellationToken::new(), self.telemetry.start());
         RunningApp { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
     }
 
     async fn keep_current(mut self, mut reloader: Option<Reloader>, stop: CancellationToken) {
+        // Clients are served meanwhile: a server that hangs delays only the requests that need its lists.
+        tokio::select! {
+            () = self.fetch_first_lists() => {}
+            () = stop.cancelled() => self.gateway.set_fetching_lists(false),
+        }
         loop {
             self.active.poll_lists(&self.lists, &self.discovered.0);
             let reload = async {
@@ -448,11 +462,14 @@ impl Active {
             routes: routes.map(|(name, policies)| (name.clone(), policies.clone())).collect(),
             store: Some(store.clone()),
         };
-        let awaited = upstreams.iter().filter(|(name, _)| lists.get(name).is_none());
-        let awaited: Vec<_> = awaited.map(|(_, bound)| &bound.file).collect();
+        let awaited = upstreams.iter().filter(|(_, bound)| bound.upstream.mcp().is_some());
+        let awaited: Vec<_> = awaited.filter(|(name, _)| lists.get(name).is_none()).collect();
+        let servers = awaited.iter().map(|(name, _)| UpstreamName::clone(name)).collect();
+        let awaited: Vec<_> = awaited.into_iter().map(|(_, bound)| &bound.file).collect();
         let tools = |file: &&UpstreamFile| file.tools.as_ref().map(ToolRules::awaited);
         let prompt_names = |file: &&UpstreamFile| file.prompts.as_ref().map(NameRules::awaited);
         let awaited = AwaitedLists {
+            servers,
             tools: awaited.iter().filter_map(tools).collect(),
             prompts: awaited.iter().filter_map(prompt_names).collect(),
             resources: awaited.iter().any(|file| file.resources.is_some()),

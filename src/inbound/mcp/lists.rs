@@ -9,42 +9,46 @@ use super::{
     context::RpcContext, protocol::MessageDispatcher, response::RpcResponse, rpc_error::RpcError,
     server_info::WithHints,
 };
-use crate::pipeline::DefinitionList;
+use crate::pipeline::{DefinitionList, Snapshot};
 
 /// `tools/list`.
-pub(super) fn list_tools(
+pub(super) async fn list_tools(
     dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let snapshot = dispatcher.gateway.snapshot();
-    list_page(dispatcher, rpc, &snapshot.lists.tools, snapshot.awaited.tools.is_empty())
+    let is_complete = |snapshot: &Snapshot| snapshot.awaited.tools.is_empty();
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
+    list_page(dispatcher, rpc, &snapshot.lists.tools, is_complete(&snapshot))
 }
 
 /// `prompts/list`.
-pub(super) fn list_prompts(
+pub(super) async fn list_prompts(
     dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let snapshot = dispatcher.gateway.snapshot();
-    list_page(dispatcher, rpc, &snapshot.lists.prompts, snapshot.awaited.prompts.is_empty())
+    let is_complete = |snapshot: &Snapshot| snapshot.awaited.prompts.is_empty();
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
+    list_page(dispatcher, rpc, &snapshot.lists.prompts, is_complete(&snapshot))
 }
 
 /// `resources/list`.
-pub(super) fn list_resources(
+pub(super) async fn list_resources(
     dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let snapshot = dispatcher.gateway.snapshot();
-    list_page(dispatcher, rpc, &snapshot.lists.resources, !snapshot.awaited.resources)
+    let is_complete = |snapshot: &Snapshot| !snapshot.awaited.resources;
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
+    list_page(dispatcher, rpc, &snapshot.lists.resources, is_complete(&snapshot))
 }
 
 /// `resources/templates/list`.
-pub(super) fn list_resource_templates(
+pub(super) async fn list_resource_templates(
     dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
 ) -> Result<RpcResponse, RpcError> {
-    let snapshot = dispatcher.gateway.snapshot();
-    list_page(dispatcher, rpc, &snapshot.lists.resource_templates, !snapshot.awaited.resources)
+    let is_complete = |snapshot: &Snapshot| !snapshot.awaited.resources;
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
+    list_page(dispatcher, rpc, &snapshot.lists.resource_templates, is_complete(&snapshot))
 }
 
 /// One page of a list. It is not cacheable while entries of an upstream are missing (`is_complete`).

@@ -33,7 +33,12 @@ pub(super) async fn get(
         Lifecycle::Handshake => {}
         Lifecycle::PerRequest => rpc.message_context.check_name(&name)?,
     }
-    let snapshot = dispatcher.gateway.snapshot();
+    let is_complete = |snapshot: &Snapshot| {
+        snapshot.prompts.contains_key(&*name)
+            || snapshot.proxied.prompt(&name).is_some()
+            || snapshot.prompt_not_ready(&name).is_none()
+    };
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
     let prompt = snapshot.prompts.get(&*name);
     let Some(prompt) = prompt else {
         return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {

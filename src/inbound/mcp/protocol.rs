@@ -32,7 +32,7 @@ use super::{
 use crate::{
     crypto::TokenCipher,
     inbound::{authenticate::Authenticator, context::UnauthenticatedRequest},
-    pipeline::Gateway,
+    pipeline::{Gateway, Snapshot},
     telemetry::Untrusted,
 };
 
@@ -326,6 +326,14 @@ impl MessageDispatcher {
         result.unwrap_or_else(|error| reject(revision, &error))
     }
 
+    /// Snapshot for the capabilities of the server. Those for prompts and resources depend on lists of MCP
+    /// servers.
+    async fn snapshot_for_capabilities(&self) -> Arc<Snapshot> {
+        let is_complete =
+            |snapshot: &Snapshot| snapshot.awaited.prompts.is_empty() && !snapshot.awaited.resources;
+        self.gateway.complete_snapshot(is_complete).await
+    }
+
     fn has(&self, needs: RequiredCapability) -> bool {
         let snapshot = self.gateway.snapshot();
         match needs {
@@ -370,7 +378,8 @@ impl MessageDispatcher {
             Method::Initialize => {
                 let requested = request.param("protocolVersion").required_text("params.protocolVersion")?;
                 let negotiated = Revision::negotiated(&requested);
-                let response = server_info.initialize(&self.gateway.snapshot(), rpc, negotiated);
+                let snapshot = self.snapshot_for_capabilities().await;
+                let response = server_info.initialize(&snapshot, rpc, negotiated);
                 // Anything but an object counts as none: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
                 let session =
@@ -385,18 +394,18 @@ impl MessageDispatcher {
                 Ok(rpc.result(&json!({})))
             }
             Method::Ping => Ok(rpc.result(&json!({}))),
-            Method::Discover => Ok(server_info.discover(&self.gateway.snapshot(), rpc)),
-            Method::ListTools => lists::list_tools(self, rpc),
+            Method::Discover => Ok(server_info.discover(&self.snapshot_for_capabilities().await, rpc)),
+            Method::ListTools => Box::pin(lists::list_tools(self, rpc)).await,
             Method::CallTool => tools::call(self, rpc).await,
-            Method::ListPrompts => lists::list_prompts(self, rpc),
+            Method::ListPrompts => Box::pin(lists::list_prompts(self, rpc)).await,
             Method::GetPrompt => Box::pin(prompts::get(self, rpc)).await,
             Method::Complete => Box::pin(prompts::complete(self, rpc)).await,
             Method::Listen => Box::pin(subscriptions::listen(self, rpc)).await,
             Method::GetTask => Box::pin(tasks::get(self, rpc)).await,
             Method::UpdateTask => Box::pin(tasks::update(self, rpc)).await,
             Method::CancelTask => Box::pin(tasks::cancel(self, rpc)).await,
-            Method::ListResources => lists::list_resources(self, rpc),
-            Method::ListResourceTemplates => lists::list_resource_templates(self, rpc),
+            Method::ListResources => Box::pin(lists::list_resources(self, rpc)).await,
+            Method::ListResourceTemplates => Box::pin(lists::list_resource_templates(self, rpc)).await,
             Method::ReadResource => Box::pin(resources::read(self, rpc)).await,
             Method::Subscribe => Box::pin(resources::subscribe(self, rpc)).await,
             Method::Unsubscribe => Box::pin(resources::unsubscribe(self, rpc)).await,

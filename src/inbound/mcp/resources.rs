@@ -31,7 +31,9 @@ pub(super) async fn read(
         Lifecycle::Handshake => {}
         Lifecycle::PerRequest => rpc.message_context.check_name(&uri)?,
     }
-    let snapshot = dispatcher.gateway.snapshot();
+    let is_complete =
+        |snapshot: &Snapshot| !snapshot.awaited.resources || snapshot.scopes_of_uri(&uri).is_some();
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
     if let Some(needed) = snapshot.scopes_of_uri(&uri) {
         rpc.may(needed)?;
     }

@@ -4,7 +4,7 @@ use super::{
     client_channel::CallSubscriber, context::RpcContext, elicitation::RequestElicitor,
     protocol::MessageDispatcher, response::RpcResponse, revision::Lifecycle, rpc_error::RpcError, tasks,
 };
-use crate::pipeline::{Call, CallOutcome};
+use crate::pipeline::{Call, CallOutcome, Snapshot};
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call(
@@ -15,7 +15,11 @@ pub(super) async fn call(
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;
     // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
-    let snapshot = dispatcher.gateway.snapshot();
+    let is_complete = |snapshot: &Snapshot| match snapshot.table.by_tool(&tool) {
+        Some(route) => !snapshot.awaits_lists_for(route),
+        None => !snapshot.may_list_tool(&tool),
+    };
+    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
         rpc.may(&route.scopes)?;

@@ -1,9 +1,13 @@
 //! MCP servers as child processes.
 
+use glossator::{
+    config::{self, Sources},
+    server::App,
+};
 use serde_json::json;
 
 use super::Served;
-use crate::support::soon;
+use crate::support::{Scripted, response, soon};
 
 /// MCP server as a short shell script. It selects the response by the content of the request.
 const SERVER: &str = r##"
@@ -136,6 +140,45 @@ async fn a_tool_of_a_server_that_starts_is_not_ready_and_not_unknown() {
     let list = served.over_mcp("tools/list", json!({})).await;
     assert_eq!(list["result"]["ttlMs"], json!(60000));
     assert_eq!(served.call("slow_nothing", json!({})).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_at_its_start_delays_only_what_needs_it() {
+    let go = std::env::temp_dir().join(format!("glossator-it-hung-{}", std::process::id()));
+    let _ = std::fs::remove_file(&go);
+    let slow =
+        format!("while [ ! -e {} ]; do sleep 0.02; done\n{}", go.display(), SERVER.replace("${", "$${"));
+    let old = Scripted::answering(response("200 OK", "text/plain", "well")).await;
+    let config = format!(
+        "upstreams:\n  old: 'http://{}'\n  slow: {{ mcp: {{ command: {} }}, tools: {{ prefix: slow_ }} }}\n\
+         routes:\n  quick: {{ request: GET old/quick }}\n  own: {{ request: CALL slow/noise }}\n",
+        old.address,
+        json!(["sh", "-c", slow])
+    );
+    let loaded = config::load(&Sources::from_text("a.yaml", config));
+    let mut app = App::new(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).unwrap();
+    app.start().await;
+    let served = Served::with_app(app).await;
+    let quick = async |tool: &'static str| served.call(tool, json!({})).await;
+    let by_mcp = json!({ "name": "quick", "arguments": {} });
+    {
+        let waiting = async { tokio::join!(served.names(), quick("slow_noise"), quick("own")) };
+        let mut waiting = std::pin::pin!(waiting);
+        tokio::select! {
+            (names, ..) = &mut waiting => panic!("nothing waits: {names:?}"),
+            () = async {
+                assert_eq!(quick("quick").await.tool_text(), "well");
+                let result = served.over_mcp("tools/call", by_mcp).await;
+                assert_eq!(result["result"]["content"][0]["text"], "well", "{result}");
+                assert_eq!(quick("fast_noise").await.status, 404);
+            } => {}
+        }
+        std::fs::write(&go, "").unwrap();
+        let (names, noise, own) = soon("the lists", waiting).await;
+        assert!(names.contains(&"slow_noise".to_owned()), "{names:?}");
+        assert_eq!((noise.tool_text().as_str(), own.tool_text().as_str()), ("done", "done"));
+    }
+    std::fs::remove_file(&go).unwrap();
 }
 
 #[cfg(target_os = "linux")]
