@@ -289,10 +289,10 @@ async fn systemd_is_notified() {
     let variables = [("NOTIFY_SOCKET".to_owned(), socket.to_str().unwrap().to_owned())];
     let program = Program::start_with(&file, &[], &variables).await;
     let mut buffer = [0; 100];
-    let length = crate::support::soon("it is ready", supervisor.recv(&mut buffer)).await.unwrap();
+    let length = soon("it is ready", supervisor.recv(&mut buffer)).await.unwrap();
     assert_eq!(&buffer[..length], b"READY=1\n");
     program.terminate();
-    let length = crate::support::soon("it stops", supervisor.recv(&mut buffer)).await.unwrap();
+    let length = soon("it stops", supervisor.recv(&mut buffer)).await.unwrap();
     assert_eq!(&buffer[..length], b"STOPPING=1\n");
     assert!(program.ended().await.0.success());
     for left in [file, socket] {

@@ -394,7 +394,10 @@ impl MessageDispatcher {
                 Ok(rpc.result(&json!({})))
             }
             Method::Ping => Ok(rpc.result(&json!({}))),
-            Method::Discover => Ok(server_info.discover(&self.snapshot_for_capabilities().await, rpc)),
+            Method::Discover => {
+                let snapshot = self.snapshot_for_capabilities().await;
+                Ok(server_info.discover(&snapshot, rpc))
+            }
             Method::ListTools => Box::pin(lists::list_tools(self, rpc)).await,
             Method::CallTool => tools::call(self, rpc).await,
             Method::ListPrompts => Box::pin(lists::list_prompts(self, rpc)).await,
