@@ -193,7 +193,11 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
     }
 }
 
+/// Unified diff; empty where nothing has changed.
 fn diff_of(name: &str, before: &str, after: &str) -> String {
+    if before == after {
+        return String::new();
+    }
     let mut options = DiffOptions::new();
     options.set_original_filename(name.to_owned()).set_modified_filename(name.to_owned());
     options.create_patch(before, after).to_string()

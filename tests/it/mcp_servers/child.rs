@@ -175,7 +175,7 @@ async fn a_server_that_hangs_at_its_start_delays_only_what_needs_it() {
         }
         std::fs::write(&go, "").unwrap();
         let (names, noise, own) = soon("the lists", waiting).await;
-        assert!(names.contains(&"slow_noise".to_owned()), "{names:?}");
+        assert!(names.contains(&"slow_pid".to_owned()), "{names:?}");
         assert_eq!((noise.tool_text().as_str(), own.tool_text().as_str()), ("done", "done"));
     }
     std::fs::remove_file(&go).unwrap();
