@@ -215,24 +215,28 @@ fn policy(
     written.policies.apply_to(base)
 }
 
-/// Warns of a limit per client that is never reached.
+/// Warns of a limit per client that is never reached. Queued requests count for it, so it may be above
+/// `max_in_flight`.
 pub(super) fn warn_of_client_limit(
     report: &Report<'_>,
     node: &Node,
     written: &PolicyOverride,
     base: PolicySettings,
 ) {
-    let all = written.max_in_flight.unwrap_or(base.max_in_flight);
+    let policy = written.apply_to(base);
+    let all = policy.max_in_flight.saturating_add(policy.max_queued);
     if written.max_in_flight_per_client.is_some_and(|limit| limit >= all)
         && base.max_in_flight_per_client.is_none()
         && let Some(entry) = node.entry("max_in_flight_per_client")
     {
-        let message =
-            format!("`max_in_flight_per_client` has no effect: the limit of all clients together is {all}");
+        let message = format!(
+            "`max_in_flight_per_client` has no effect: all clients together have at most {all} requests in \
+             flight or queued"
+        );
         report.warning(
             Code::LimitNeverReached.at_span(entry.key.span),
             message,
-            "write a lower limit than `max_in_flight`",
+            format!("write a lower limit than {all}, or remove it"),
         );
     }
 }
