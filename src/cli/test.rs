@@ -31,7 +31,7 @@ pub(super) struct TestArguments {
     /// single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,
-    /// Also write a result that is an error although a success is expected
+    /// Also write a result that is an error although the test does not expect one
     #[arg(long, requires = "update")]
     accept_errors: bool,
     /// Output format
@@ -115,8 +115,25 @@ struct ExampleResult {
     found: Option<Map<String, Value>>,
     position: Position,
     differences: Vec<Difference>,
-    /// Whether the result is an error although a success is expected.
-    is_new_error: bool,
+    /// Error that the example does not expect.
+    unexpected_error: Option<UnexpectedError>,
+}
+
+/// Error that an example does not expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnexpectedError {
+    InPlaceOfSuccess,
+    /// The example has no `expect` yet.
+    First,
+}
+
+impl UnexpectedError {
+    fn text(self) -> &'static str {
+        match self {
+            Self::InPlaceOfSuccess => "a success has become an error",
+            Self::First => "the result is an error",
+        }
+    }
 }
 
 /// Difference between expected and actual result.
@@ -129,14 +146,18 @@ struct Difference {
 
 impl ExampleResult {
     fn run(name: String, index: usize, file: &RouteFile, example: &Example) -> Self {
-        let (mut found, mut is_new_error) = (None, false);
+        let (mut found, mut unexpected_error) = (None, None);
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
                 let result =
                     explain_translation(file, checked, &example.answers, &example.response, None).result;
                 found = Some(to_expect(&result, &example.expect));
-                let expects_success = !example.expect.is_missing && !example.expect.is_error();
-                is_new_error = expects_success && result["isError"] == true;
+                let unexpected = match example.expect.is_missing {
+                    true => UnexpectedError::First,
+                    false => UnexpectedError::InPlaceOfSuccess,
+                };
+                let is_unexpected = result["isError"] == true && !example.expect.is_error();
+                unexpected_error = is_unexpected.then_some(unexpected);
                 differences(&result, &example.expect, &example.position)
             }
             Err(error) => vec![Difference {
@@ -147,7 +168,7 @@ impl ExampleResult {
             }],
         };
         let route = file.name().to_string();
-        Self { name, route, index, found, position: example.position.clone(), differences, is_new_error }
+        Self { name, route, index, found, position: example.position.clone(), differences, unexpected_error }
     }
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
@@ -156,7 +177,7 @@ impl ExampleResult {
             (false, true) => screen.styled(TextStyle::Good, "updated"),
             (false, false) => screen.styled(TextStyle::Bad, "FAILED"),
         };
-        let remark = if self.is_new_error { ": a success has become an error" } else { "" };
+        let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {}", error.text()));
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
             let Position { file, line, column } = &difference.position;
@@ -174,8 +195,9 @@ impl ExampleResult {
                     "expected": difference.expected, "found": difference.found })
             })
             .collect();
+        let success_became_error = self.unexpected_error == Some(UnexpectedError::InPlaceOfSuccess);
         json!({ "name": self.name, "file": self.position.file, "line": self.position.line,
-            "passed": self.differences.is_empty(), "success_became_error": self.is_new_error,
+            "passed": self.differences.is_empty(), "success_became_error": success_became_error,
             "differences": differences })
     }
 }
@@ -227,8 +249,8 @@ fn update(verdicts: &[ExampleResult], accept_errors: bool) -> (Vec<String>, Vec<
 
 fn update_one(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
     // Otherwise a broken rule would be written down as the expected behaviour.
-    if verdict.is_new_error && !accept_errors {
-        return Err("a success has become an error; `--accept-errors` writes it".to_owned());
+    if let Some(error) = verdict.unexpected_error.filter(|_| !accept_errors) {
+        return Err(format!("{}; `--accept-errors` writes it", error.text()));
     }
     let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
@@ -257,6 +279,9 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     let first_text = &result["content"][0]["text"];
     let structured = result.get("structuredContent");
     let is_error = result["isError"] == true;
+    // A success has other members than the error that was expected.
+    let new = Expectation { is_missing: true, ..Expectation::default() };
+    let before = if before.is_error() && !is_error { &new } else { before };
     if is_error || before.is_error.is_some() {
         expect.insert("isError".into(), is_error.into());
     }
@@ -292,10 +317,11 @@ fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec
     let text_of = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let mut differences = Vec::new();
     if expect.is_missing {
+        let flags = if result["isError"] == true { "--update --accept-errors" } else { "--update" };
         return vec![Difference {
             what: "expect",
             position: position.clone(),
-            expected: "no `expect` yet; `--update` writes the result".into(),
+            expected: format!("no `expect` yet; `{flags}` writes the result"),
             found: result.to_string(),
         }];
     }

@@ -955,7 +955,8 @@ codes! {
     /// A test has no `expect`.
     ///
     /// Without an expected result there is nothing to compare, so the test fails. `glossator test --update`
-    /// writes the actual result into the file as `expect`. Read it before you keep it.
+    /// writes the actual result into the file as `expect`, and an error only with `--accept-errors`. Read it
+    /// before you keep it.
     ///
     /// ```yaml
     /// tests:

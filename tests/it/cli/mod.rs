@@ -320,7 +320,8 @@ fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
     let before = "# Kept.\nupstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d # Kept.\n    request: GET old/x\n    \
                   tests:\n      - response: { content_type: text/plain, body: five } # Kept.\n        expect: { text: six } # Kept.\n      \
                   - { response: { content_type: text/plain, body: seven }, expect: {} }\n      \
-                  - name: new\n        response: { status: 404, content_type: text/plain, body: no such }\n";
+                  - { response: { content_type: text/plain, body: \"8\" }, expect: { isError: true, text: x } }\n      \
+                  - name: new\n        response: { content_type: text/plain, body: nine }\n";
     std::fs::write(&file, before).unwrap();
     let path = file.to_str().unwrap();
     let first = glossator(&["test", "--update", "--config", path]);
@@ -328,11 +329,12 @@ fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
     let second = glossator(&["test", "--config", path]);
     std::fs::remove_file(&file).unwrap();
     let out = String::from_utf8(first.stdout).unwrap();
-    assert!(first.status.success() && out.contains("3 updated"), "{out}");
+    assert!(first.status.success() && out.contains("4 updated"), "{out}");
     let expected = before
         .replace("text: six", "text: five")
         .replace("expect: {}", "expect: { structuredContent: { result: seven } }")
-        + "        expect: { isError: true, text: no such }\n";
+        .replace("{ isError: true, text: x }", "{ structuredContent: { result: \"8\" } }")
+        + "        expect: { structuredContent: { result: nine } }\n";
     assert_eq!(after, expected);
     assert!(second.status.success(), "{}", String::from_utf8_lossy(&second.stdout));
 }
@@ -361,6 +363,32 @@ fn update_writes_an_error_in_place_of_a_success_only_with_accept_errors() {
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), expected);
     let alone = glossator(&["test", "--accept-errors", "--config", file.path()]);
     assert_eq!(alone.status.code(), Some(2), "{}", String::from_utf8_lossy(&alone.stderr));
+}
+
+#[test]
+fn update_writes_an_error_as_the_first_expectation_only_with_accept_errors() {
+    let before = "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
+                  request: GET old/x\n    tests:\n      \
+                  - { response: { status: 404, content_type: text/plain, body: none }, expect: {} }\n      \
+                  - response: { status: 404, content_type: text/plain, body: no such }\n";
+    let file = TemporaryFile::new("first-errors.yaml", before);
+    let refused = glossator(&["test", "--update", "--config", file.path()]);
+    let out = [refused.stdout, refused.stderr].map(|out| String::from_utf8(out).unwrap()).concat();
+    assert_eq!(refused.status.code(), Some(1), "{out}");
+    for part in [
+        "test tool/1 ... FAILED: the result is an error\n",
+        "no `expect` yet; `--update --accept-errors` writes the result",
+        "0 passed, 2 failed, 0 updated in 1 route",
+        "tool/2 is unchanged: the result is an error; `--accept-errors` writes it",
+    ] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), before);
+    let out = succeeds(&["test", "--update", "--accept-errors", "--config", file.path()]);
+    assert!(out.contains("0 passed, 0 failed, 2 updated in 1 route"), "{out}");
+    let expected = before.replace("expect: {}", "expect: { isError: true, text: none }")
+        + "        expect: { isError: true, text: no such }\n";
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), expected);
 }
 
 #[test]
