@@ -20,21 +20,23 @@ type Schema = Map<String, Value>;
 ///
 /// The reason if there is none: a success may have an unknown or different shape.
 pub(in crate::config) fn derived(
+    report: &Report<'_>,
     rules: &[CompiledRule],
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Result<OutputSchema, String> {
     let successes = rules.iter().enumerate().filter_map(|(index, compiled)| match &compiled.rule.action {
         RuleAction::Error(_) => None,
-        RuleAction::Success(rule) => Some((index + 1, rule)),
+        RuleAction::Success(rule) => Some((index, rule)),
     });
     let mut joined: Option<Schema> = None;
-    for (number, rule) in successes {
-        let shape = shape_of(rule).map_err(|why| format!("rule {number} {why}"))?;
+    for (index, rule) in successes {
+        let which = || name_of_rule(report, rules, index);
+        let shape = shape_of(rule).map_err(|why| format!("{} {why}", which()))?;
         joined = Some(match joined {
             None => shape,
             Some(before) => join_values(before, shape)
-                .ok_or_else(|| format!("rule {number} returns another shape than the rules before it"))?,
+                .ok_or_else(|| format!("{} returns another shape than the rules before it", which()))?,
         });
     }
     let joined = joined.ok_or("no rule defines the shape of a success")?;
@@ -45,6 +47,18 @@ pub(in crate::config) fn derived(
         return Err("the value may be of any type".to_owned());
     }
     OutputSchema::new(joined, wrap).map_err(|error| error.to_string())
+}
+
+/// A rule in a sentence: its number, as long as the route's own rules are the first; its line below a `use`;
+/// for a rule of a `use`, the name there.
+fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> String {
+    match &rules[index].origin {
+        Some(origin) => format!("a rule of {}", origin.outermost),
+        None if rules[..index].iter().any(|before| before.origin.is_some()) => {
+            format!("the rule in line {}", report.files().line_and_column(rules[index].span).line)
+        }
+        None => format!("rule {}", index + 1),
+    }
 }
 
 /// Schema of the value that a rule returns.
@@ -72,7 +86,7 @@ pub(in crate::config) fn warn_of_defaults(
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) {
-    if derived(own, on_no_match, wrap).is_ok() {
+    if derived(report, own, on_no_match, wrap).is_ok() {
         let help = "write `output`, or `default_rules: false`";
         let message = "the tool has no output schema: a rule of `defaults.response` may return another shape";
         report.warning(Code::NoOutputSchema.at_span(route.value.place), message, help);

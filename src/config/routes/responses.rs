@@ -120,7 +120,7 @@ pub(super) fn output(
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let Some(rules) = rules else { return Output::default() };
     let Some((entry, written)) = written else {
-        return match output_schema::derived(rules, on_no_match, wrap) {
+        return match output_schema::derived(report, rules, on_no_match, wrap) {
             Ok(derived) => Output { schema: Some(derived), why_none: None },
             Err(why) => {
                 output_schema::warn_of_defaults(report, section, &rules[..own_count], on_no_match, wrap);

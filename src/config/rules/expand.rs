@@ -135,9 +135,9 @@ impl<'e, 'r> Expansion<'e, 'r> {
         match &self.origin {
             Some(origin) if !self.chain.is_empty() => RuleOrigin { names, ..origin.clone() },
             Some(_) | None => {
-                let kind = if set.preset { "preset" } else { "rules" };
-                let text = format!("in the {kind} `{name}`, used by {}", self.user);
-                RuleOrigin { names, span, context: ProblemContext { text, at: span } }
+                let outermost = format!("the {} `{name}`", if set.preset { "preset" } else { "rules" });
+                let text = format!("in {outermost}, used by {}", self.user);
+                RuleOrigin { names, outermost, span, context: ProblemContext { text, at: span } }
             }
         }
     }

@@ -104,6 +104,8 @@ pub(super) struct ExpandedRule<'n> {
 pub(super) struct RuleOrigin {
     /// Names of the nested rules, the innermost last.
     pub(super) names: String,
+    /// The outermost of them in a sentence: "the preset `soap`".
+    pub(super) outermost: String,
     /// Span of the outermost `use`.
     pub(super) span: SourceSpan,
     /// Context for problems in the rule.
@@ -140,8 +142,12 @@ impl<'n> RuleSets<'n> {
     ) -> Option<Vec<ExpandedRule<'r>>> {
         let span = response.key.span;
         let text = format!("in `defaults.response`, tried for {route}");
-        let origin =
-            RuleOrigin { names: "defaults".to_owned(), span, context: ProblemContext { text, at: span } };
+        let origin = RuleOrigin {
+            names: "defaults".to_owned(),
+            outermost: "`defaults.response`".to_owned(),
+            span,
+            context: ProblemContext { text, at: span },
+        };
         let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
         expansion.origin = Some(origin);

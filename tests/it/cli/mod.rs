@@ -398,19 +398,24 @@ fn check_lists_tools_without_an_output_schema_and_the_reason() {
                   b: { description: d, request: GET old/b }\n  \
                   c: { description: d, request: GET old/c, response: { extract: json, structured: .x } }\n  \
                   d: { description: d, request: GET old/d, response: { extract: { html: { select: { x: p } } } } }\n  \
-                  e: { description: d, request: GET old/e, output: { type: object }, response: { extract: json } }\n";
+                  e: { description: d, request: GET old/e, output: { type: object }, response: { extract: json } }\n  \
+                  f: { description: d, request: GET old/f, response: [ { use: odata } ] }\n  \
+                  g:\n    description: d\n    request: GET old/g\n    response:\n      \
+                  - use: html_message\n      - extract: json\n";
     let file = TemporaryFile::new("promise.yaml", routes);
     let out = succeeds(&["check", "--config", file.path()]);
     let lines: Vec<&str> = out.lines().skip(1).collect();
     let expected = [
+        "no output schema: `f`, because a rule of the preset `odata` changes the value with `structured`",
         "no output schema: `a`, `b`, because no rule defines the shape of a success",
         "no output schema: `c`, because rule 1 changes the value with `structured`",
+        "no output schema: `g`, because the rule in line 14 has an extractor without `fields`",
         "A tool gets one from `output`, or from `fields` with types in each of its rules.",
     ];
     assert_eq!(lines, expected, "{out}");
     let notes: Vec<Value> =
         serde_json::from_str(&succeeds(&["check", "--config", file.path(), "--output", "json"])).unwrap();
-    assert_eq!(notes.len(), 3);
+    assert_eq!(notes.len(), 5);
     assert_eq!(
         (&notes[2]["severity"], &notes[2]["code"], &notes[2]["line"]),
         (&json!("note"), &json!("G0524"), &json!(5))
