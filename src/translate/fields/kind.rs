@@ -1,6 +1,6 @@
 //! Types of fields: conversion of a value, and JSON Schema of the result.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use serde_json::{Map, Value, json};
 
@@ -348,14 +348,16 @@ impl Enumeration {
     }
 }
 
+/// A word of `values` in a sentence.
+pub(super) fn shown_word(word: &str) -> String {
+    if word.is_empty() { "an empty string".to_owned() } else { format!("`{word}`") }
+}
+
 impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MAX_LISTED: usize = 20;
-        let shown = |word: &str| match word {
-            "" => "an empty string".to_owned(),
-            word => format!("`{word}`"),
-        };
-        let mut words: Vec<_> = self.words.iter().take(MAX_LISTED).map(|(word, _)| shown(word)).collect();
+        let mut words: Vec<_> =
+            self.words.iter().take(MAX_LISTED).map(|(word, _)| shown_word(word)).collect();
         if self.words.len() > MAX_LISTED {
             words.push("…".into());
         }
@@ -408,6 +410,25 @@ impl Setting for Enumeration {
         }
         let ignore_case =
             value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
+        let keys = value.node.as_map().unwrap_or_default().iter().map(|entry| &entry.key);
+        let keys = keys.filter(|key| key.text != REST).map(|key| key.span);
+        let items = value.node.as_list().unwrap_or_default().iter().map(|item| item.span);
+        let mut known = HashMap::new();
+        for (index, ((word, _), place)) in words.iter().zip(keys.chain(items)).enumerate() {
+            let compared = if ignore_case { word.to_ascii_lowercase() } else { word.clone() };
+            let first = *known.entry(compared).or_insert(index);
+            if first == index {
+                continue;
+            }
+            let (first, _) = &words[first];
+            let message = if first == word {
+                format!("{} is in `values` twice", shown_word(word))
+            } else {
+                format!("`{word}` has no effect: with `ignore_case` it is the same as `{first}`")
+            };
+            let at = Code::DuplicateValue.at_span(place);
+            value.context.report.warning(at, message, "remove one of the two");
+        }
         Ok(Self { words, rest, ignore_case })
     }
 }

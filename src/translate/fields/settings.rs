@@ -6,6 +6,7 @@ use settings_derive::{Section, Word};
 use super::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
     NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
+    kind::shown_word,
 };
 use crate::{
     model::Schema,
@@ -269,6 +270,9 @@ impl FieldSettings {
         let number = NumberForm { prefix: self.prefix, suffix: self.suffix, decimal, thousands };
         let time = TimeForm { format: self.format, zone: self.timezone };
         let unit = self.input_unit.as_deref();
+        if let Some(values) = &self.values {
+            warn_of_null_words(value, values, &self.null_values);
+        }
         let kind = match (self.values, name) {
             (Some(values), _) => FieldKind::Values(values.into()),
             (None, TypeName::String) => FieldKind::String,
@@ -330,6 +334,17 @@ impl Setting for FieldSetting {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         FieldSettings::read(value)?.field(value)
+    }
+}
+
+/// Warns of words of `values` that are in `null_values` as well, where they mean null.
+fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]) {
+    let is_null = |word: &str| nulls.iter().any(|null| null.eq_ignore_ascii_case(word));
+    let place = value.node.entry("values").map_or(value.place, |entry| entry.key.span);
+    for (word, _) in values.words.iter().filter(|(word, _)| is_null(word)) {
+        let message = format!("{} in `values` has no effect: `null_values` has it, too", shown_word(word));
+        let at = Code::DuplicateValue.at_span(place);
+        value.context.report.warning(at, message, "remove one of the two");
     }
 }
 
