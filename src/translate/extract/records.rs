@@ -349,8 +349,12 @@ impl Rows {
                 RaggedRows::Pad if blank => {}
                 RaggedRows::Skip => return Ok(()),
                 RaggedRows::Pad | RaggedRows::Error => {
-                    let found = cells.len();
-                    return Err(read_error!("line {}: expected {expected} cells, found {found}", line()));
+                    let (line, found) = (line(), cells.len());
+                    let fix = match blank {
+                        true => "`ragged_rows` pads or skips such rows",
+                        false => "`ragged_rows: skip` skips such rows",
+                    };
+                    return Err(read_error!("line {line}: expected {expected} cells, found {found}; {fix}"));
                 }
             }
         }

@@ -53,7 +53,7 @@ pub struct Columns {
     /// Regular expression of the first line after the table. `^$` matches a blank line.
     pub stop_before: Option<Pattern>,
     /// Handling of rows with more or fewer cells than columns: `error` rejects the response, `pad` adds empty
-    /// cells, `skip` drops the row.
+    /// cells, `skip` drops the row. Too many cells are possible only between bars.
     #[key(default = RaggedRows::Error)]
     pub ragged_rows: RaggedRows,
     /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.

@@ -296,7 +296,11 @@ fn other_lines_do_not_end_a_framed_table() {
         Ok(r#"[{"id":"1","name":"Oslo"}]"#),
     );
     check(&under_header(), "|a|b|\n|-|-|\n|1|\n", Err("line 3: expected 2 cells, found 1"));
-    check(&under_header(), "|a|b|\n|-|-|\n|1|2|3|\n", Err("line 3: expected 2 cells, found 3"));
+    check(
+        &under_header(),
+        "|a|b|\n|-|-|\n|1|2|3|\n",
+        Err("line 3: expected 2 cells, found 3; `ragged_rows: skip` skips such rows"),
+    );
     check(
         &Columns { ragged_rows: RaggedRows::Skip, ..under_header() },
         "|a|b|\n|-|-|\n|1|\n|1|2|\n",
