@@ -16,6 +16,7 @@ use crate::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         source::Origin,
+        suggest::quoted,
     },
     tls::{ClientTls, ClientTlsOptions, ServerTls},
     upstream::UpstreamBuffer,
@@ -184,7 +185,7 @@ impl Setting for SocketAddr {
             None => text.clone(),
         };
         numbers.parse().or_else(|_| {
-            let message = format!("expected an address and a port, found `{text}`");
+            let message = format!("expected an address and a port, found {}", quoted(&text));
             let port = text.trim_start_matches(':').parse::<u16>().unwrap_or(8080);
             let help =
                 format!("write `127.0.0.1:{port}`, or `0.0.0.0:{port}` to be reached from other machines");

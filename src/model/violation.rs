@@ -85,7 +85,7 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
     let (expected, found) = match error.kind() {
         Kind::Required { .. } => ("is required".to_owned(), "nothing".to_owned()),
         Kind::Type { kind } => (format!("must be {}", type_names(kind)), shown(value)),
-        Kind::Enum { options } => (format!("must be one of {}", listed(options)), shown(value)),
+        Kind::Enum { options } => (one_of(options), shown(value)),
         Kind::Constant { expected_value } => (format!("must be {}", shown(expected_value)), shown(value)),
         Kind::FalseSchema => ("must not be present".to_owned(), shown(value)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
@@ -262,7 +262,13 @@ fn could_be_other(text: &str) -> bool {
     text.trim().is_empty() || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-pub(super) fn listed(options: &Value) -> String {
+/// Expected values, after the name of what has another one.
+pub(super) fn one_of(options: &Value) -> String {
+    let is_single = options.as_array().is_some_and(|options| options.len() == 1);
+    format!("must be {}{}", if is_single { "" } else { "one of " }, listed(options))
+}
+
+fn listed(options: &Value) -> String {
     const MAX_LISTED: usize = 20;
     let Some(options) = options.as_array() else { return shown(options) };
     let mut names: Vec<_> = options.iter().take(MAX_LISTED).map(shown).collect();
@@ -376,6 +382,7 @@ mod tests {
             json!(2),
             "must be one of `on`, `1`, `null`; found `2`",
         );
+        message_parts(json!({"enum": ["on"]}), json!(2), "must be `on`; found `2`");
         message_parts(json!(false), json!(1), "must not be present; found `1`");
         message_parts(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
         message_parts(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");

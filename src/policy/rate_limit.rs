@@ -16,6 +16,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
+        suggest::quoted,
         units::{self, UnitError},
     },
     shared_state::{SharedStore, StoreUnreachable},
@@ -70,7 +71,7 @@ impl CallsPer {
             let example = digits.replace(['_', ','], "").parse::<u32>().unwrap_or(100);
             UnitError {
                 code: Code::InvalidUnit,
-                message: format!("must be a number of calls and a time, found `{text}`"),
+                message: format!("must be a number of calls and a time, found {}", quoted(text)),
                 help: format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`"),
             }
         };

@@ -9,7 +9,10 @@ use http::{Uri, uri::Scheme};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::model::{Arguments, kind_of};
+use crate::{
+    model::{Arguments, kind_of},
+    settings::suggest::quoted,
+};
 
 /// All characters except the unreserved ones of RFC 3986, section 2.3.
 pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -34,7 +37,7 @@ pub(super) enum PathPart {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathTemplateError {
     /// It does not begin with `/`.
-    #[error("a path begins with `/`, found `{0}`")]
+    #[error("a path begins with `/`, found {}", quoted(.0))]
     Start(String),
     /// Unmatched brace.
     #[error("unmatched brace in `{0}`; write an argument as `{{name}}`")]

@@ -5,7 +5,10 @@ use std::{collections::HashMap, time::Duration};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use crate::model::{Annotations, object_without_nones};
+use crate::{
+    model::{Annotations, object_without_nones},
+    settings::suggest::quoted,
+};
 
 /// Definition of a resource or a resource template (MCP 2026-07-28, Resources, "Data Types").
 #[derive(Debug, Clone, PartialEq)]
@@ -99,7 +102,7 @@ enum UriPart {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// No scheme.
-    #[error("a URI begins with a scheme, such as `report:`, found `{0}`")]
+    #[error("a URI begins with a scheme, such as `report:`, found {}", quoted(.0))]
     Scheme(String),
     /// Nothing after the scheme.
     #[error("`{0}` has nothing after its scheme")]

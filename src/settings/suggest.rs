@@ -32,6 +32,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("default_backend", "passthrough"),
     ("double", "number"),
     ("endpoint", "rest"),
+    ("epoch", "unix"),
+    ("epoch_ms", "unix-ms"),
     ("example", "tests"),
     ("examples", "tests"),
     ("exec", "command"),
@@ -50,6 +52,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("input_schema", "input"),
     ("inputSchema", "input"),
     ("int", "integer"),
+    ("iso8601", "iso"),
     ("jq", "structured"),
     ("log_format", "format"),
     ("log_level", "level"),
@@ -79,6 +82,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("replies", "response"),
     ("responses", "response"),
     ("retries", "retry"),
+    ("rfc3339", "iso"),
     ("rules", "response"),
     ("schema_version", "version"),
     ("separator", "block_separator"),
@@ -93,6 +97,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("target", "url"),
     ("template", "content"),
     ("text", "string"),
+    ("timestamp", "date-time"),
+    ("timestamp", "unix"),
     ("tools", "routes"),
     ("type", "content_type"),
     ("uri", "url"),
@@ -161,6 +167,11 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
+/// A value in a message: in backticks, or in words if nothing would be between them.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.is_empty() { "an empty string".to_owned() } else { format!("`{text}`") }
+}
+
 /// Joins names in backticks, at most 20 of them.
 pub(crate) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_LISTED: usize = 20;
@@ -193,6 +204,7 @@ mod tests {
     fn an_unrelated_word_gets_no_suggestion() {
         check("colour", &["listen", "shutdown_timeout"], None);
         check("x", &["y"], None);
+        assert_eq!([quoted("x"), quoted("")], ["`x`", "an empty string"]);
         assert_eq!(
             help("colour", "known keys", ["listen", "shutdown_timeout"]),
             Some("known keys: `listen`, `shutdown_timeout`".to_owned())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::code::Code;
+use super::{code::Code, suggest::quoted};
 
 /// Units in ascending order; a value is formatted with the largest unit that divides it.
 const DURATION_UNITS: [(&str, u64); 5] =
@@ -66,7 +66,7 @@ fn measure(
     let known = || units.iter().map(|(unit, _)| format!("`{unit}`")).collect::<Vec<_>>().join(", ");
     let no_measure = || UnitError {
         code: Code::WrongType,
-        message: format!("expected a {what} such as `{example}`, found `{text}`"),
+        message: format!("expected a {what} such as `{example}`, found {}", quoted(text)),
         help: format!("write a number and a unit: {}", known()),
     };
     if number.is_empty()

@@ -290,12 +290,9 @@ pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
 fn reject_word<T>(value: &Cursor<'_>, words: impl Iterator<Item = &'static str> + Clone) -> Checked<T> {
     value.reject_renamed_word()?;
     let found = value.node.scalar().unwrap_or_default();
-    let message = format!(
-        "{} must be one of {}; found {}",
-        value.name,
-        suggest::quoted_list(words.clone()),
-        value.node.found()
-    );
+    let one_of = if words.clone().count() == 1 { "" } else { "one of " };
+    let listed = suggest::quoted_list(words.clone());
+    let message = format!("{} must be {one_of}{listed}; found {}", value.name, value.node.found());
     let help = suggest::nearest(&found, words).map(|word| format!("did you mean `{word}`?"));
     value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
 }
@@ -466,8 +463,8 @@ impl<T: Setting> Setting for OrOff<T> {
             Kind::Boolean(false) => Ok(Self::Off),
             Kind::Text(text) if text.text == "off" => Ok(Self::Off),
             Kind::Text(_) if !T::KIND.accepts_text() => {
-                let message = format!("{} must be one of `off`; found {}", value.name, value.node.found());
-                value.reject(Invalid { code: Code::UnknownWord, message, help: None, shows_value: true })
+                let message = format!("{} must be `off` or a map, found {}", value.name, value.node.found());
+                value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))
             }
             _ => {
                 let value = value.part(value.node, value.name, T::KIND);

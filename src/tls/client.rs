@@ -23,6 +23,7 @@ use crate::settings::{
     report::Report,
     section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
     source::SourceSpan,
+    suggest::quoted,
     value::{FromText, text_of, text_settings},
 };
 
@@ -98,7 +99,7 @@ impl FromText for Fingerprint {
         bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or_else(|| {
             let help =
                 "write what `openssl x509 -noout -fingerprint -sha256` shows: 32 pairs of hexadecimal digits";
-            Invalid::new(format!("expected a SHA-256 fingerprint, found `{text}`"), help)
+            Invalid::new(format!("expected a SHA-256 fingerprint, found {}", quoted(text)), help)
         })
     }
 }

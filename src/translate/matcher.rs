@@ -19,6 +19,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
+        suggest::quoted,
         tree::{Entry, Kind},
         value::{OneOrMore, parsed_settings},
     },
@@ -304,7 +305,10 @@ impl FromStr for StatusPattern {
             },
         };
         let wrong = || {
-            PatternError::new(format!("expected a status such as `404`, `4xx` or `400-499`, found `{text}`"))
+            PatternError::new(format!(
+                "expected a status such as `404`, `4xx` or `400-499`, found {}",
+                quoted(text)
+            ))
         };
         pattern.ok_or_else(wrong)
     }
@@ -348,7 +352,8 @@ impl FromStr for MediaPattern {
                 Ok(Self { kind: kind.to_ascii_lowercase(), subtype: subtype.to_ascii_lowercase() })
             }
             _ => Err(PatternError::new(format!(
-                "expected a media type such as `text/plain`, `text/*` or `application/*+json`, found `{text}`"
+                "expected a media type such as `text/plain`, `text/*` or `application/*+json`, found {}",
+                quoted(text)
             ))),
         }
     }
@@ -408,7 +413,8 @@ impl FromStr for ExitPattern {
         };
         pattern.ok_or_else(|| {
             PatternError::new(format!(
-                "expected an exit status such as `1`, `1-9`, `SIGKILL` or `{ANY_SIGNAL}`, found `{text}`"
+                "expected an exit status such as `1`, `1-9`, `SIGKILL` or `{ANY_SIGNAL}`, found {}",
+                quoted(text)
             ))
         })
     }

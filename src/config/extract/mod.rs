@@ -294,14 +294,14 @@ fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
 fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
     let alone;
     let value = match &value.node.kind {
-        Kind::Text(name) => {
+        Kind::Text(name) if !name.text.is_empty() => {
             let nothing = Node::new(Kind::Null, value.node.span);
             alone =
                 Node::new(Kind::Map(vec![Entry::new(&name.text, nothing, value.node.span)]), value.node.span);
             value.at_node(&alone)
         }
         Kind::Map(_) => *value,
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
             let message = format!("{} must be an extractor, found {}", value.name, value.node.found());
             return value.reject(Invalid::new(message, help()).with_code(Code::WrongType));
         }

@@ -37,13 +37,36 @@ impl RequestParser<'_, '_> {
             return None;
         };
         let place = language::span_of_name(self.report, node.span, name);
-        let upstream = self.upstream(place, name)?;
+        let upstream = self.command_upstream(place, name)?;
         self.reject_http(place, &upstream)?;
         let words: Vec<_> = words.map(|word| self.word_of_line(node, word)).collect();
         let words = words.into_iter().collect::<Option<Vec<_>>>()?;
         let template =
             CommandTemplate { words, is_past_options: self.is_past_options(&upstream), ..Default::default() };
         Some(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
+    }
+
+    /// Finds the upstream after `RUN`, or reports an unknown one, which may be a program or a path.
+    fn command_upstream(&self, place: SourceSpan, name: &str) -> Option<UpstreamName> {
+        let names = || self.upstreams.names.iter().map(|(name, _)| name.as_str());
+        if names().any(|known| known == name) || suggest::nearest(name, names()).is_some() {
+            return self.upstream(place, name);
+        }
+        let (first, rest) = name.split_once('/').unwrap_or((name, ""));
+        let program = name.rsplit('/').next().unwrap_or_default();
+        let help = if names().any(|known| known == first) {
+            format!("separate the words with spaces: `RUN {first} {rest}`")
+        } else if program.parse::<UpstreamName>().is_ok() {
+            format!(
+                "`RUN` is followed by the name of an upstream: \
+                 write `upstreams: {{ {program}: {{ command: [{name}] }} }}`, and `RUN {program}` here"
+            )
+        } else {
+            HELP.to_owned()
+        };
+        let message = format!("unknown upstream `{name}`");
+        self.report.error(Code::UnknownUpstream.at_span(place), message, help);
+        None
     }
 
     /// Parses a word in which `{name}` is an argument.

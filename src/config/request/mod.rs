@@ -172,7 +172,19 @@ impl RequestParser<'_, '_> {
         if method == tool::CALL {
             return self.call_line(node, target);
         }
-        let method = method_of(self.report, language::span_of_name(self.report, span, method), method);
+        let place = language::span_of_name(self.report, span, method);
+        let is_upstream = self.upstreams.names.iter().any(|(name, _)| name.as_str() == method);
+        if is_upstream && !METHODS.contains(&method) {
+            let message = format!("`request` begins with the upstream `{method}`, and has no method");
+            let help = format!("write `GET {method}/path`; `RUN {method} word` if the upstream is a command");
+            self.report.error(Code::InvalidRequest.at_span(place), message, help);
+            return None;
+        }
+        // What follows such a word is no path.
+        if is_other_word(method) {
+            method_of(self.report, place, method)?;
+        }
+        let method = method_of(self.report, place, method);
         if target.contains("://") {
             self.report.error(
                 Code::InvalidRequest.at_span(span),
@@ -310,15 +322,29 @@ pub(super) fn find_upstream(
 ) -> Option<UpstreamName> {
     let found = upstreams.iter().find(|(known, _)| known.as_str() == name);
     if found.is_none() {
-        let help = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
+        let known = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
+        let help = known.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
         report.error(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help);
     }
     found.map(|(name, _)| name.clone())
 }
 
+/// Whether it is the word for a command or a tool, in capitals or not.
+fn is_other_word(text: &str) -> bool {
+    [command::RUN, tool::CALL].iter().any(|word| word.eq_ignore_ascii_case(text))
+}
+
 fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method> {
     if METHODS.contains(&text) {
         return text.parse().ok();
+    }
+    if is_other_word(text) {
+        let help = match text.eq_ignore_ascii_case(command::RUN) {
+            true => "for a command, write `request: RUN UPSTREAM word {argument}` in one line",
+            false => "for an MCP tool, write `request: CALL UPSTREAM/TOOL` in one line",
+        };
+        report.error(Code::InvalidMethod.at_span(span), format!("`{text}` is not an HTTP method"), help);
+        return None;
     }
     let usual = suggest::nearest(text, METHODS);
     if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {

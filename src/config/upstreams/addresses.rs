@@ -116,12 +116,38 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
         ),
         AddressError::NotAUrl => {
             let guess = text.split(['/', '?']).next().unwrap_or_default();
-            let help = match guess.parse::<http::uri::Authority>() {
-                Ok(_) if !expanded.external && !text.contains("://") => format!("write `http://{text}`"),
-                _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
+            let shown = Some(text).filter(|text| !expanded.external && !text.contains("://"));
+            let help = if let Some(name) = shown.and_then(variable_name) {
+                format!("write `${{{name}}}`")
+            } else if let Some(words) = shown.and_then(words_of_command) {
+                format!("write `http://HOST:PORT`; for a program, write `{{ command: [{words}] }}`")
+            } else if shown.is_some() && guess.parse::<http::uri::Authority>().is_ok() {
+                format!("write `http://{text}`")
+            } else {
+                "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned()
             };
             ("is invalid".to_owned(), help)
         }
     };
     value.reject(Invalid::without_value(format!("{subject} {message}"), help).with_code(Code::InvalidAddress))
+}
+
+/// Name of an environment variable in another notation: `$NAME`, `{{ env.NAME }}`, `$(NAME)`, `%NAME%`.
+fn variable_name(text: &str) -> Option<&str> {
+    let inside = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
+    let name = inside("{{", "}}")
+        .map(|inner| inner.trim().trim_start_matches("env."))
+        .or_else(|| inside("$(", ")"))
+        .or_else(|| inside("%", "%"))
+        .or_else(|| text.strip_prefix('$'))?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some(name)
+}
+
+/// The words of a command line, for a list in YAML; `None` if there is one word only, or one needs quotes.
+fn words_of_command(line: &str) -> Option<String> {
+    let is_plain = |word: &&str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./@=+".contains(&b));
+    let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "RUN").collect();
+    let is_line = line.contains(char::is_whitespace) && words.iter().all(is_plain);
+    (is_line && !words.is_empty()).then(|| words.join(", "))
 }

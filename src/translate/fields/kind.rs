@@ -13,6 +13,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
+        suggest::quoted,
         tree::{Kind, Node},
     },
     translate::{
@@ -257,7 +258,7 @@ impl FieldKind {
                 return Err(self.misfit(found, found));
             }
         };
-        let found = || format!("`{}`", cut_characters(text, MAX_SHOWN));
+        let found = || quoted(&cut_characters(text, MAX_SHOWN));
         let plain = || format!("text of {} bytes", text.len());
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
             // A JSON number has no unit and no thousands separators.
@@ -348,20 +349,15 @@ impl Enumeration {
     }
 }
 
-/// A word of `values` in a sentence.
-pub(super) fn shown_word(word: &str) -> String {
-    if word.is_empty() { "an empty string".to_owned() } else { format!("`{word}`") }
-}
-
 impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MAX_LISTED: usize = 20;
-        let mut words: Vec<_> =
-            self.words.iter().take(MAX_LISTED).map(|(word, _)| shown_word(word)).collect();
+        let mut words: Vec<_> = self.words.iter().take(MAX_LISTED).map(|(word, _)| quoted(word)).collect();
         if self.words.len() > MAX_LISTED {
             words.push("…".into());
         }
-        write!(formatter, "one of {}", words.join(", "))
+        let one_of = if words.len() == 1 { "" } else { "one of " };
+        write!(formatter, "{one_of}{}", words.join(", "))
     }
 }
 
@@ -422,7 +418,7 @@ impl Setting for Enumeration {
             }
             let (first, _) = &words[first];
             let message = if first == word {
-                format!("{} is in `values` twice", shown_word(word))
+                format!("{} is in `values` twice", quoted(word))
             } else {
                 format!("`{word}` has no effect: with `ignore_case` it is the same as `{first}`")
             };

@@ -6,7 +6,6 @@ use settings_derive::{Section, Word};
 use super::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
     NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
-    kind::shown_word,
 };
 use crate::{
     model::Schema,
@@ -342,7 +341,8 @@ fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]
     let is_null = |word: &str| nulls.iter().any(|null| null.eq_ignore_ascii_case(word));
     let place = value.node.entry("values").map_or(value.place, |entry| entry.key.span);
     for (word, _) in values.words.iter().filter(|(word, _)| is_null(word)) {
-        let message = format!("{} in `values` has no effect: `null_values` has it, too", shown_word(word));
+        let message =
+            format!("{} in `values` has no effect: `null_values` has it, too", suggest::quoted(word));
         let at = Code::DuplicateValue.at_span(place);
         value.context.report.warning(at, message, "remove one of the two");
     }

@@ -13,6 +13,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
+        suggest,
         value::{parsed_settings, text_of},
     },
     translate::convert::without_exponent,
@@ -343,6 +344,12 @@ fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
             Err(error) => error,
         },
     };
+    let named = suggest::nearest(text, ["iso", "unix", "unix-ms", "unix-us", "unix-ns"]);
+    if let Some(name) = named.filter(|_| !text.contains('%')) {
+        let message = format!("`format` is invalid: {error}");
+        let help = format!("did you mean `{name}`?");
+        return value.reject(Invalid::new(message, help).with_code(Code::InvalidFormat));
+    }
     let help = match text.contains("%Z") {
         true => {
             "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \

@@ -26,6 +26,7 @@ use crate::{
     },
     settings::{
         section::{Checked, Cursor, OpenSection, Setting},
+        suggest::quoted,
         value::parsed_settings,
     },
 };
@@ -330,7 +331,7 @@ pub struct ListPath(Vec<String>);
 
 /// Error for an invalid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected the way to a list, such as `.hosts` or `.data.rows`, found `{0}`")]
+#[error("expected the way to a list, such as `.hosts` or `.data.rows`, found {}", quoted(.0))]
 pub struct ListPathError(String);
 
 parsed_settings! {
