@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::cut_characters;
+use crate::{model::cut_characters, settings::suggest::quoted};
 
 /// Builds a reason, formatted as by `format!`, that quotes nothing of the response.
 macro_rules! read_error {
@@ -35,7 +35,7 @@ impl ReadError {
     /// Builds both wordings from one closure, whose argument formats a quote of the response: the text, cut
     /// to `longest` characters, or its length in bytes for the log.
     pub(crate) fn with_quotes(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
-        let words = |text: &str| format!("`{}`", cut_characters(text, longest));
+        let words = |text: &str| quoted(&cut_characters(text, longest));
         let length = |text: &str| format!("text of {} bytes", text.len());
         Self::new(sentence(&words), sentence(&length))
     }

@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_malformed_pair_is_an_error_with_its_number() {
-        check("a=1&b=100%", Err("pair 2, `b`: expected two hexadecimal digits after `%`, found ``"));
+        let found = "pair 2, `b`: expected two hexadecimal digits after `%`, found an empty string";
+        check("a=1&b=100%", Err(found));
         check("a=%+1", Err("found ` 1`"));
         check("a=%zø", Err("found `zø`"));
         check("a=%F8", Err("pair 1, `a`: expected percent-encoded text in UTF-8"));
