@@ -18,7 +18,8 @@ use crate::{
     settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
     translate::{
         Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
-        SamplingRequestTemplate, SuccessRule, TEMPLATE_NAMES, Template, extract::ValueCount, scope::Scope,
+        SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, extract::ValueCount,
+        scope::Scope,
     },
 };
 
@@ -259,59 +260,59 @@ pub(super) fn valid_part<T>(part: Option<Option<T>>) -> Option<Option<T>> {
 
 /// Whether the first of two rules matches every response that the later one matches.
 fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
-    // Without conditions, a success rule matches 2xx, and an error rule everything except 5xx.
-    let covers_status = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
-        (RuleAction::Success(_), Some(patterns), _) => {
-            patterns.0.iter().all(|pattern| pattern.is_success_only())
-        }
-        (RuleAction::Error(_), Some(patterns), _) => {
-            !patterns.0.iter().any(|pattern| pattern.fits_server_errors())
-        }
-        (RuleAction::Success(_), None, later) => matches!(later, RuleAction::Success(_)),
-        (RuleAction::Error(_), None, _) => true,
-    };
+    let (first, later) = (&first.rule, &later.rule);
+    // Another charset may give another text.
+    let reads_the_same = first.charset == later.charset || first.matcher.is_empty();
+    let includes = |status: &StatusPattern| first.statuses().iter().any(|own| own.includes(*status));
     // Conditions on the exit of a program may match a failure.
-    first.rule.matcher.is_empty() && covers_status && !later.rule.matcher.is_about_programs()
+    reads_the_same
+        && first.matcher.covers_except_status(&later.matcher)
+        && !later.matcher.is_about_programs()
+        && later.statuses().iter().all(includes)
 }
 
-/// Warns of unreachable rules after a rule that always matches. Part of some named rules may be unreachable
-/// in one route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
+/// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one
+/// route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.span);
-    let mut reported = Vec::new();
+    let covering =
+        |index: usize, later: &CompiledRule| rules[..index].iter().find(|first| matches_all_of(first, later));
+    let mut checked_uses = Vec::new();
     for (index, later) in rules.iter().enumerate() {
-        let Some(first) = rules[..index].iter().find(|first| matches_all_of(first, later)) else { continue };
-        let place = match first.span.file == later.span.file {
-            true => format!("in line {}", report.files().line_and_column(first.span).line),
-            false => format!("at {}", report.file_and_line(first.span)),
+        let Some(first) = covering(index, later) else { continue };
+        let line_of = |span| report.files().line_and_column(span).line;
+        let place = match use_of(first) {
+            Some(span) if use_of(later) != Some(span) => {
+                format!("in the rules used in line {}", line_of(span))
+            }
+            _ if first.span.file == later.span.file => format!("in line {}", line_of(first.span)),
+            _ => format!("at {}", report.file_and_line(first.span)),
         };
-        let help = "move the rule without `when` to the end";
+        let (why, help) = match first.rule.matcher.is_empty() {
+            true => ("has no `when`", "move the rule without `when` to the end"),
+            false => ("matches all its responses", "move it before that one, or remove it"),
+        };
+        let message = |rules: &str| format!("unreachable {rules}: the one {place} comes first and {why}");
         match (use_of(first), use_of(later)) {
             (from, to) if from == to => {
                 let context = later.origin.as_ref().map(|origin| origin.context.clone());
-                let message = format!("unreachable rule: the one {place} comes first and has no `when`");
+                let warn =
+                    || report.warning(Code::UnreachableRule.at_span(later.span), message("rule"), help);
                 match context {
-                    Some(context) => report.in_context(Some(context), || {
-                        report.warning(Code::UnreachableRule.at_span(later.span), message, help)
-                    }),
-                    None => report.warning(Code::UnreachableRule.at_span(later.span), message, help),
+                    Some(context) => report.in_context(Some(context), warn),
+                    None => warn(),
                 }
             }
+            (_, Some(span)) if checked_uses.contains(&span) => {}
             (_, Some(span)) => {
-                let valid_part = rules.iter().filter(|rule| use_of(rule) == Some(span));
-                if !reported.contains(&span) && valid_part.clone().all(|rule| matches_all_of(first, rule)) {
-                    reported.push(span);
-                    let message = format!("unreachable rules: the one {place} comes first and has no `when`");
-                    report.warning(Code::UnreachableRule.at_span(span), message, help);
+                checked_uses.push(span);
+                let before = rules.iter().position(|rule| use_of(rule) == Some(span)).unwrap_or(index);
+                let mut of_use = rules.iter().filter(|rule| use_of(rule) == Some(span));
+                if of_use.all(|rule| covering(before, rule).is_some()) {
+                    report.warning(Code::UnreachableRule.at_span(span), message("rules"), help);
                 }
             }
-            (from, None) => {
-                let place = from.map_or(place, |span| {
-                    format!("in the rules used in line {}", report.files().line_and_column(span).line)
-                });
-                let message = format!("unreachable rule: the one {place} comes first and has no `when`");
-                report.warning(Code::UnreachableRule.at_span(later.span), message, help);
-            }
+            (_, None) => report.warning(Code::UnreachableRule.at_span(later.span), message("rule"), help),
         }
     }
 }

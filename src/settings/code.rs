@@ -1000,7 +1000,8 @@ codes! {
     /// A rule never matches.
     ///
     /// Rules are tried in order, and the first one that matches is applied. A rule without `when` matches
-    /// every response, so the rules after it are never reached.
+    /// every response, so the rules after it are never reached. Nor is a rule reached whose conditions an
+    /// earlier rule has as well, such as `404` after `4xx`, or the same preset again.
     ///
     /// ```yaml
     /// response:

@@ -112,6 +112,31 @@ impl Matcher {
             && self.not.is_none()
     }
 
+    /// Whether its conditions, except on the status, are among those of another. A condition on the value
+    /// never is, because the two rules may have different extractors.
+    pub fn covers_except_status(&self, other: &Self) -> bool {
+        let pattern = |own: &Option<Pattern>, other: &Option<Pattern>| {
+            own.is_none() || own.as_ref().map(Pattern::to_string) == other.as_ref().map(Pattern::to_string)
+        };
+        let filter = |own: &Option<Jq>, other: &Option<Jq>| {
+            own.is_none() || own.as_ref().map(Jq::source) == other.as_ref().map(Jq::source)
+        };
+        let has_header = |(name, pattern): &(HeaderName, Pattern)| {
+            let is_same = |(known, other): &(HeaderName, Pattern)| {
+                known == name && other.to_string() == pattern.to_string()
+            };
+            other.headers.0.iter().any(is_same)
+        };
+        (self.content_type.is_none() || self.content_type == other.content_type)
+            && self.headers.0.iter().all(has_header)
+            && pattern(&self.text, &other.text)
+            && filter(&self.json, &other.json)
+            && filter(&self.args, &other.args)
+            && self.value.is_none()
+            && self.not.is_none()
+            && !self.is_about_programs()
+    }
+
     /// Whether it needs the value of the rule's extractor.
     pub fn reads_value(&self) -> bool {
         self.value.is_some() || self.not.as_ref().is_some_and(|not| not.reads_value())
@@ -275,14 +300,14 @@ impl StatusPattern {
         (self.first..=self.last).contains(&status.as_u16())
     }
 
-    /// Whether it matches 2xx only.
-    pub fn is_success_only(self) -> bool {
-        self.first >= 200 && self.last <= 299
-    }
+    /// Every successful status.
+    pub(super) const SUCCESSES: Self = Self { first: 200, last: 299 };
+    /// Every status but 5xx.
+    pub(super) const ALL_BUT_SERVER_ERRORS: Self = Self { first: 100, last: 499 };
 
-    /// Whether it matches some 5xx.
-    pub fn fits_server_errors(self) -> bool {
-        self.first <= 599 && self.last >= 500
+    /// Whether it matches every status that another matches.
+    pub fn includes(self, other: Self) -> bool {
+        self.first <= other.first && self.last >= other.last
     }
 }
 

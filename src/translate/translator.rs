@@ -13,7 +13,7 @@ use super::{
     extract::Extract,
     jq::JqError,
     leak_filter::redacted,
-    matcher::{Matcher, status_text},
+    matcher::{Matcher, StatusPattern, status_text},
     output_schema::{OutputSchema, WrapNonObjects},
     pattern::Captures,
     read_error::ReadError,
@@ -99,6 +99,17 @@ pub enum RuleAction {
     Error(ErrorRule),
     /// Returns a successful result.
     Success(SuccessRule),
+}
+
+impl Rule {
+    /// The statuses that it matches: those of its condition, or the default for its effect.
+    pub fn statuses(&self) -> Vec<StatusPattern> {
+        match (&self.matcher.status, &self.action) {
+            (Some(patterns), _) => patterns.0.clone(),
+            (None, RuleAction::Success(_)) => vec![StatusPattern::SUCCESSES],
+            (None, RuleAction::Error(_)) => vec![StatusPattern::ALL_BUT_SERVER_ERRORS],
+        }
+    }
 }
 
 impl RuleAction {
