@@ -51,7 +51,7 @@ pub(super) fn read(
             report.error(Code::InvalidName.at_span(name.span), message, help);
         }
     }
-    if let (Some(entry), true, false) = (entry, entries.is_empty(), has_auth) {
+    if let (Some(entry), Ok([]), false) = (entry, named.as_deref(), has_auth) {
         let help = "add one with the hash of its key: `clients: { reports: { api_key_hashes: [sha256:…] } }`";
         report.error(Code::NoClients.at_span(entry.key.span), "no client can call: `clients` is empty", help);
     }

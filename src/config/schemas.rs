@@ -4,7 +4,11 @@ use serde_json::{Map, Value};
 
 use super::{
     code::Code,
-    lint::{mcp_param_headers, schema_keywords, schema_patterns},
+    lint::{
+        mcp_param_headers,
+        schema_keywords::{self, TYPES},
+        schema_patterns,
+    },
     node::{Entry, Kind, Node},
     report::Report,
     source::SourceSpan,
@@ -273,11 +277,18 @@ fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
 }
 
 fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
-    const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
     let place = node.at_pointer(&error.pointer);
-    let help = match place.as_text().filter(|_| error.pointer.ends_with("/type")) {
-        Some(word) => suggest::help(word, "known types", TYPES),
-        None => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
+    let mut steps = error.pointer.rsplit('/');
+    let (last, parent) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
+    let help = match (place.as_text(), &place.kind) {
+        (Some(word), _) if last == "type" => suggest::help(word, "known types", TYPES),
+        (Some(word), _) if parent == "properties" && TYPES.contains(&word) => {
+            Some(format!("write `{last}: {{ type: {word} }}`"))
+        }
+        (None, Kind::Boolean(true)) if last == "required" && steps.next() == Some("properties") => {
+            Some(format!("write `required: [{parent}]` beside `properties`"))
+        }
+        _ => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
     };
     report.error(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help);
 }

@@ -22,7 +22,10 @@ use crate::{
         section::{Checked, Cursor, OpenSection, ReadContext, Section, Setting},
     },
     telemetry::log::LogSettings,
-    translate::scope::{Scope, UsedArguments},
+    translate::{
+        Matcher, StatusPattern,
+        scope::{Scope, UsedArguments},
+    },
 };
 
 /// Cursor at a value in which variables are not expanded.
@@ -100,6 +103,9 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     if let Some(help) = extract::help_for_misplaced(&key.text, keys) {
         return report.error(Code::UnknownKey.at_span(key.span), message, help);
     }
+    if let Some(help) = help_for_foreign(&key.text, keys) {
+        return report.error(Code::UnknownKey.at_span(key.span), message, help);
+    }
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
         return report.error(
             Code::UnknownKey.at_span(key.span),
@@ -129,6 +135,33 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
         None => format!("known keys: {}", suggest::quoted_list(keys.names())),
     };
     report.error(Code::UnknownKey.at_span(key.span), message, help);
+}
+
+/// Help for a condition or an extractor in the wrong place, a status in place of a rule, and the format of
+/// another program.
+fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
+    /// Extractors that are also names of parts of a request or a condition.
+    const AMBIGUOUS: [&str; 7] = ["binary", "form", "header", "json", "mcp", "metrics", "text"];
+    let is = |table: &'static KeyTable| std::ptr::eq(keys, table);
+    let is_extractor = extract::is_extractor(key);
+    if is(RuleSettings::keys()) {
+        return match (Matcher::keys().get(key), is_extractor) {
+            (Some(_), true) => {
+                Some(format!("write `when: {{ {key}: … }}` for a condition, `extract: {key}` for the value"))
+            }
+            (Some(_), false) => Some(format!("write `when: {{ {key}: … }}`")),
+            (None, true) => Some(format!("write `extract: {{ {key}: … }}`")),
+            (None, false) if key.parse::<StatusPattern>().is_ok() => {
+                Some(format!("write a list of rules, each with `when: {{ status: {key} }}`"))
+            }
+            (None, false) => None,
+        };
+    }
+    if is(RouteSettings::keys()) && is_extractor && !AMBIGUOUS.contains(&key) {
+        return Some(format!("write `response: {{ extract: {{ {key}: … }} }}`"));
+    }
+    (is(FileSettings::keys()) && matches!(key, "openapi" | "swagger"))
+        .then(|| "this is an API description: `glossator import openapi` generates routes from it".to_owned())
 }
 
 /// Key whose value is parsed elsewhere.

@@ -332,7 +332,11 @@ impl<'a> OpenSection<'a> {
                 let found = node.found();
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);
-                let help = format!("known keys: {}", suggest::quoted_list(table.names()));
+                let known = suggest::quoted_list(table.names());
+                let help = match key_for(table, node) {
+                    Some(key) => format!("write it under `{}`; known keys: {known}", key.name),
+                    None => format!("known keys: {known}"),
+                };
                 report.error(Code::WrongType.at_span(node.span), message, help);
                 return Err(Reported(()));
             }
@@ -467,6 +471,19 @@ impl<'a> OpenSection<'a> {
         self.value.context.report.error(at, message, help);
         Reported(())
     }
+}
+
+/// The only key of a section that accepts this value: `level`, for `log: debug`.
+fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
+    let text = node.scalar()?;
+    let accepts = |key: &&'static KeySpec| match key.kind {
+        ValueKind::Word(words) => words.contains(&text.as_str()),
+        ValueKind::Count(least, most) => text.parse().is_ok_and(|count| (least..=most).contains(&count)),
+        _ => false,
+    };
+    let mut found = table.keys().filter(accepts);
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
 }
 
 /// Parses a section of the file; if it is absent, every key has its default.

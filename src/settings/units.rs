@@ -7,6 +7,18 @@ use super::{code::Code, suggest::quoted};
 /// Units in ascending order; a value is formatted with the largest unit that divides it.
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+/// Units in words, each with its symbol.
+const UNIT_WORDS: [(&str, &str); 9] = [
+    ("millisecond", "ms"),
+    ("msec", "ms"),
+    ("second", "s"),
+    ("sec", "s"),
+    ("minute", "m"),
+    ("min", "m"),
+    ("hour", "h"),
+    ("day", "d"),
+    ("byte", "B"),
+];
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
     ("KB", 1_000),
@@ -85,8 +97,12 @@ fn measure(
         });
     }
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
+        let singular = unit.to_ascii_lowercase();
+        let word = UNIT_WORDS.iter().find(|(word, _)| *word == singular.trim_end_matches('s'));
         let meant = units.iter().find(|(name, _)| {
-            name.eq_ignore_ascii_case(unit) || name.trim_end_matches('B').eq_ignore_ascii_case(unit)
+            name.eq_ignore_ascii_case(unit)
+                || name.trim_end_matches('B').eq_ignore_ascii_case(unit)
+                || word.is_some_and(|(_, meant)| meant == name)
         });
         let help = match meant {
             Some((name, _)) => format!("did you mean `{number}{name}`?"),
@@ -174,6 +190,8 @@ mod tests {
         assert!(duration("30").unwrap_err().help.starts_with("write `30s`"));
         assert_eq!(size("8mib").unwrap_err().help, "did you mean `8MiB`?");
         assert_eq!(size("8k").unwrap_err().help, "did you mean `8KB`?");
+        assert_eq!(duration("30 seconds").unwrap_err().help, "did you mean `30s`?");
+        assert_eq!(duration("5min").unwrap_err().help, "did you mean `5m`?");
         assert!(duration("5 parsecs").unwrap_err().message.contains("`parsecs`"));
         for text in ["", "s", ".5s", "1..2s", "-5s", "99999999999999999999s", "18446744073709551615d"] {
             assert!(duration(text).is_err(), "{text}");

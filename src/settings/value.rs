@@ -352,7 +352,9 @@ impl<T: Setting> Setting for Named<T> {
     const KIND: ValueKind = ValueKind::Map(&T::KIND);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Kind::Map(entries) = &value.node.kind else { return value.reject_kind("a map", None) };
+        let Kind::Map(entries) = &value.node.kind else {
+            return value.reject_kind("a map", help_for_list(value.node));
+        };
         let read = |Entry { key, value: node }: &Entry| {
             let name = format!("`{}`", key.text);
             let part = value.part(node, &name, T::KIND).with_span(key.span);
@@ -367,12 +369,27 @@ impl<T: Setting> Setting for Named<T> {
     }
 }
 
+/// Help for a list of maps in place of a map by name.
+fn help_for_list(node: &Node) -> Option<String> {
+    let first = node.as_list()?.first()?.as_map()?;
+    let name = first.iter().find(|entry| entry.key.text == "name").and_then(|entry| entry.value.as_text());
+    match (name, first) {
+        (Some(name), _) => Some(format!("write the name in place of the `-`: `{name}: {{ … }}`")),
+        (None, [only]) => Some(format!("remove the `-`: `{}: …`", only.key.text)),
+        (None, _) => None,
+    }
+}
+
 impl<T: Setting> Setting for Vec<T> {
     const KIND: ValueKind = ValueKind::List(&T::KIND);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Kind::List(items) = &value.node.kind else {
-            let help = value.node.as_text().map(|text| format!("write `[{text}]`"));
+            let is_plain = |text: &str| text.starts_with(|c: char| c.is_alphanumeric() || c == '/');
+            let help = value.node.as_text().map(|text| match is_plain(text) {
+                true => format!("write `[{text}]`"),
+                false => format!("write `[\"{text}\"]`"),
+            });
             return value.reject_kind("a list", help);
         };
         read_items(value, items, &format!("an item of {}", value.name))

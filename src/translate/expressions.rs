@@ -50,13 +50,20 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
             Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
             None => format!(
                 "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
-                hint_at_key(&message)
+                hint_at_path(text).unwrap_or_else(|| hint_at_key(&message))
             ),
         };
         let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
         let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
         value.reject_at(place, Invalid::new(format!("{} is not a jq filter: {message}", value.name), help).with_code(Code::InvalidJq))
     })
+}
+
+/// Suggests the path in jq for one in JSONPath: `$.data[*]` is `.data[]`.
+fn hint_at_path(text: &str) -> Option<String> {
+    let path = text.strip_prefix('$').filter(|path| path.starts_with(['.', '[']) && !path.contains('\n'))?;
+    let dot = if path.starts_with('[') { "." } else { "" };
+    Some(format!("did you mean `{dot}{}`? ", path.trim_end().replace("[*]", "[]")))
 }
 
 /// Suggests a key for an unknown filter, because a forgotten `.` is the most frequent cause.

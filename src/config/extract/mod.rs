@@ -190,6 +190,11 @@ fn names() -> impl Iterator<Item = &'static str> + Clone {
     ExtractSettings::keys().names().filter(|name| !OTHER_KEYS.contains(name))
 }
 
+/// Whether it is the name of an extractor.
+pub(super) fn is_extractor(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
 fn help() -> String {
     format!(
         "known extractors: {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
@@ -220,7 +225,11 @@ impl ExtractSettings {
 /// Reports an unknown key of `extract` as an unknown extractor.
 pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
-    let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
+    let help = match nearest {
+        Some(name) => format!("did you mean `{name}`?"),
+        None if key.text == "jq" => "write the filter beside `extract`, under `structured`".to_owned(),
+        None => help(),
+    };
     report.error(Code::UnknownExtractor.at_span(key.span), format!("unknown extractor `{}`", key.text), help);
 }
 

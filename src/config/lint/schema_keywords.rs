@@ -77,6 +77,9 @@ const KEYWORDS: [&str; 66] = [
     "xml",
     "$recursiveRef",
 ];
+/// Words for `type`.
+pub(in crate::config) const TYPES: [&str; 7] =
+    ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// Keywords whose value is a map of schemas.
 const MAPS: [&str; 5] = ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 /// Keywords whose value is a list of schemas.
@@ -129,10 +132,10 @@ fn report_keyword(report: &Report<'_>, entry: &Entry) {
             format!("write a property under `properties`: `properties: {{ {name}: … }}`"),
         );
     } else {
-        report.warning(
-            Code::UnknownKeyword.at_span(entry.key.span),
-            message,
-            "remove it: it has no effect; keywords of your own begin with `x-`",
-        );
+        let help = match entry.value.as_text().filter(|text| TYPES.contains(text)) {
+            Some(kind) => format!("write `properties: {{ {name}: {{ type: {kind} }} }}`"),
+            None => "remove it: it has no effect; keywords of your own begin with `x-`".to_owned(),
+        };
+        report.warning(Code::UnknownKeyword.at_span(entry.key.span), message, help);
     }
 }
