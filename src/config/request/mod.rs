@@ -180,7 +180,7 @@ impl RequestParser<'_, '_> {
             self.report.error(Code::InvalidRequest.at_span(place), message, help);
             return None;
         }
-        // What follows such a word is no path.
+        // The rest of such a line is no path.
         if is_other_word(method) {
             method_of(self.report, place, method)?;
         }
