@@ -339,7 +339,8 @@ codes! {
     /// A template or variable is not expanded here.
     ///
     /// Templates are expanded in the requests and rules of routes, `${VARIABLE}` and `file:/path` in the
-    /// settings of upstreams and of the process. In a request, a variable would be sent literally.
+    /// settings of upstreams and of the process. In a request, a variable would be sent literally. In a
+    /// path, an argument is `{city}`, not `:city`.
     ///
     /// ```yaml
     /// upstreams:

@@ -3,7 +3,7 @@
 use crate::settings::code::Code;
 use http::Method;
 
-use super::method_of;
+use super::{method_of, values::warn_of_colon_names};
 use crate::{
     config::{language, node::Node, report::Report, schemas::UsedArguments, section::cursor},
     inbound::rest::RESERVED,
@@ -28,6 +28,7 @@ pub(in crate::config) fn rest(
         return None;
     };
     let path = path.trim();
+    warn_of_colon_names(report, node.span, path);
     let method = method_of(report, language::span_of_name(report, node.span, method), method)?;
     if matches!(method, Method::HEAD | Method::OPTIONS) {
         report.error(

@@ -8,7 +8,9 @@ use crate::{
     config::{
         language,
         node::{Entry, Kind, Node},
+        report::Report,
         section::open,
+        source::SourceSpan,
         upstreams::{header_name, scalar},
     },
     route::{
@@ -30,6 +32,7 @@ impl RequestParser<'_, '_> {
             Some(name) => format!("in a path, write `{{{name}}}`"),
             None => "write `/forecast/{city}`".to_owned(),
         };
+        warn_of_colon_names(self.report, node.span, path);
         let path = self.parsed(node, PathTemplate::parse(path), &help)?;
         if query.contains("{{") {
             let help = "write an argument as `{name}` in one line, or use the map form with a template under `query`";
@@ -255,6 +258,18 @@ impl RequestParser<'_, '_> {
             }
         }
         Some(template)
+    }
+}
+
+/// Warns of `:name` as a segment of a path: other programs write an argument that way.
+pub(super) fn warn_of_colon_names(report: &Report<'_>, span: SourceSpan, path: &str) {
+    for segment in path.split('/') {
+        let Some(name) = segment.strip_prefix(':') else { continue };
+        if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_name) {
+            let at = Code::NotEvaluated.at_span(language::span_of_name(report, span, segment));
+            let message = format!("`{segment}` is not an argument: it is in the path literally");
+            report.warning(at, message, format!("write `{{{name}}}`"));
+        }
     }
 }
 
