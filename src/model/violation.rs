@@ -85,7 +85,7 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
     let (expected, found) = match error.kind() {
         Kind::Required { .. } => ("is required".to_owned(), "nothing".to_owned()),
         Kind::Type { kind } => (format!("must be {}", type_names(kind)), shown(value)),
-        Kind::Enum { options } => (one_of(options), shown(value)),
+        Kind::Enum { options } => (one_of_values(options), shown(value)),
         Kind::Constant { expected_value } => (format!("must be {}", shown(expected_value)), shown(value)),
         Kind::FalseSchema => ("must not be present".to_owned(), shown(value)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
@@ -263,7 +263,7 @@ fn could_be_other(text: &str) -> bool {
 }
 
 /// Expected values, after the name of what has another one.
-pub(super) fn one_of(options: &Value) -> String {
+pub(super) fn one_of_values(options: &Value) -> String {
     let is_single = options.as_array().is_some_and(|options| options.len() == 1);
     format!("must be {}{}", if is_single { "" } else { "one of " }, listed(options))
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::Value;
 
-use super::super::violation::{one_of, shown};
+use super::super::violation::{one_of_values, shown};
 
 /// Options of a validator with these keywords replaced.
 pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> ValidationOptions<'static> {
@@ -18,7 +18,7 @@ pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> Valida
         })
         .with_keyword("enum", |_, options, _| {
             let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            Ok(Box::new(OneOf::new(values, one_of(options))))
+            Ok(Box::new(OneOf::new(values, one_of_values(options))))
         })
         .with_keyword("const", |_, value, _| {
             Ok(Box::new(OneOf::new(std::slice::from_ref(value), format!("must be {}", shown(value)))))
