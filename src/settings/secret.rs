@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{code::Code, report::Report, source::SourceSpan};
+use super::{code::Code, report::Report, source::SourceSpan, suggest};
 
 /// Snapshot of the environment variables that a configuration can refer to.
 #[derive(Clone, Default)]
@@ -247,7 +247,7 @@ pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// Whether the value of a key with this name is probably a credential.
+/// Whether the value of a key with this name is probably a credential. The name may be misspelled.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     /// Words that are credentials as the last word of a name, and parts of harmless ones, such as `bypass`.
     const LAST_WORDS: [&str; 3] = ["pass", "pwd", "sig"];
@@ -275,7 +275,54 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
         return false;
     }
-    PARTS.iter().any(|part| plain.contains(part)) || plain.ends_with("key") || plain.ends_with("auth")
+    PARTS.iter().any(|part| plain.contains(part))
+        || ["key", "auth", "assertion"].iter().any(|end| plain.ends_with(end))
+        || has_misspelled_secret(name)
+}
+
+/// Whether a word of a name, or two words in a row, is close to one that names a credential.
+fn has_misspelled_secret(name: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "authorization",
+        "password",
+        "secret",
+        "token",
+        "apikey",
+        "cookie",
+        "credential",
+        "credentials",
+        "passphrase",
+    ];
+    /// Words that are as close, and spelled correctly.
+    const OTHER_WORDS: [&str; 1] = ["taken"];
+    let words = words_of(name);
+    let pairs = words.windows(2).map(|pair| pair.concat());
+    words.iter().cloned().chain(pairs).any(|word| {
+        let is_close = |secret: &str| {
+            let most = if secret.len() >= 12 { 2 } else { 1 };
+            // The first letter is rarely wrong: "rookie" is not a misspelled "cookie".
+            word.bytes().next() == secret.bytes().next() && suggest::edit_distance(&word, secret) <= most
+        };
+        !OTHER_WORDS.contains(&word.as_str()) && NAMES.iter().any(|secret| is_close(secret))
+    })
+}
+
+/// The words of a name in lower case: `refreshTokn` and `refresh-tokn` have two.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_lower_case = false;
+    for letter in name.chars() {
+        let starts_word = !letter.is_ascii_alphanumeric() || after_lower_case && letter.is_ascii_uppercase();
+        if starts_word {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_ascii_alphanumeric()) {
+            word.push(letter.to_ascii_lowercase());
+        }
+        after_lower_case = letter.is_ascii_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Whether a value contains no secret: only references to variables and files, and an authentication scheme
@@ -405,14 +452,55 @@ mod tests {
             "SSH_PASS",
             "X-Pwd",
             "X-Amz-Signature",
+            "client_assertion",
         ] {
             assert!(is_secret_name(name), "{name}");
         }
-        assert!(!is_secret_name("X-Client") && !is_secret_name("bypass"));
+        for name in ["X-Client", "bypass", "client_assertion_type"] {
+            assert!(!is_secret_name(name), "{name}");
+        }
         assert!(is_only_references("Bearer ${TOKEN}"));
         assert!(is_only_references("file:/run/secrets/token"));
         assert!(!is_only_references("Bearer abc"));
         assert!(!is_only_references("${TOKEN:-abc}"));
+    }
+
+    #[test]
+    fn a_misspelled_secret_is_known_by_its_key() {
+        for name in [
+            "Authorisation",
+            "Proxy-Authorizaton",
+            "PASWORD",
+            "pasword",
+            "DB_PASSWROD",
+            "passwort",
+            "X-Api-Kye",
+            "api-kye",
+            "apiKye",
+            "refreshTokn",
+            "X-Toekn",
+            "client_secert",
+            "credentails",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "X-Passport",
+            "tests_passed",
+            "taken",
+            "X-Broken",
+            "rookie",
+            "keyword",
+            "sector",
+            "api-version",
+            "api_kind",
+            "authority",
+            "authentication",
+            "X-Credit",
+            "paraphrase",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
     }
 
     #[track_caller]

@@ -184,7 +184,7 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     let most = (length(found) / 3).max(1);
     let distance = |one: &str, other: &str| {
         let [one, other] = [one, other].map(|text| normalized(text).collect::<String>());
-        strsim::damerau_levenshtein(&one, &other)
+        edit_distance(&one, &other)
     };
     candidates
         .into_iter()
@@ -195,6 +195,11 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
         .filter(|(distance, candidate)| *distance <= most && *distance < length(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// Number of letters to insert, delete, replace or swap with the next one, to turn one word into the other.
+pub(super) fn edit_distance(one: &str, other: &str) -> usize {
+    strsim::damerau_levenshtein(one, other)
 }
 
 /// Help for a word that is not one of `candidates`: the nearest one, or a list of all. `what` introduces the
