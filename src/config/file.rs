@@ -11,6 +11,7 @@ use super::{
     renamed::{self, RENAMES, Replacement},
 };
 use crate::settings::{
+    credential_forms::has_private_key,
     keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind},
     report::Report,
     secret::{is_only_references, is_secret_name},
@@ -29,6 +30,7 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
     let mut root = tree::read(report, file)?;
     let mut secrets = Secrets::default();
     secrets.mark(&mut root, &[kind], false);
+    secrets.mark_private_keys(&mut root);
     report.files().mask(file, secrets.ranges);
     Some(root)
 }
@@ -135,6 +137,18 @@ impl Secrets {
             self.hide(value);
         }
         self.mark_by_names(value);
+    }
+
+    /// Marks the texts that contain a private key: masked line by line, only its first line would be found.
+    fn mark_private_keys(&mut self, node: &mut Node) {
+        match &mut node.kind {
+            Kind::Map(entries) => {
+                entries.iter_mut().for_each(|entry| self.mark_private_keys(&mut entry.value));
+            }
+            Kind::List(items) => items.iter_mut().for_each(|item| self.mark_private_keys(item)),
+            Kind::Text(text) if has_private_key(&text.text) => self.hide(node),
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
+        }
     }
 
     /// Marks all scalars in a value: a setting that should be a string is a map or list by mistake.

@@ -1,13 +1,15 @@
 //! The configuration as JSON with masked secrets, for operators.
 //!
 //! The declarations of the keys say which values are masked, and the parser of the file has marked them. The
-//! rules here are about values that contain a secret: defaults of variables, URLs, words of a command.
+//! rules here are about values that contain a secret: defaults of variables, tokens, URLs, arguments of a
+//! command.
 
 use serde_json::{Map, Value};
 
 use super::{
+    credential_forms::{credentials_in, replaced},
     node::{Entry, Kind, Node},
-    secret::{is_only_references, is_secret_name},
+    secret::is_only_references,
 };
 
 /// Placeholder for a literal secret.
@@ -58,8 +60,7 @@ fn is_no_secret(word: &Node) -> bool {
     is_option || is_only_references(text)
 }
 
-/// Masks the defaults of variables, the credentials in a URL, and the values of query parameters with secret
-/// names.
+/// Masks the defaults of variables, and the credentials that are recognized by their form.
 fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -82,25 +83,7 @@ fn without_secrets(text: &str) -> String {
         rest = after;
     }
     shown.push_str(rest);
-    if let Some((scheme, rest)) = shown.split_once("://")
-        && let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
-        && let Some((_, host)) = authority.rsplit_once('@')
-    {
-        shown = format!("{scheme}://{HIDDEN}@{host}{path}");
-    }
-    let Some((before, query)) = shown.split_once('?') else { return shown };
-    let pairs: Vec<String> = query
-        .split('&')
-        .map(|pair| match pair.split_once('=') {
-            Some((name, value))
-                if is_secret_name(name) && !value.is_empty() && !is_only_references(value) =>
-            {
-                format!("{name}={HIDDEN}")
-            }
-            Some(_) | None => pair.to_owned(),
-        })
-        .collect();
-    format!("{before}?{}", pairs.join("&"))
+    replaced(&shown, &credentials_in(&shown), HIDDEN)
 }
 
 #[cfg(test)]
@@ -123,6 +106,31 @@ mod tests {
             "GET old/x?page=1&access_token=(hidden)&api_key=${KEY}",
         );
         check("unclosed ${A:-word", "unclosed ${A:-word");
+        check("http://a.test, http://me:word@b.test", "http://a.test, http://(hidden)@b.test");
+        check("hooks/glpat-abcdefghij1234567890/run", "hooks/(hidden)/run");
+        check("Server=db;Password=${PASSWORD:-word};Pwd=word", "Server=db;Password=(hidden);Pwd=(hidden)");
+        check("Basic usage of sk-learn", "Basic usage of sk-learn");
+    }
+
+    #[test]
+    fn a_private_key_is_masked_under_any_name() {
+        let text = "\
+upstreams:
+  a:
+    headers:
+      X-Digest: |
+        -----BEGIN PRIVATE KEY-----
+        MIIEvQIBADANBgkqhkiG9w0BAQEF
+        -----END PRIVATE KEY-----
+      X-Other: shown
+";
+        let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));
+        assert_eq!(
+            shown(&root.unwrap()),
+            serde_json::json!({ "upstreams": { "a": {
+                "headers": { "X-Digest": HIDDEN, "X-Other": "shown" },
+            } } })
+        );
     }
 
     #[test]

@@ -77,7 +77,8 @@ use crate::{
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
     settings::{
-        code, layers::ExternalSettings, problem, report, secret, source, suggest, tree as node, units,
+        code, credential_forms, layers::ExternalSettings, problem, report, secret, source, suggest,
+        tree as node, units,
     },
     shared_state::StoreSettings,
     telemetry::log::LogSettings,

@@ -4,8 +4,9 @@
 //!
 //! - `source`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
 //! - `code`, `problem`, `report`: codes of problems, one diagnostic, and the collector of one run.
-//! - `units`: durations and sizes; `secret`: expansion of `${VARIABLE}` and `file:/path`, and masking;
-//!   `suggest`: "did you mean".
+//! - `units`: durations and sizes; `suggest`: "did you mean".
+//! - `secret`: expansion of `${VARIABLE}` and `file:/path`, and names of secrets; `credential_forms`:
+//!   credentials that are recognized by their form.
 //!
 //! Declarations:
 //!
@@ -17,6 +18,7 @@
 //! setting.
 
 pub(crate) mod code;
+pub(crate) mod credential_forms;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod problem;

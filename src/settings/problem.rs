@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::{
     code::{Code, CodedSpan},
+    credential_forms::{replaced, tokens_in},
     source::{Files, Origin, SourceSpan},
 };
 
@@ -44,6 +45,9 @@ pub enum Severity {
     Note,
 }
 
+/// Replacement of a secret.
+const MASK: &str = "*****";
+
 /// All problems of a configuration, in the order of the files. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
@@ -70,8 +74,8 @@ impl Problem {
             file: file.into(),
             line: None,
             column: None,
-            message: escape_controls(&message.into()),
-            help: help.map(|help| escape_controls(&help)),
+            message: shown_text(&message.into()),
+            help: help.map(|help| shown_text(&help)),
             excerpt: None,
         }
     }
@@ -292,7 +296,7 @@ fn displayed_characters(
         let (shown, cells) = match mask {
             // One mask for the whole secret, so that its length is not visible.
             Some(_) if mask == last_mask => (String::new(), 0),
-            Some(_) => ("*****".to_owned(), 5),
+            Some(_) => (MASK.to_owned(), MASK.len()),
             None => displayed(character),
         };
         last_mask = mask;
@@ -319,6 +323,11 @@ fn must_be_escaped(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             | '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// Masks the tokens in a message, which may quote a value of the file, and escapes it.
+fn shown_text(message: &str) -> String {
+    escape_controls(&replaced(message, &tokens_in(message), MASK))
 }
 
 /// Escapes terminal control characters in a message; line breaks and tabs become spaces.
@@ -403,10 +412,22 @@ mod tests {
             "a.yaml:1:38: error[G0109]: no good\n1 | h: { Authorization: *****, b: oops }\n  |                               ^^^^ help: do better",
         );
         check(
+            "X-Digest: glpat-abcdefghij1234567890 # Server=db;Password=abc; oops",
+            "oops",
+            "a.yaml:1:64: error[G0109]: no good\n1 | X-Digest: ***** # Server=db;Password=*****; oops\n  |                                             ^^^^ help: do better",
+        );
+        check(
             "u: http://me:pw@host/oops",
             "oops",
             "a.yaml:1:22: error[G0109]: no good\n1 | u: http://*****@host/oops\n  |                      ^^^^ help: do better",
         );
+    }
+
+    #[test]
+    fn a_token_that_a_message_quotes_is_masked() {
+        let message = "expected `a` or `b`, found `glpat-abcdefghij1234567890`";
+        let problem = Problem::without_span(Code::InvalidValue, "a.yaml", message, None);
+        assert_eq!(problem.message, "expected `a` or `b`, found `*****`");
     }
 
     #[test]

@@ -369,37 +369,6 @@ pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Byte ranges of the credentials in the URLs of a line: `user:password`, and the values of query parameters
-/// with secret names. `offset` is the start of the line.
-pub(crate) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    for (at, _) in line.match_indices("://") {
-        let start = at + 3;
-        let end = line[start..]
-            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\'' | ',' | '}' | '?' | '#'))
-            .map_or(line.len(), |length| start + length);
-        if let Some(sign) = line[start..end].rfind('@') {
-            ranges.push(offset + start..offset + start + sign);
-        }
-    }
-    for (at, _) in line.match_indices(['?', '&']) {
-        let Some((name, value)) = line[at + 1..].split_once('=') else { break };
-        let start = line.len() - value.len();
-        // A reference ends with a brace, which also ends a value in a map in braces.
-        let reference = value.strip_prefix("${").and_then(|rest| rest.find('}')).map_or(0, |at| at + 3);
-        let length = value[reference..]
-            .find(|c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | ',' | '}' | '#'))
-            .map_or(value.len(), |length| reference + length);
-        let value = &value[..length];
-        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.[]%".contains(&byte));
-        // A brace begins an argument or a template.
-        if is_name && is_secret_name(name) && !value.starts_with('{') && !is_only_references(value) {
-            ranges.push(offset + start..offset + start + length);
-        }
-    }
-    ranges
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::report::reading, *};
@@ -501,22 +470,5 @@ mod tests {
         ] {
             assert!(!is_secret_name(name), "{name}");
         }
-    }
-
-    #[track_caller]
-    fn check_urls(line: &str, expected: &[&str]) {
-        let found = credentials_in_urls(line, 0);
-        assert_eq!(found.into_iter().map(|range| &line[range]).collect::<Vec<_>>(), expected, "{line}");
-    }
-
-    #[test]
-    fn credentials_in_urls_are_found() {
-        check_urls("a: { url: http://me:word@a.test/b }", &["me:word"]);
-        check_urls("a: { url: \"http://a.test/x?page=1&access_token=word\" }", &["word"]);
-        check_urls("a: { url: http://a.test/x?api_key=word&sig=other, b: c }", &["word", "other"]);
-        check_urls("a: { url: http://a.test/x?token=${TOKEN}&page=1 }", &[]);
-        check_urls("a: http://a.test/x?token=${TOKEN:-word}", &["${TOKEN:-word}"]);
-        check_urls("request: GET a/x?token={token}&secret={{ args.word }}", &[]);
-        check_urls("description: Is it a token? a=b", &[]);
     }
 }

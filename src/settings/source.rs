@@ -7,6 +7,8 @@ use std::{
     sync::OnceLock,
 };
 
+use super::credential_forms::{credentials_in, merged};
+
 /// Byte range in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SourceSpan {
@@ -143,15 +145,13 @@ impl Files {
         let text = self.text(span);
         let (mut out, mut at) = (String::new(), part.start);
         text.get(part.clone())?;
-        let mut masked = self.masked(span, part.clone());
-        masked.sort_by_key(|range| range.start);
-        for range in masked {
+        for range in self.masked(span, part.clone()) {
             if at <= range.start && range.end <= part.end {
                 out.push_str(text.get(at..range.start)?);
                 out.push_str(mask);
                 at = range.end;
             } else if at < range.end {
-                // A secret extends beyond the range or overlaps another: show nothing.
+                // A secret extends beyond the range: show nothing.
                 return None;
             }
         }
@@ -203,11 +203,17 @@ impl Files {
 
     /// Sets the byte ranges of the secrets in a file.
     pub(crate) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
+        let text = &self.0[file].text;
+        // The range of a block of lines ends at the next key, whose line is not part of the secret.
+        let trimmed = ranges.into_iter().map(|range| {
+            let length = text.get(range.clone()).map_or(range.len(), |text| text.trim_end().len());
+            range.start..range.start + length
+        });
         // Parsing the same file again finds the same ranges.
-        let _ = self.0[file].masked.set(ranges);
+        let _ = self.0[file].masked.set(trimmed.collect());
     }
 
-    /// Byte ranges of the secrets in a line.
+    /// Byte ranges of the secrets in some lines, in order and without overlap.
     pub(crate) fn masked(&self, span: SourceSpan, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
         let mut ranges = match file.masked.get() {
@@ -218,8 +224,9 @@ impl Files {
                 .collect(),
             None => super::secret::probable_secrets(&file.text[line.clone()], line.start),
         };
-        ranges.extend(super::secret::credentials_in_urls(&file.text[line.clone()], line.start));
-        ranges
+        let credentials = credentials_in(&file.text[line.clone()]).into_iter();
+        ranges.extend(credentials.map(|range| line.start + range.start..line.start + range.end));
+        merged(ranges)
     }
 }
 

@@ -5,33 +5,30 @@ use std::{borrow::Cow, sync::LazyLock};
 use regex::{Captures, Regex};
 
 use super::leak_filter::compile;
+use crate::settings::credential_forms::FORMS;
 
 /// Replacement of a credential.
 const MARK: &str = "[credential]";
 
 /// Replaces the credentials in a text.
 pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
-    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
-        compile(concat!(
-            r"(?i)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
-            // All cookies of the line; for an `Authorization` header, the scheme and the word after it.
-            r#"|\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
-            r#"|\bauthorization["']?\s*[=:]\s*["']?[a-z][0-9a-z_\-]*\s+[^\s"',;]+"#,
-            r#"|\b(?:bearer|basic)\s+[0-9a-z_.~+/=\-]{6,}"#,
-            r#"|["']?[0-9a-z_\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key"#,
-            r"|private[_-]?key",
-            r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[0-9a-z_\-]*["']?\s*[=:]\s*"#,
-            r#"(?<named>"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
-            // In a sentence: `the password is hunter2`, `token 8f3a…`.
-            r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token|(?:api|access|private)[_ -]?key)",
-            r#"(?<verb>\s+(?:is|was))?\s+)(?<said>"[^"\r\n]+"?|'[^'\r\n]+'?|`[^`\r\n]+`?|[^\s"',;]+)"#,
-            // In a command line: `mysql -phunter2`.
-            r#"|(?<option>(?:^|[\s"'`=])-p)(?<given>[^\s"'`,;]{3,})"#,
-            r"|\b(?:eyJ[0-9a-z_\-]{8,}(?:\.[0-9a-z_\-]*){0,2}|A[KS]IA[0-9a-z]{12,}|(?:sk-|AIza)[0-9a-z_\-]{16,}",
-            r"|(?:gh[a-z]|github_pat|npm)_[0-9a-z_]{16,}|(?:glpat|xox[a-z])-[0-9a-z_\-]{8,}",
-            r"|[rs]k_(?:live|test)_[0-9a-z_]{8,})",
-        ))
-    });
+    /// Credentials that the words around them show.
+    const IN_CONTEXT: &str = concat!(
+        // All cookies of the line; for an `Authorization` header, the scheme and the word after it.
+        r#"(?i)\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
+        r#"|\bauthorization["']?\s*[=:]\s*["']?[a-z][0-9a-z_\-]*\s+[^\s"',;]+"#,
+        r#"|["']?[0-9a-z_\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key"#,
+        r"|private[_-]?key",
+        r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[0-9a-z_\-]*["']?\s*[=:]\s*"#,
+        r#"(?<named>"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
+        // In a sentence: `the password is hunter2`, `token 8f3a…`.
+        r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token|(?:api|access|private)[_ -]?key)",
+        r#"(?<verb>\s+(?:is|was))?\s+)(?<said>"[^"\r\n]+"?|'[^'\r\n]+'?|`[^`\r\n]+`?|[^\s"',;]+)"#,
+        // In a command line: `mysql -phunter2`.
+        r#"|(?<option>(?:^|[\s"'`=])-p)(?<given>[^\s"'`,;]{3,})"#,
+    );
+    // The names first: after `npm_token_of_the_registry=`, the value is the credential and not the name.
+    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| compile(&[IN_CONTEXT, "|", FORMS].concat()));
     CREDENTIALS.replace_all(text, |found: &Captures<'_>| {
         let whole = &found[0];
         let part = |name: &str| found.name(name).map(|part| part.as_str());
@@ -153,6 +150,7 @@ mod tests {
             "token validation failed",
             "password must be longer, token type Bearer",
             "a secret from the vault",
+            "no region AsiaPacificRegions",
         ] {
             check(text, text);
         }

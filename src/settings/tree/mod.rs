@@ -13,7 +13,7 @@ pub(crate) use self::{
     cost::{Budget, Cost},
     yaml::{read, read_documents},
 };
-use super::source::SourceSpan;
+use super::{credential_forms::credentials_in, source::SourceSpan};
 
 /// Value of the file, with its span.
 #[derive(Debug, Clone)]
@@ -169,6 +169,9 @@ impl Node {
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a map".to_owned(),
             Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) if self.secret => {
+                "a value that is not shown".to_owned()
+            }
+            Kind::Text(text) if !credentials_in(&text.text).is_empty() => {
                 "a value that is not shown".to_owned()
             }
             Kind::Boolean(flag) => format!("`{flag}`"),

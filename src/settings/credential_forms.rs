@@ -1,0 +1,421 @@
+//! Credentials that are recognized by their form, whatever the name before them: tokens, private keys, and
+//! the passwords in URLs and connection strings.
+//!
+//! [`FORMS`] is the only list of forms of tokens. Error texts of upstreams are masked by it as well.
+
+use std::{ops::Range, sync::LazyLock};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use regex::{Captures, Regex};
+
+use super::secret::{is_only_references, is_secret_name};
+
+/// Pattern of private keys, credentials after an authentication scheme, and tokens of common services.
+///
+/// Two groups mark matches that may be prose: `scheme_value` is the text after a scheme, such as "usage" in
+/// "Bearer usage"; `slug` may be words with hyphens, such as `sk-learn-contrib-boosting`. Case matters where
+/// a common word begins with the same letters, such as `Asia`.
+pub(crate) const FORMS: &str = concat!(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
+    r"|(?-u:\b)(?i:(?<scheme>bearer|basic))\s+(?<scheme_value>[0-9A-Za-z_.~+/=\-]{6,})",
+    // A JWT, also a truncated one; AWS.
+    r"|(?-u:\b)(?:(?-i:eyJ)[0-9A-Za-z_\-]{8,}(?:\.[0-9A-Za-z_\-]*){0,2}|(?-i:A[KS]IA[0-9A-Z]{12,})",
+    // OpenAI, Anthropic, npm; Google.
+    r"|(?<slug>(?:sk-|npm_)[0-9A-Za-z_\-]{16,})|AIza[0-9A-Za-z_\-]{16,}",
+    // GitHub; GitLab, Slack; Stripe.
+    r"|(?:gh[a-z]|github_pat)_[0-9A-Za-z_]{16,}|(?:glpat|xox[a-z])-[0-9A-Za-z_\-]{8,}",
+    r"|[rs]k_(?:live|test)_[0-9A-Za-z_]{8,})",
+);
+
+static FORMS_REGEX: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(FORMS).expect("the pattern is fixed and tested"));
+
+/// Byte ranges of all credentials in a text of the configuration, in order and without overlap.
+pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = tokens_in(text);
+    ranges.extend(in_urls(text));
+    ranges.extend(in_queries(text));
+    ranges.extend(in_pairs(text));
+    ranges.extend(in_addresses(text));
+    merged(ranges)
+}
+
+/// Joins overlapping ranges, in order.
+pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut all: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            Some(_) | None => all.push(range),
+        }
+    }
+    all
+}
+
+/// Replaces these ranges of a text, which are in order and do not overlap.
+pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> String {
+    let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+    for range in ranges {
+        out.push_str(&text[done..range.start]);
+        out.push_str(mask);
+        done = range.end;
+    }
+    out.push_str(&text[done..]);
+    out
+}
+
+/// Byte ranges of the credentials that [`FORMS`] describes, in order. Words that only look similar are not
+/// among them: a configuration contains more prose than an error.
+pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
+    FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found)).collect()
+}
+
+/// Whether a text contains a private key.
+pub(crate) fn has_private_key(text: &str) -> bool {
+    /// Base64 or headers after the marker. A message about the marker or a pattern for keys has neither.
+    const BEGINNING: &str = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[0-9A-Za-z+/=:,\-\s\\]{16,}";
+    static KEY: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(BEGINNING).expect("the pattern is fixed and tested"));
+    text.contains("PRIVATE KEY-----") && KEY.is_match(text)
+}
+
+fn token_range(found: &Captures<'_>) -> Option<Range<usize>> {
+    if let (Some(scheme), Some(value)) = (found.name("scheme"), found.name("scheme_value")) {
+        let is_credential = match scheme.as_str().eq_ignore_ascii_case("basic") {
+            true => is_user_and_password(value.as_str()),
+            false => looks_generated(value.as_str()),
+        };
+        return is_credential.then(|| value.range());
+    }
+    let whole = found.get_match();
+    let is_credential = match found.name("slug") {
+        Some(slug) => !is_words(slug.as_str()),
+        None => !whole.as_str().starts_with("-----") || has_private_key(whole.as_str()),
+    };
+    is_credential.then(|| whole.range())
+}
+
+/// Whether a text is `user:password` in Base64 (RFC 7617).
+fn is_user_and_password(value: &str) -> bool {
+    // Padding may be missing, and the full stop of a sentence may follow.
+    let bare = value.trim_end_matches(['=', '.']);
+    let padding = "=".repeat(bare.len().wrapping_neg() % 4);
+    let decoded = BASE64_STANDARD.decode(format!("{bare}{padding}"));
+    decoded.is_ok_and(|bytes| bytes.contains(&b':') && std::str::from_utf8(&bytes).is_ok())
+}
+
+/// Whether a word was generated: letters and digits mixed, capitals inside, or very long.
+fn looks_generated(word: &str) -> bool {
+    let word = word.trim_end_matches(['.', '=']);
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+    let steps = word.as_bytes().windows(2);
+    let capitals = steps.filter(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase()).count();
+    word.len() >= 8 && (is_mixed || capitals >= 2 || word.len() >= 24)
+}
+
+/// Whether a text is lower-case words, joined by hyphens or underscores.
+fn is_words(text: &str) -> bool {
+    const MAX_WORD_LENGTH: usize = 15;
+    text.split(['-', '_']).all(|word| {
+        (1..=MAX_WORD_LENGTH).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase())
+    })
+}
+
+/// User and password in URLs.
+fn in_urls(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let start = at + 3;
+        let url = beginning(&text[start..]);
+        let url =
+            &url[..url.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'')).unwrap_or(url.len())];
+        let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+        let user_end = authority.rfind('@').or_else(|| {
+            // A password with an unencoded `/`: the text after the colon is no port.
+            let (host, port) = authority.split_once(':')?;
+            let is_address = host.starts_with('[') || port.bytes().all(|byte| byte.is_ascii_digit());
+            if is_address || authority.contains(['{', ',', '}']) { None } else { url.rfind('@') }
+        });
+        // A pattern for URLs: `https://[^@]+@`.
+        let user_end = user_end.filter(|end| !url[..*end].contains("[^"));
+        ranges.extend(user_end.map(|end| start..start + end));
+    }
+    ranges
+}
+
+/// Values of query parameters with secret names.
+fn in_queries(text: &str) -> Vec<Range<usize>> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.[]%".contains(c);
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for (at, _) in text.match_indices(['?', '&']) {
+        let parameter = &text[at + 1..];
+        let name = &parameter[..parameter.find(|c| !is_name(c)).unwrap_or(parameter.len())];
+        let Some(value) = parameter[name.len()..].strip_prefix('=') else { continue };
+        let start = text.len() - value.len();
+        let is_found = ranges.last().is_some_and(|last| start < last.end);
+        // A brace begins an argument or a template.
+        if is_found || !is_secret_name(name) || value.starts_with('{') {
+            continue;
+        }
+        let value = unquoted(value, |c| matches!(c, '&' | '#'));
+        if !is_only_references(value) {
+            ranges.push(start..start + value.len());
+        }
+    }
+    ranges
+}
+
+/// The first bytes of a text: a search for each of many matches up to the end would take quadratic time.
+fn beginning(text: &str) -> &str {
+    const MAX_BYTES: usize = 1024;
+    let mut end = text.len().min(MAX_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Value at the beginning of a text: with the quote before it, or like [`unquoted`].
+fn literal(text: &str, ends: impl Fn(char) -> bool) -> &str {
+    for quote in ["\\\"", "\"", "'"] {
+        if let Some(quoted) = text.strip_prefix(quote) {
+            let end = quoted.find(quote).map_or(text.len(), |length| quote.len() + length);
+            return &text[..end];
+        }
+    }
+    unquoted(text, ends)
+}
+
+/// Value at the beginning of a text: up to white space, a quote or a character of `ends`. The brackets and
+/// commas of YAML after it are not part of it, but references to variables are.
+fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
+    let mut reference_end = 0;
+    while text[reference_end..].starts_with("${")
+        && let Some(length) = text[reference_end..].find('}')
+    {
+        reference_end += length + 1;
+    }
+    let end = text[reference_end..]
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'') || ends(c))
+        .map_or(text.len(), |length| reference_end + length);
+    let trimmed = text[reference_end..end].trim_end_matches([',', '}', ']', ')']);
+    &text[..reference_end + trimmed.len()]
+}
+
+/// Values of pairs `name=value` with secret names: in connection strings (`Server=db;Password=…;`), settings
+/// of database clients (`host=db password=…`) and forms.
+fn in_pairs(text: &str) -> Vec<Range<usize>> {
+    /// In a connection string, spaces may be around `=`.
+    const PAIR: &str = concat!(
+        r#"(?:^|[\s,"'(])-{0,2}(?<name>[A-Za-z][0-9A-Za-z_.\-]{0,63})="#,
+        r"|(?<semicolon>;)\s*(?:[A-Za-z]+ )*(?<after>[A-Za-z][0-9A-Za-z_.\-]{0,63})\s*=\s*",
+    );
+    /// Beginnings of values that are a template, a pattern or an expression.
+    const NO_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
+    static PAIRS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(PAIR).expect("the pattern is fixed and tested"));
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for found in PAIRS.captures_iter(text) {
+        let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
+        // `key=value` alone is the usual example of a pair.
+        let is_example = found.name("name").is_some() && name.as_str().eq_ignore_ascii_case("key");
+        let start = found.get_match().end();
+        let is_found = ranges.last().is_some_and(|last| start < last.end);
+        if is_example || is_found || !is_secret_name(name.as_str()) {
+            continue;
+        }
+        let rest = &text[start..];
+        let is_connection_string =
+            found.name("semicolon").is_some() || literal(beginning(rest), |_| false).contains(';');
+        let is_quoted = rest.starts_with(['"', '\'']) || rest.starts_with("\\\"");
+        let is_literal = match is_connection_string {
+            true => !rest.starts_with(['{', '=']),
+            false => is_quoted || !rest.starts_with(NO_LITERAL) && !rest.starts_with("%{"),
+        };
+        if !is_literal {
+            continue;
+        }
+        // A password in a connection string may contain spaces.
+        let with_spaces = beginning(rest).split_once([';', '"', '\'', '\r', '\n']).map(|(value, _)| value);
+        let value = match with_spaces {
+            Some(value) if is_connection_string && !is_quoted && rest[value.len()..].starts_with(';') => {
+                value
+            }
+            Some(_) | None => literal(rest, |c| matches!(c, ';' | '&')),
+        };
+        if !value.trim_matches(['\\', '"', '\'']).is_empty() && !is_only_references(value) {
+            ranges.push(start..start + value.len());
+        }
+    }
+    ranges
+}
+
+/// User and password before a host without a scheme: `root:word@tcp(127.0.0.1:3306)`, `me:word@db.test`.
+fn in_addresses(text: &str) -> Vec<Range<usize>> {
+    const ADDRESS: &str = concat!(
+        r#"(?:^|[\s"'=(,])(?<login>(?<user>[A-Za-z_][0-9A-Za-z_.+%\-]*):[^\s"'@/{}<>][^\s"'@{}<>]*)@"#,
+        r"(?:(?:tcp|udp|unix)\(|(?:localhost|[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?-u:\b)",
+        r"|[0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*(?::[0-9]{2,5}(?-u:\b)|\.[A-Za-z]{2,}(?-u:\b)))",
+    );
+    /// Schemes and labels of mail addresses: `mailto:me@a.test`.
+    const NO_USERS: [&str; 14] = [
+        "acct", "author", "bcc", "cc", "contact", "email", "from", "mail", "mailto", "owner", "sip", "sips",
+        "to", "xmpp",
+    ];
+    static ADDRESSES: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(ADDRESS).expect("the pattern is fixed and tested"));
+    let is_user = |user: &str| !NO_USERS.iter().any(|name| name.eq_ignore_ascii_case(user));
+    ADDRESSES
+        .captures_iter(text)
+        .filter(|found| found.name("user").is_some_and(|user| is_user(user.as_str())))
+        .filter_map(|found| Some(found.name("login")?.range()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let found = credentials_in(text);
+        assert_eq!(found.into_iter().map(|range| &text[range]).collect::<Vec<_>>(), expected, "{text}");
+    }
+
+    #[track_caller]
+    fn check_shown(text: &str) {
+        check(text, &[]);
+    }
+
+    #[test]
+    fn tokens_are_found_by_their_form() {
+        for token in [
+            "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+            "gho_16C7e42F292c6912E7710c838347Ae178B4a",
+            "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuvwxyz",
+            "glpat-abcdefghij1234567890",
+            "xoxb-1234567890-abcdef",
+            "sk-proj-aB3dE5gH7jK9mN1pQ3sT5vX7z",
+            "sk-abcdefghijklmnopqrstuvwx",
+            "npm_aB3dE5gH7jK9mN1pQ3sT5vX7z",
+            "AKIAIOSFODNN7EXAMPLE",
+            "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+            "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        ] {
+            check(token, &[token]);
+            check(&format!("X-Digest: {{ a: \"{token}\", b: 1 }}"), &[token]);
+            check(&format!("old/hooks/{token}/run"), &[token]);
+        }
+    }
+
+    #[test]
+    fn credentials_after_a_scheme_are_found() {
+        check("Bearer s3cr3t-word", &["s3cr3t-word"]);
+        check("a: bearer aBcDeFgHiJ.", &["aBcDeFgHiJ."]);
+        check("Basic bWU6d29yZA==", &["bWU6d29yZA=="]);
+        check("Basic bWU6d29yZA", &["bWU6d29yZA"]);
+        check("Bearer ${TOKEN}", &[]);
+    }
+
+    #[test]
+    fn private_keys_are_found() {
+        let key =
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END RSA PRIVATE KEY-----";
+        check(&format!("a {key} b"), &[key]);
+        let truncated = "-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBg";
+        check(&format!("a {truncated}"), &[truncated]);
+        assert!(has_private_key(key) && has_private_key(&key.replace('\n', "\\n")));
+        assert!(!has_private_key("redact: -----BEGIN PRIVATE KEY-----[^-]*-----END"));
+        check_shown(
+            "name a file that begins `-----BEGIN PRIVATE KEY-----`; keys with a password can't be read",
+        );
+        check_shown("-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END CERTIFICATE-----");
+    }
+
+    #[test]
+    fn credentials_in_all_urls_of_a_text_are_found() {
+        check("a: { url: http://me:word@a.test/b }", &["me:word"]);
+        check("http://a.test, http://me:word@b.test/c@d and ftp://you:more@c.test", &["me:word", "you:more"]);
+        check("http://me:wo/rd@a.test/", &["me:wo/rd"]);
+        check("http://me:wo,rd@a.test/", &["me:wo,rd"]);
+        check("a: { url: \"http://a.test/x?page=1&access_token=word\" }", &["word"]);
+        check("a: { url: http://a.test/x?api_key=word&sig=other, b: c }", &["word", "other"]);
+        check("http://a.test/x?token=a,b", &["a,b"]);
+        check("[http://a.test/x?token=word]", &["word"]);
+        check("{ url: \"http://a.test/x?token=\", b: \"c\" }", &[]);
+        check("a: { url: http://a.test/x?token=${TOKEN}&page=1 }", &[]);
+        check("{ url: http://a.test/x?token=${TOKEN}}", &[]);
+        check("a: http://a.test/x?token=${TOKEN:-word}", &["${TOKEN:-word}"]);
+        check("request: GET a/x?token={token}&secret={{ args.word }}", &[]);
+        check("description: Is it a token? a=b", &[]);
+        check("http://[::1]:80/a@b http://a.test:80/a@b http://{host}:{port}/a@b", &[]);
+    }
+
+    #[test]
+    fn passwords_in_connection_strings_are_found() {
+        check("Server=db;User ID=sa;Password=two words;", &["two words"]);
+        check("Server=db;Pwd=$word;Encrypt=yes", &["$word"]);
+        check("Server=db;Password = \"a;b\";", &["\"a;b"]);
+        check("Server=db; Password=word", &["word"]);
+        check("Password=word;Server=db", &["word"]);
+        check("AccountName=a;AccountKey=abc+/==;EndpointSuffix=a.test", &["abc+/=="]);
+        check("Endpoint=sb://a.test/;Shared Access Key=word", &["word"]);
+        check("host=db user=me password=word sslmode=require", &["word"]);
+        check("{ dsn: password='two words', b: c }", &["'two words"]);
+        check("tool --password=word --page=1", &["word"]);
+        check("user={user}&password=word", &["word"]);
+        check("Server=db;Password=${PASSWORD};", &[]);
+        check("password={password}&token=${TOKEN}", &[]);
+        check("root:word@tcp(127.0.0.1:3306)/db", &["root:word"]);
+        check("dsn: me:w:o/rd@db.test:5432/shop", &["me:w:o/rd"]);
+        check("(me:word@localhost)", &["me:word"]);
+    }
+
+    #[test]
+    fn a_long_text_is_searched_in_linear_time() {
+        for part in ["http://a:b/", "?", "?token=", "password=x,", "password={x,", ";password=", "a:b@"] {
+            let text = part.repeat((1 << 16) / part.len());
+            assert!(credentials_in(&text).len() <= text.len());
+        }
+    }
+
+    #[test]
+    fn harmless_texts_are_shown() {
+        for text in [
+            "sk-learn",
+            "sk-learn-contrib-boosting",
+            "npm_config_strict_ssl",
+            "Basic usage",
+            "Basic authentication with OAuth2 and HTTP/1.1",
+            "A bearer token, or bearer OAuth2 tokens",
+            "Bearer authentication required.",
+            "Basic realm=\"shop\"",
+            "AsiaPacificRegions",
+            "Eyjafjallajokull",
+            "ASIA",
+            "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12",
+            "123e4567-e89b-12d3-a456-426614174000",
+            "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7",
+            "src: 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVQI12NgAAIA'",
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg==",
+            "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "a.test:5000/b:1.2@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "git@github.com:owner/name",
+            "^https?://[^\\s@]+@[a-z]+$",
+            "export PASSWORD=…",
+            "mailto:me@a.test",
+            "npm:package@1.2.3",
+            "write key=value",
+            "select(.token == \"x\") | .password=\"y\"",
+            "token=(?<token>\\w+) key=%{WORD:key}",
+            "text/html; charset=utf-8",
+            "application/x-www-form-urlencoded; boundary=a",
+            "sort=token",
+        ] {
+            check_shown(text);
+        }
+    }
+}
