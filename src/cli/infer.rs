@@ -269,9 +269,9 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 }
 
 fn to_json(proposal: &Proposal) -> Value {
-    let to_json = |Finding { part, value, confidence, why }: &Finding| {
+    let to_json = |Finding { part, value, confidence, reason }: &Finding| {
         let confidence = confidence.word();
-        json!({ "part": part, "value": value, "sure": confidence, "why": why })
+        json!({ "part": part, "value": value, "sure": confidence, "why": reason })
     };
     json!({ "config": proposal.yaml, "findings": proposal.findings.iter().map(to_json).collect::<Vec<_>>() })
 }
@@ -283,8 +283,8 @@ fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
         "from {samples} sample{plural}, which the proposed route parses; check whether it extracts the \
          right values:"
     ));
-    for Finding { part, value, confidence, why } in &proposal.findings {
-        screen.status_line(&format!("  {:<7} {part}: {value} ({why})", confidence.word()));
+    for Finding { part, value, confidence, reason } in &proposal.findings {
+        screen.status_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));
     }
     let guesses = proposal.findings.iter().filter(|finding| finding.confidence == Confidence::Guess).count();
     if guesses > 0 {

@@ -65,12 +65,12 @@ pub enum ImportError {
     #[error("the document has no server URL; set `--url http://HOST:PORT/BASE`")]
     NoServer,
     /// The URL of the API can't be used.
-    #[error("`{url}` is not a usable server URL: {why}; set `--url http://HOST:PORT/BASE`")]
+    #[error("`{url}` is not a usable server URL: {reason}; set `--url http://HOST:PORT/BASE`")]
     Server {
         /// The URL.
         url: String,
         /// The problem with it.
-        why: String,
+        reason: String,
     },
     /// It has no operation that can become a route.
     #[error("the document has no operation that can become a route")]
@@ -175,8 +175,8 @@ fn file(
         let route = operation.route(&upstream, with_output);
         format!("  {}:{}\n", yaml::text(&operation.name), yaml::block(&route, 2))
     };
-    if let Err(why) = load_error(&format!("{head}passthrough: {upstream}\n")) {
-        return Err(ImportError::Server { url, why });
+    if let Err(reason) = load_error(&format!("{head}passthrough: {upstream}\n")) {
+        return Err(ImportError::Server { url, reason });
     }
     let texts: Vec<String> = operations.iter().map(|operation| written(operation, true)).collect();
     let mut routes: Vec<(Operation, String)> = operations.into_iter().zip(texts).collect();
@@ -187,15 +187,15 @@ fn file(
     if !routes.is_empty() && load_error(&whole(&routes)).is_err() {
         routes.retain_mut(|(operation, text)| {
             let alone = |text: &str| load_error(&format!("{head}routes:\n{text}"));
-            let Err(why) = alone(text) else { return true };
+            let Err(reason) = alone(text) else { return true };
             let about = operation.about.clone();
             let plain = written(operation, false);
             if operation.has_output() && alone(&plain).is_ok() {
-                remarks.push(ImportRemark { about, what: format!("without an output schema: {why}") });
+                remarks.push(ImportRemark { about, what: format!("without an output schema: {reason}") });
                 *text = plain;
                 return true;
             }
-            remarks.push(ImportRemark { about, what: format!("omitted: {why}") });
+            remarks.push(ImportRemark { about, what: format!("omitted: {reason}") });
             false
         });
     }
@@ -203,9 +203,9 @@ fn file(
         return Err(ImportError::Nothing);
     }
     // Two routes that are valid alone may conflict; the later one is dropped.
-    while let Err(why) = load_error(&whole(&routes)) {
+    while let Err(reason) = load_error(&whole(&routes)) {
         let Some((operation, _)) = routes.pop() else { return Err(ImportError::Nothing) };
-        remarks.push(ImportRemark { about: operation.about, what: format!("omitted: {why}") });
+        remarks.push(ImportRemark { about: operation.about, what: format!("omitted: {reason}") });
     }
     Ok(ImportResult { yaml: whole(&routes), routes: routes.len(), remarks })
 }

@@ -38,8 +38,8 @@ impl Operation {
         for (path, written) in members(document.get("paths")) {
             let item = match document.resolved(written) {
                 Ok(item) => item,
-                Err(why) => {
-                    remarks.push(ImportRemark { about: path.clone(), what: format!("omitted: {why}") });
+                Err(reason) => {
+                    remarks.push(ImportRemark { about: path.clone(), what: format!("omitted: {reason}") });
                     continue;
                 }
             };
@@ -60,7 +60,7 @@ impl Operation {
                         );
                         operations.push(operation);
                     }
-                    Err(why) => remarks.push(ImportRemark { about, what: format!("omitted: {why}") }),
+                    Err(reason) => remarks.push(ImportRemark { about, what: format!("omitted: {reason}") }),
                 }
             }
         }
@@ -264,7 +264,7 @@ impl RequestParts {
         let is_needed = place == "path" || flag("required") == Some(true);
         let style = parameter.get("style").and_then(Value::as_str);
         let schema_written = parameter.get("schema");
-        let why = match (place, style, schema_written) {
+        let reason = match (place, style, schema_written) {
             (_, _, None) => Some("it has its own media type"),
             ("path", None | Some("simple"), _) | ("query", None | Some("form"), _) => None,
             ("header", _, _) if NO_PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) => return Ok(()),
@@ -273,15 +273,15 @@ impl RequestParts {
             _ => Some("its style is not supported by templates"),
         };
         let copied = schema_written.map(|written| schema(document, written, SchemaUse::Input));
-        let why = match copied {
-            Some(None) => why.or(Some("its schema has a broken `$ref`")),
-            _ => why,
+        let reason = match copied {
+            Some(None) => reason.or(Some("its schema has a broken `$ref`")),
+            _ => reason,
         };
-        if let Some(why) = why {
+        if let Some(reason) = reason {
             if is_needed {
-                return Err(format!("it needs the parameter `{name}`, and {why}"));
+                return Err(format!("it needs the parameter `{name}`, and {reason}"));
             }
-            self.omissions.push(format!("without the parameter `{name}`: {why}"));
+            self.omissions.push(format!("without the parameter `{name}`: {reason}"));
             return Ok(());
         }
         let mut copied = copied.flatten().unwrap_or_default();

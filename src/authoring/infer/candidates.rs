@@ -15,7 +15,7 @@ pub(super) struct Candidate {
     /// Value of `extract`, without fields.
     pub(super) extract: Value,
     /// Evidence for it.
-    pub(super) why: String,
+    pub(super) reason: String,
     /// Whether the format is too strict to match by coincidence, as JSON and XML are.
     pub(super) is_strict: bool,
     /// Whether its result is of little use: its values are named by position only, or it is one text.
@@ -29,14 +29,14 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn strict(extract: Value, why: impl Into<String>) -> Self {
-        Self { is_strict: true, ..Self::likely(extract, why) }
+    pub(super) fn strict(extract: Value, reason: impl Into<String>) -> Self {
+        Self { is_strict: true, ..Self::likely(extract, reason) }
     }
 
-    pub(super) fn likely(extract: Value, why: impl Into<String>) -> Self {
+    pub(super) fn likely(extract: Value, reason: impl Into<String>) -> Self {
         Self {
             extract,
-            why: why.into(),
+            reason: reason.into(),
             is_strict: false,
             is_weak: false,
             is_last_resort: false,
@@ -117,19 +117,19 @@ fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -
             name => Map::from_iter([(name.as_str().unwrap_or("text").to_owned(), json!({}))]),
         };
         extract.insert("source".to_owned(), source.clone());
-        let why = format!("in the `<pre>` of the page, {}", candidate.why);
-        Candidate { extract: Value::Object(extract), why, ..candidate }
+        let reason = format!("in the `<pre>` of the page, {}", candidate.reason);
+        Candidate { extract: Value::Object(extract), reason, ..candidate }
     };
     line_candidates(&texts, "").into_iter().map(beside).collect()
 }
 
 fn last_resort(classified: &ClassifiedSamples<'_>) -> Candidate {
     let is_binary = classified.texts.is_none() && !classified.successes.is_empty();
-    let (extract, why) = match is_binary {
+    let (extract, reason) = match is_binary {
         true => (json!("binary"), "the samples are not text"),
         false => (json!("text"), "no extractor parses every sample: the whole text"),
     };
-    Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, why) }
+    Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, reason) }
 }
 
 /// Lines that are not blank.
@@ -192,9 +192,9 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
             if has_header && texts.iter().all(|text| text.starts_with("# ")) {
                 options["header"] = "# ".into();
             }
-            let why = format!("every line has {width} values between {word}");
+            let reason = format!("every line has {width} values between {word}");
             let extract = if options == json!({}) { json!("csv") } else { json!({ "csv": options }) };
-            Some(if named { Candidate::strict(extract, why) } else { Candidate::likely(extract, why) })
+            Some(if named { Candidate::strict(extract, reason) } else { Candidate::likely(extract, reason) })
         })
         .collect()
 }
@@ -287,8 +287,8 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
             "the first line has the column names, except for the first column",
         )]
     } else if texts.iter().all(is_below_title) {
-        let why = "the line below a title has the column names, and the values are below them";
-        vec![Candidate::likely(json!({ "columns": { "skip": 1 } }), why)]
+        let reason = "the line below a title has the column names, and the values are below them";
+        vec![Candidate::likely(json!({ "columns": { "skip": 1 } }), reason)]
     } else {
         Vec::new()
     }
@@ -315,8 +315,8 @@ fn above_footer(texts: &[&str]) -> Vec<Candidate> {
     let until_footer = |candidate: Candidate| {
         let mut options = candidate.extract["columns"].as_object().cloned().unwrap_or_default();
         options.insert("stop_before".to_owned(), first.as_str().into());
-        let why = format!("{}; the last line is not a row", candidate.why);
-        Candidate { extract: json!({ "columns": options }), why, ..candidate }
+        let reason = format!("{}; the last line is not a row", candidate.reason);
+        Candidate { extract: json!({ "columns": options }), reason, ..candidate }
     };
     columns(&tables).into_iter().map(until_footer).collect()
 }

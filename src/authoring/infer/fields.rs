@@ -56,11 +56,11 @@ pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
         let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
         let (number, plural) = (values.len(), if values.len() == 1 { "" } else { "s" });
         let schema = schema(&values, "", 0, Numbers::from_candidate(&ranked.candidate));
-        let mut why = format!("of {number} sample{plural}");
+        let mut reason = format!("of {number} sample{plural}");
         if has_required(&schema) {
-            why += "; properties that all of them have are required";
+            reason += "; properties that all of them have are required";
         }
-        let finding = Finding { part: "output".into(), value: "a schema".into(), confidence, why };
+        let finding = Finding { part: "output".into(), value: "a schema".into(), confidence, reason };
         possible_types.push(InferredTypes { fields: Vec::new(), output: Some((schema, finding)) });
     }
     possible_types.push(InferredTypes::default());
@@ -142,7 +142,7 @@ fn field(
     let optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {
         guess.kind += "[]";
-        guess.why += "; several in one response";
+        guess.reason += "; several in one response";
     }
     let mut spec = guess.options;
     let is_short = from == name && spec.is_empty();
@@ -160,18 +160,18 @@ fn field(
         whole.append(&mut spec);
         Value::Object(whole)
     };
-    let mut why = guess.why;
+    let mut reason = guess.reason;
     if missing > 0 {
-        why += &format!("; missing in {missing} of {records}");
+        reason += &format!("; missing in {missing} of {records}");
     } else if empty > 0 {
         let is_empty = |value: &&&Value| {
             texts(value).is_some_and(|texts| texts.iter().any(|text| text.trim().is_empty()))
         };
         let empty = values.iter().filter(is_empty).count();
-        why += &format!("; empty in {empty} of {records}");
+        reason += &format!("; empty in {empty} of {records}");
     }
     let finding =
-        Finding { part: format!("field {name}"), value: guess.kind, confidence: guess.confidence, why };
+        Finding { part: format!("field {name}"), value: guess.kind, confidence: guess.confidence, reason };
     InferredField { name, spec, finding }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Guess {
     /// Confidence.
     pub(super) confidence: Confidence,
     /// Evidence.
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
@@ -81,11 +81,11 @@ pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess 
     if guess.kind != "string" && !null_words.is_empty() {
         if types == AvailableTypes::Json {
             // The type `number` has no word for null, so the field stays a string.
-            let why = format!("numbers, and {}", quoted_list(&null_words));
-            return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
+            let reason = format!("numbers, and {}", quoted_list(&null_words));
+            return Guess { kind: "string".into(), options: Map::new(), reason, ..guess };
         }
         guess.options.insert("null_values".into(), json!(null_words));
-        guess.why += &format!("; {} means null", quoted_list(&null_words));
+        guess.reason += &format!("; {} means null", quoted_list(&null_words));
     }
     guess
 }
@@ -108,8 +108,8 @@ fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
         true => ("number", "numbers, whole ones so far"),
         false => ("number", "numbers"),
     };
-    let why = format!("{count} of {count} are {what}");
-    Some(Guess { kind: kind.into(), options: Map::new(), confidence: confidence_by_count(count), why })
+    let reason = format!("{count} of {count} are {what}");
+    Some(Guess { kind: kind.into(), options: Map::new(), confidence: confidence_by_count(count), reason })
 }
 
 /// Infers booleans.
@@ -129,8 +129,8 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
         options.insert("true_values".into(), json!([yes]));
         options.insert("false_values".into(), json!([no]));
     }
-    let why = format!("{count} of {count} are `{yes}` or `{no}`");
-    Some(Guess { kind: "boolean".into(), options, confidence: confidence_by_count(count), why })
+    let reason = format!("{count} of {count} are `{yes}` or `{no}`");
+    Some(Guess { kind: "boolean".into(), options, confidence: confidence_by_count(count), reason })
 }
 
 /// Infers types that only fields have.
@@ -153,7 +153,7 @@ fn text(texts: &[&str]) -> Guess {
     different.dedup();
     let is_state = |text: &&str| text.len() <= 20 && text.contains(char::is_alphabetic);
     let few = (2..=MAX_STATES).contains(&different.len()) && different.iter().all(is_state);
-    let why = match different.len() {
+    let reason = match different.len() {
         0 => "always empty".to_owned(),
         // With `values`, a new word would be an error, so only an author who knows all words can decide.
         _ if few && texts.len() >= 8 => {
@@ -164,7 +164,7 @@ fn text(texts: &[&str]) -> Guess {
         }
         _ => "a string".to_owned(),
     };
-    Guess { kind: "string".into(), options: Map::new(), confidence: confidence_by_count(texts.len()), why }
+    Guess { kind: "string".into(), options: Map::new(), confidence: confidence_by_count(texts.len()), reason }
 }
 
 fn quoted_list(words: &[&str]) -> String {
@@ -235,18 +235,18 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     if !behind_is_known {
         confidence = confidence.min(Confidence::Likely);
     }
-    let mut why = format!("{0} of {0} are numbers", texts.len());
+    let mut reason = format!("{0} of {0} are numbers", texts.len());
     if !unit.is_empty() {
-        why += &format!(" with `{unit}`");
+        reason += &format!(" with `{unit}`");
     }
     if !format.is_certain {
         // `1,024` may have a decimal comma, and mean 1.024.
         confidence = confidence.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
-        why += &format!("; `{}` separates thousands, or else a fraction", format.separator());
+        reason += &format!("; `{}` separates thousands, or else a fraction", format.separator());
     }
     let whole = format.plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
-    Some(Guess { kind: kind.to_owned(), options, confidence, why })
+    Some(Guess { kind: kind.to_owned(), options, confidence, reason })
 }
 
 /// Number format of the texts.
@@ -305,7 +305,12 @@ mod tests {
     #[track_caller]
     fn check(texts: &[&str], kind: &str, confidence: Confidence) {
         let guess = guess("x", texts, AvailableTypes::Json);
-        assert_eq!((guess.kind.as_str(), guess.confidence), (kind, confidence), "{texts:?}: {}", guess.why);
+        assert_eq!(
+            (guess.kind.as_str(), guess.confidence),
+            (kind, confidence),
+            "{texts:?}: {}",
+            guess.reason
+        );
     }
 
     #[test]

@@ -56,13 +56,13 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             _ => json!({ "pairs": { "separator": separator } }),
         };
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        let why = format!("at least {:.0} % of the lines are a key, {shown} and a value", share * 100.0);
+        let reason = format!("at least {:.0} % of the lines are a key, {shown} and a value", share * 100.0);
         let indented = texts.iter().any(|text| has_nesting(text, separator));
         if indented {
             let nested = json!({ "pairs": { "separator": separator, "indented": "nested" } });
-            found.push(Candidate::likely(nested, format!("{why}; some are indented below others")));
+            found.push(Candidate::likely(nested, format!("{reason}; some are indented below others")));
         }
-        found.push(Candidate::likely(extract, why));
+        found.push(Candidate::likely(extract, reason));
     }
     found
 }
@@ -198,13 +198,13 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
         }
     }
     let pattern = format!(r"^\s*{}\s*$", parts.join(r"\s+"));
-    let why = format!(
+    let reason = format!(
         "{} numbers in {} lines of constant words, some in a line below their names",
         names.len(),
         first.len()
     );
     let extract = json!({ "regex": { "pattern": pattern } });
-    Some(Candidate { reads_all: true, ..Candidate::likely(extract, why) })
+    Some(Candidate { reads_all: true, ..Candidate::likely(extract, reason) })
 }
 
 /// Samples with the same number of lines, and of words in each line.
@@ -280,11 +280,11 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
         true => json!({ "regex": { "pattern": pattern } }),
         false => json!({ "regex": { "pattern": pattern, "each": "line" } }),
     };
-    let why = match is_single {
+    let reason = match is_single {
         true => format!("every sample is one line of {width} word{}", if width == 1 { "" } else { "s" }),
         false => format!("all {} lines have {width} words", lines.len()),
     };
-    vec![Candidate { is_weak: true, ..Candidate::likely(extract, why) }]
+    vec![Candidate { is_weak: true, ..Candidate::likely(extract, reason) }]
 }
 
 /// Pattern of lines: constant words are literal; the others are captured, and named by the word before them.

@@ -117,21 +117,21 @@ fn is_of_pairs(table: &str) -> bool {
 /// Extractors for XML documents.
 pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let (mut options, mut why) = (Map::new(), "every sample is an XML document".to_owned());
+    let (mut options, mut reason) = (Map::new(), "every sample is an XML document".to_owned());
     let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
     // Of a SOAP envelope, only the contents of the body are useful.
     if soap && let Some(inner) = body_element(texts) {
-        why = format!("every sample is a SOAP envelope with `{inner}` in it");
+        reason = format!("every sample is a SOAP envelope with `{inner}` in it");
         options.insert("path".to_owned(), format!("Envelope/Body/{inner}").into());
     }
     let lists = repeated_elements(texts);
     if !lists.is_empty() {
         let names: Vec<_> = lists.iter().map(|name| format!("`{name}`")).collect();
-        why += &format!("; repeated elements are always lists: {}", names.join(", "));
+        reason += &format!("; repeated elements are always lists: {}", names.join(", "));
         options.insert("lists".to_owned(), lists.into());
     }
     let extract = if options.is_empty() { json!("xml") } else { json!({ "xml": options }) };
-    found.push(Candidate::strict(extract, why));
+    found.push(Candidate::strict(extract, reason));
     found
 }
 

@@ -76,7 +76,7 @@ pub struct Finding {
     /// Confidence.
     pub confidence: Confidence,
     /// Evidence.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Complete proposed route.
@@ -91,7 +91,7 @@ pub struct Proposal {
 impl Finding {
     /// The finding as a comment: confidence and evidence.
     fn comment(&self) -> String {
-        format!("{}: {}", self.confidence.word(), write::one_line(&self.why))
+        format!("{}: {}", self.confidence.word(), write::one_line(&self.reason))
     }
 }
 
@@ -153,8 +153,8 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
         .filter_map(|candidate| {
             let values = match trial::values(&candidate, classified) {
                 Ok(values) => values,
-                Err(why) => {
-                    first_error.get_or_insert_with(|| (candidate.name().to_owned(), why));
+                Err(reason) => {
+                    first_error.get_or_insert_with(|| (candidate.name().to_owned(), reason));
                     return None;
                 }
             };
@@ -175,11 +175,12 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
             Some(RankedCandidate { candidate, values, extracted_share })
         })
         .collect();
-    if let (Some((name, why)), Some(last)) = (first_error, all_ranked.last_mut())
+    if let (Some((name, reason)), Some(last)) = (first_error, all_ranked.last_mut())
         && last.candidate.name() == "text"
-        && !why.is_empty()
+        && !reason.is_empty()
     {
-        last.candidate.why = format!("the whole text, because `{name}` does not parse every sample: {why}");
+        last.candidate.reason =
+            format!("the whole text, because `{name}` does not parse every sample: {reason}");
     }
     // A line below a table would be read as a row of it.
     let ends_early =

@@ -108,8 +108,8 @@ impl CharsetFallback {
             "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
             _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
         };
-        let why = format!("{wrong}; {right}");
-        Self { label, finding: Finding { part: "charset".into(), value: label.into(), confidence, why } }
+        let reason = format!("{wrong}; {right}");
+        Self { label, finding: Finding { part: "charset".into(), value: label.into(), confidence, reason } }
     }
 }
 
@@ -206,8 +206,8 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Option<Vec<Infe
     if let Some(name) = implied_error_member(classified)
         && !known.contains(&ErrorEvidence::False(name))
     {
-        let why = format!("every success has `{name}: true`; no sample has `false`");
-        rules.push(error_rule(&ErrorEvidence::False(name), &[], Confidence::Guess, why));
+        let reason = format!("every success has `{name}: true`; no sample has `false`");
+        rules.push(error_rule(&ErrorEvidence::False(name), &[], Confidence::Guess, reason));
     }
     (!rules.is_empty()).then_some(rules)
 }
@@ -227,7 +227,7 @@ fn error_rule(
     evidence: &ErrorEvidence,
     texts: &[String],
     confidence: Confidence,
-    why: String,
+    reason: String,
 ) -> InferredErrorRule {
     let (when, error) = match evidence {
         ErrorEvidence::Word(_) => {
@@ -248,7 +248,7 @@ fn error_rule(
         }
     };
     let value = "an error in a response with a success status".to_owned();
-    InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, confidence, why } }
+    InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, confidence, reason } }
 }
 
 /// Template for the member that has the message in these texts.

@@ -58,10 +58,10 @@ fn form(format: &str, zone: Option<&str>) -> Option<TimeForm> {
     Some(TimeForm { format: TimeFormat::Directives(format.to_owned()), zone })
 }
 
-fn inferred(kind: &str, options: &[(&str, &str)], confidence: Confidence, why: String) -> Guess {
+fn inferred(kind: &str, options: &[(&str, &str)], confidence: Confidence, reason: String) -> Guess {
     let options: Map<String, Value> =
         options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
-    Guess { kind: kind.to_owned(), options, confidence, why }
+    Guess { kind: kind.to_owned(), options, confidence, reason }
 }
 
 /// Infers timestamps or dates.
@@ -99,9 +99,9 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
         [format] => Some(inferred("date", &[("format", format)], confidence, evidence("days"))),
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
-            let why =
+            let reason =
                 format!("dates; `type: date` parses them with `format: \"{one}\"`, or else `\"{other}\"`");
-            Some(inferred("string", &[], Confidence::Guess, why))
+            Some(inferred("string", &[], Confidence::Guess, reason))
         }
     }
 }
@@ -111,19 +111,19 @@ fn local(texts: &[&str]) -> Option<Guess> {
     let utc: Option<TimeZoneSetting> = "UTC".parse().ok();
     let usual = TimeForm { format: TimeFormat::Standard, zone: utc };
     if parses_all(FieldKind::DateTime(usual), texts) {
-        let why = "times without an offset; `type: date-time` parses them, with the `timezone` of their \
+        let reason = "times without an offset; `type: date-time` parses them, with the `timezone` of their \
                    clock";
-        return Some(inferred("string", &[], Confidence::Likely, why.to_owned()));
+        return Some(inferred("string", &[], Confidence::Likely, reason.to_owned()));
     }
     let fits = |format: &&str| {
         form(format, Some("UTC")).is_some_and(|form| parses_all(FieldKind::DateTime(form), texts))
     };
     let format = LOCAL_FORMATS.into_iter().find(fits)?;
-    let why = format!(
+    let reason = format!(
         "times without an offset; `type: date-time` parses them, with `format: \"{format}\"` and the \
          `timezone` of their clock"
     );
-    Some(inferred("string", &[], Confidence::Likely, why))
+    Some(inferred("string", &[], Confidence::Likely, reason))
 }
 
 /// Infers seconds or milliseconds since 1970, if the name suggests a time.
@@ -156,12 +156,12 @@ pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
         (true, _, true) => ("unix-ms", "milliseconds"),
         _ => return None,
     };
-    let why = format!("{0} of {0} may be {word} since 1970, and the name suggests a time", numbers.len());
+    let reason = format!("{0} of {0} may be {word} since 1970, and the name suggests a time", numbers.len());
     Some(inferred(
         "date-time",
         &[("format", format)],
         confidence_by_count(numbers.len()).min(Confidence::Likely),
-        why,
+        reason,
     ))
 }
 
@@ -230,7 +230,7 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
         return None;
     }
     let count = texts.len();
-    let why = format!("{count} of {count} are sizes; the value is in bytes");
+    let reason = format!("{count} of {count} are sizes; the value is in bytes");
     let comma = SizeForm { decimal: ',', ..SizeForm::default() };
     let has_fraction = |mark: char| {
         texts.iter().any(|text| {
@@ -241,9 +241,9 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     };
     let least = confidence_by_count(count).max(Confidence::Likely);
     if parses_all(FieldKind::Size(SizeForm::default()), texts) {
-        Some(inferred("size", &[("description", "In bytes.")], least, why))
+        Some(inferred("size", &[("description", "In bytes.")], least, reason))
     } else if has_fraction(',') && parses_all(FieldKind::Size(comma), texts) {
-        Some(inferred("size", &[("decimal_separator", ","), ("description", "In bytes.")], least, why))
+        Some(inferred("size", &[("decimal_separator", ","), ("description", "In bytes.")], least, reason))
     } else {
         None
     }
@@ -285,7 +285,7 @@ mod tests {
             ("Sat Nov 21 15:39:38 2026", "`format: \"%a %b %d %H:%M:%S %Y\"`"),
         ] {
             let guess = date_or_time(&[text]).unwrap();
-            assert!(guess.kind == "string" && guess.why.contains(part), "{text}: {}", guess.why);
+            assert!(guess.kind == "string" && guess.reason.contains(part), "{text}: {}", guess.reason);
         }
     }
 

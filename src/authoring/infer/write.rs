@@ -92,14 +92,15 @@ impl ProposalDraft<'_> {
             .runner_up
             .filter(|other| finding.confidence != Confidence::Sure && !other.candidate.is_last_resort)
         {
-            let (extract, why) = (yaml::flow(&other.candidate.extract), &other.candidate.why);
-            let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {why}")));
+            let (extract, reason) = (yaml::flow(&other.candidate.extract), &other.candidate.reason);
+            let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {reason}")));
         }
         findings.push(finding);
         let mut dash = "- ";
         if let Some((media_type, finding)) = self.media_type() {
-            let (media_type, why) = (yaml::text(&media_type), finding.comment());
-            let _ = writeln!(out, "      {dash}when: {{ status: 2xx, content_type: {media_type} }} # {why}");
+            let (media_type, reason) = (yaml::text(&media_type), finding.comment());
+            let _ =
+                writeln!(out, "      {dash}when: {{ status: 2xx, content_type: {media_type} }} # {reason}");
             findings.push(finding);
             dash = "  ";
         }
@@ -129,12 +130,12 @@ impl ProposalDraft<'_> {
             return None;
         }
         let mebibytes = (2 * longest_bytes).next_power_of_two().min(MAX_RESPONSE_LIMIT_BYTES) >> 20;
-        let why = format!("the longest sample has {longest_bytes} bytes, more than the default limit");
+        let reason = format!("the longest sample has {longest_bytes} bytes, more than the default limit");
         Some(Finding {
             part: "response_limit".into(),
             value: format!("{mebibytes}MiB"),
             confidence: Confidence::Likely,
-            why,
+            reason,
         })
     }
 
@@ -154,19 +155,19 @@ impl ProposalDraft<'_> {
             (false, false, share) if share >= 0.8 => Confidence::Likely,
             (false, false, _) => Confidence::Guess,
         };
-        let mut why = candidate.why.clone();
+        let mut reason = candidate.reason.clone();
         if samples == 0 {
-            why = "the samples have no success".to_owned();
+            reason = "the samples have no success".to_owned();
         } else if self.classified.texts.is_some()
             && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
         {
             let percent = (self.ranked.extracted_share * 100.0).floor();
             let _ = match samples {
-                1 => write!(why, "; it extracts {percent} % of the words of the sample"),
-                _ => write!(why, "; it extracts at least {percent} % of the words of every sample"),
+                1 => write!(reason, "; it extracts {percent} % of the words of the sample"),
+                _ => write!(reason, "; it extracts at least {percent} % of the words of every sample"),
             };
         }
-        Finding { part: "extract".into(), value: candidate.name().to_owned(), confidence, why }
+        Finding { part: "extract".into(), value: candidate.name().to_owned(), confidence, reason }
     }
 
     /// The media type that all successes have.
@@ -178,9 +179,9 @@ impl ProposalDraft<'_> {
             return None;
         }
         let confidence = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
-        let why =
+        let reason =
             format!("{samples} of {samples} successes have it; a response of another type is not a report");
-        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), confidence, why }))
+        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), confidence, reason }))
     }
 
     fn write_extract(&self, out: &mut String, dash: &str, findings: &mut Vec<Finding>) {
@@ -204,8 +205,8 @@ impl ProposalDraft<'_> {
         }
         let _ = writeln!(out, "            fields:");
         for InferredField { name, spec, finding } in &self.types.fields {
-            let (name, spec, why) = (yaml::text(name), yaml::flow(spec), finding.comment());
-            let _ = writeln!(out, "              {name}: {spec} # {why}");
+            let (name, spec, reason) = (yaml::text(name), yaml::flow(spec), finding.comment());
+            let _ = writeln!(out, "              {name}: {spec} # {reason}");
             findings.push(finding.clone());
         }
     }
@@ -319,32 +320,32 @@ fn file_header(naming: &RouteNaming, samples: usize) -> String {
 
 /// The parts of the request that neither the command line nor a recording gives.
 fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
-    let guess = |part: &str, value: String, why: &str| Finding {
+    let guess = |part: &str, value: String, reason: &str| Finding {
         part: part.into(),
         value,
         confidence: Confidence::Guess,
-        why: why.into(),
+        reason: reason.into(),
     };
     let mut guesses = Vec::new();
     if !naming.is_address_known {
-        let why = "the samples have no URL; `--url` sets it";
-        guesses.push(guess("upstream", naming.address.clone(), why));
+        let reason = "the samples have no URL; `--url` sets it";
+        guesses.push(guess("upstream", naming.address.clone(), reason));
     }
     if !naming.is_path_known {
-        let why = "the samples have no request; `--url` or `--request` sets it";
-        guesses.push(guess("request", format!("{} {}", naming.method, naming.path), why));
+        let reason = "the samples have no request; `--url` or `--request` sets it";
+        guesses.push(guess("request", format!("{} {}", naming.method, naming.path), reason));
     }
     guesses
 }
 
 /// The proposal if all others fail: the default rules, by media type.
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
-    let why = "no rule matches every sample: responses are parsed by their media type".to_owned();
+    let reason = "no rule matches every sample: responses are parsed by their media type".to_owned();
     let finding = Finding {
         part: "response".into(),
         value: "the default rules".into(),
         confidence: Confidence::Guess,
-        why,
+        reason,
     };
     let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that match no rule", 1);
     comment(&mut yaml, 4, &finding);
