@@ -56,7 +56,7 @@ pub fn explain_translation(
 
 /// Adds to a step the origin of its rule, if that comes from `use`.
 fn add_origin(step: &mut TraceStep, origins: &[Option<String>]) {
-    let index = step.what.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
+    let index = step.action.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
     let origin = index.and_then(|index| origins.get(index.checked_sub(1)?)?.as_ref());
     if let Some(origin) = origin {
         step.found = format!("from {origin}: {}", step.found);
@@ -71,7 +71,7 @@ pub fn result_json(result: &ToolResult) -> Value {
 impl Explanation {
     /// The steps as JSON, for programs.
     pub fn steps_to_json(&self) -> Value {
-        self.steps.iter().map(|step| json!({ "what": step.what, "found": step.found })).collect()
+        self.steps.iter().map(|step| json!({ "what": step.action, "found": step.found })).collect()
     }
 }
 

@@ -214,7 +214,7 @@ fn explain_response(
         show_step(screen, "arguments", &format!("generated, because `--args` is missing: {generated}"));
     }
     for step in &explained.steps {
-        show_step(screen, &step.what, &step.found);
+        show_step(screen, &step.action, &step.found);
     }
     for note in &explained.notes {
         show_step(screen, "log", note);
@@ -230,12 +230,12 @@ fn explain_response(
 }
 
 /// Shows one step. Its name has its own column if it fits.
-fn show_step(screen: &mut Screen, what: &str, found: &str) {
+fn show_step(screen: &mut Screen, action: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
-    let name = screen.styled(TextStyle::Strong, what);
-    if what.len() < COLUMN {
-        let gap = " ".repeat(COLUMN - what.len());
+    let name = screen.styled(TextStyle::Strong, action);
+    if action.len() < COLUMN {
+        let gap = " ".repeat(COLUMN - action.len());
         screen.line(format!("{name}{gap}{indented}"));
     } else {
         screen.line(format!("{name}\n{}{indented}", " ".repeat(COLUMN)));

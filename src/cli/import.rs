@@ -69,7 +69,7 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
             let remarks: Vec<Value> = imported
                 .remarks
                 .iter()
-                .map(|remark| json!({ "about": remark.about, "what": remark.what }))
+                .map(|remark| json!({ "about": remark.about, "what": remark.text }))
                 .collect();
             screen.json(&json!({ "config": imported.yaml, "routes": imported.routes, "remarks": remarks }));
         }
@@ -78,7 +78,7 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
             let plural = if imported.routes == 1 { "" } else { "s" };
             screen.status_line(&format!("{} route{plural}; the output was checked", imported.routes));
             for remark in &imported.remarks {
-                screen.status_line(&format!("  {}: {}", remark.about, remark.what));
+                screen.status_line(&format!("  {}: {}", remark.about, remark.text));
             }
         }
     }

@@ -138,7 +138,7 @@ impl UnexpectedError {
 
 /// Difference between expected and actual result.
 struct Difference {
-    what: &'static str,
+    part: &'static str,
     position: Position,
     expected: String,
     found: String,
@@ -161,7 +161,7 @@ impl ExampleResult {
                 differences(&result, &example.expect, &example.position)
             }
             Err(error) => vec![Difference {
-                what: "args",
+                part: "args",
                 position: example.position.clone(),
                 expected: "arguments that meet the input schema".into(),
                 found: error,
@@ -181,7 +181,7 @@ impl ExampleResult {
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
             let Position { file, line, column } = &difference.position;
-            screen.line(format!("  {file}:{line}:{column}: {} differs", difference.what));
+            screen.line(format!("  {file}:{line}:{column}: {} differs", difference.part));
             difference.show(screen);
         }
     }
@@ -191,7 +191,7 @@ impl ExampleResult {
             .differences
             .iter()
             .map(|difference| {
-                json!({ "what": difference.what, "line": difference.position.line,
+                json!({ "what": difference.part, "line": difference.position.line,
                     "expected": difference.expected, "found": difference.found })
             })
             .collect();
@@ -319,14 +319,14 @@ fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec
     if expect.is_missing {
         let flags = if result["isError"] == true { "--update --accept-errors" } else { "--update" };
         return vec![Difference {
-            what: "expect",
+            part: "expect",
             position: position.clone(),
             expected: format!("no `expect` yet; `{flags}` writes the result"),
             found: result.to_string(),
         }];
     }
-    let mut add = |what, position: &Position, expected: String, found: String| {
-        differences.push(Difference { what, position: position.clone(), expected, found });
+    let mut add = |part, position: &Position, expected: String, found: String| {
+        differences.push(Difference { part, position: position.clone(), expected, found });
     };
     let first_text = result["content"][0]["text"].as_str().unwrap_or_default();
     let is_error = result["isError"].as_bool().unwrap_or_default();

@@ -17,7 +17,7 @@ pub struct Violation {
     pub path: String,
     /// The expected form and the found value, as the second half of a sentence: "must be a number; found a
     /// string".
-    pub what: String,
+    pub message: String,
     /// The whole sentence without quotes of the value, for the log, with the position in the schema.
     pub plain: String,
 }
@@ -29,17 +29,17 @@ struct MessageParts {
 }
 
 impl Violation {
-    /// A violation by the whole value; `what` quotes nothing of it.
-    pub(super) fn at_root(what: &str) -> Self {
-        Self { path: String::new(), what: what.to_owned(), plain: format!("the value {what}") }
+    /// A violation by the whole value; `message` quotes nothing of it.
+    pub(super) fn at_root(message: &str) -> Self {
+        Self { path: String::new(), message: message.to_owned(), plain: format!("the value {message}") }
     }
 
     pub(super) fn from_error(error: &ValidationError<'_>) -> Self {
-        let what = match message_parts(error) {
+        let message = match message_parts(error) {
             MessageParts { expected, found: Some(found) } => format!("{expected}; found {found}"),
             MessageParts { expected, found: None } => expected,
         };
-        Self { path: path_of(error), what, plain: message_without_quotes(error) }
+        Self { path: path_of(error), message, plain: message_without_quotes(error) }
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
     fn check(schema: Value, value: Value, expected: &[(&str, &str)]) {
         let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
         let found = schema.violations(&value, 8);
-        let found: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.what.as_str())).collect();
+        let found: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.message.as_str())).collect();
         assert_eq!(found, expected);
     }
 

@@ -115,8 +115,8 @@ impl InputSchema {
             return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
         }
         let messages = violations.iter().map(|violation| match violation.path.as_str() {
-            "" => format!("the arguments object {}; {}", violation.what, self.known_names()),
-            path => format!("argument `{path}` {}", violation.what),
+            "" => format!("the arguments object {}; {}", violation.message, self.known_names()),
+            path => format!("argument `{path}` {}", violation.message),
         });
         Ok(Err(messages.collect::<Vec<_>>().join(". ")))
     }

@@ -80,7 +80,7 @@ impl DiscoveredLists {
                     None => listed.push(route),
                     Some(other) => imported.notes.push(ImportNote {
                         tool: route.name().to_string(),
-                        what: format!(
+                        text: format!(
                             "omitted: `{}` has a tool of that name; set a `prefix` for the tools",
                             other.route.upstream
                         ),
@@ -128,7 +128,7 @@ impl DiscoveredLists {
             let mut notes = lists.notes;
             let mut add = |name: String, added: Result<(), String>| {
                 if let Err(why) = added {
-                    notes.push(ImportNote { tool: name, what: format!("omitted: {why}") });
+                    notes.push(ImportNote { tool: name, text: format!("omitted: {why}") });
                 }
             };
             for (name, prompt) in lists.prompts {
@@ -158,11 +158,11 @@ impl DiscoveredLists {
             return;
         }
         let upstream = &of.0;
-        for ImportNote { tool, what } in &notes {
+        for ImportNote { tool, text } in &notes {
             match of.1 {
-                "tools" => warn!(%upstream, tool, reason = what, "MCP tool imported with limitations"),
+                "tools" => warn!(%upstream, tool, reason = text, "MCP tool imported with limitations"),
                 _ => {
-                    warn!(%upstream, name = tool, reason = what, "MCP prompt or resource imported with limitations")
+                    warn!(%upstream, name = tool, reason = text, "MCP prompt or resource imported with limitations")
                 }
             }
         }

@@ -132,8 +132,8 @@ impl OutputSchema {
             let messages: Vec<_> = violations
                 .iter()
                 .map(|violation| match violation.path.as_str() {
-                    "" => format!("it {}", violation.what),
-                    path => format!("`{path}` {}", violation.what),
+                    "" => format!("it {}", violation.message),
+                    path => format!("`{path}` {}", violation.message),
                 })
                 .collect();
             let plain: Vec<_> = violations.iter().map(|violation| violation.plain.as_str()).collect();

@@ -459,7 +459,7 @@ pub(super) const MAX_TRACED: usize = 4000;
 pub struct TraceStep {
     /// The action: `rule 2`, `default`, `on_no_match`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
     /// `content`, `error`, `unreadable`, `redact`.
-    pub what: String,
+    pub action: String,
     /// Result of the step, for people; may have several lines.
     pub found: String,
 }
@@ -495,8 +495,8 @@ impl Trace {
         if let Some(steps) = &mut self.steps
             && steps.len() < Self::MAX_STEPS
         {
-            let (what, found) = step();
-            steps.push(TraceStep { what, found });
+            let (action, found) = step();
+            steps.push(TraceStep { action, found });
         }
     }
 

@@ -49,7 +49,7 @@ pub struct ImportRemark {
     /// Part of the document that differs, such as `GET /pets`.
     pub about: String,
     /// What was changed or omitted, and why.
-    pub what: String,
+    pub text: String,
 }
 
 /// Reason why a document can't be imported.
@@ -191,11 +191,11 @@ fn file(
             let about = operation.about.clone();
             let plain = written(operation, false);
             if operation.has_output() && alone(&plain).is_ok() {
-                remarks.push(ImportRemark { about, what: format!("without an output schema: {reason}") });
+                remarks.push(ImportRemark { about, text: format!("without an output schema: {reason}") });
                 *text = plain;
                 return true;
             }
-            remarks.push(ImportRemark { about, what: format!("omitted: {reason}") });
+            remarks.push(ImportRemark { about, text: format!("omitted: {reason}") });
             false
         });
     }
@@ -205,7 +205,7 @@ fn file(
     // Two routes that are valid alone may conflict; the later one is dropped.
     while let Err(reason) = load_error(&whole(&routes)) {
         let Some((operation, _)) = routes.pop() else { return Err(ImportError::Nothing) };
-        remarks.push(ImportRemark { about: operation.about, what: format!("omitted: {reason}") });
+        remarks.push(ImportRemark { about: operation.about, text: format!("omitted: {reason}") });
     }
     Ok(ImportResult { yaml: whole(&routes), routes: routes.len(), remarks })
 }

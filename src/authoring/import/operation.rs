@@ -39,7 +39,7 @@ impl Operation {
             let item = match document.resolved(written) {
                 Ok(item) => item,
                 Err(reason) => {
-                    remarks.push(ImportRemark { about: path.clone(), what: format!("omitted: {reason}") });
+                    remarks.push(ImportRemark { about: path.clone(), text: format!("omitted: {reason}") });
                     continue;
                 }
             };
@@ -56,11 +56,11 @@ impl Operation {
                         names.insert(operation.name.clone());
                         let omissions = std::mem::take(&mut operation.parts.omissions);
                         remarks.extend(
-                            omissions.into_iter().map(|what| ImportRemark { about: about.clone(), what }),
+                            omissions.into_iter().map(|text| ImportRemark { about: about.clone(), text }),
                         );
                         operations.push(operation);
                     }
-                    Err(reason) => remarks.push(ImportRemark { about, what: format!("omitted: {reason}") }),
+                    Err(reason) => remarks.push(ImportRemark { about, text: format!("omitted: {reason}") }),
                 }
             }
         }

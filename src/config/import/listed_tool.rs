@@ -76,8 +76,8 @@ impl ListedTool {
         }
     }
 
-    pub(super) fn note(&self, what: String) -> ImportNote {
-        ImportNote { tool: self.name.chars().take(128).collect(), what }
+    pub(super) fn note(&self, text: String) -> ImportNote {
+        ImportNote { tool: self.name.chars().take(128).collect(), text }
     }
 
     /// The route as an entry of `routes`.

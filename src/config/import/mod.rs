@@ -62,7 +62,7 @@ pub struct ImportNote {
     /// The server's name for the tool.
     pub tool: String,
     /// Reason and consequence.
-    pub what: String,
+    pub text: String,
 }
 
 impl fmt::Debug for Importer {
@@ -146,7 +146,7 @@ impl Trees<'_> {
         for tool in tools {
             match ListedTool::read(tool) {
                 Ok(tool) => listed.push(tool),
-                Err(what) => imported.notes.push(ImportNote { tool: String::new(), what: what.to_owned() }),
+                Err(text) => imported.notes.push(ImportNote { tool: String::new(), text: text.to_owned() }),
             }
         }
         for route in file_routes {
@@ -155,11 +155,11 @@ impl Trees<'_> {
                 let names = listed.iter().map(|tool| tool.name.as_str());
                 let route = &route.route.definition.name;
                 let meant = nearest(called, names).map(|name| format!("; did you mean `{name}`?"));
-                let what = format!(
+                let text = format!(
                     "the route `{route}` calls it, but the server has no such tool{}",
                     meant.unwrap_or_default()
                 );
-                imported.notes.push(ImportNote { tool: called.to_owned(), what });
+                imported.notes.push(ImportNote { tool: called.to_owned(), text });
                 continue;
             };
             if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
@@ -191,8 +191,8 @@ impl Trees<'_> {
     ) {
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
-            let what = "`tools` lists it, but the server has no such tool".to_owned();
-            imported.notes.push(ImportNote { tool: unknown.to_owned(), what });
+            let text = "`tools` lists it, but the server has no such tool".to_owned();
+            imported.notes.push(ImportNote { tool: unknown.to_owned(), text });
         }
         let mut names_in_use: Vec<String> = Vec::new();
         for tool in listed.iter().filter(|tool| rules.offers(&tool.name)) {
@@ -208,8 +208,8 @@ impl Trees<'_> {
                 continue;
             }
             if file_routes.iter().any(|file| file.route.definition.name.as_str() == name) {
-                let what = format!("omitted: a route has the name `{name}`; set a `prefix` for the tools");
-                imported.notes.push(tool.note(what));
+                let text = format!("omitted: a route has the name `{name}`; set a `prefix` for the tools");
+                imported.notes.push(tool.note(text));
                 continue;
             }
             if names_in_use.contains(&name) {

@@ -135,8 +135,8 @@ impl Trees<'_> {
     }
 }
 
-fn note(name: &str, what: String) -> ImportNote {
-    ImportNote { tool: name.chars().take(128).collect(), what }
+fn note(name: &str, text: String) -> ImportNote {
+    ImportNote { tool: name.chars().take(128).collect(), text }
 }
 
 /// The offered entries, in the upstream's order. Members that strict clients would reject the whole list for

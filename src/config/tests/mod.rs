@@ -146,8 +146,8 @@ routes:
         serde_json::value::to_raw_value(&tool).unwrap()
     });
     let imported = loaded.importer.import([(&"old".parse().unwrap(), &tools[..])], &loaded.routes);
-    let what = "the route `ask` calls it, but the server has no such tool; did you mean `get_weather`?";
-    assert_eq!(imported[0].notes, [ImportNote { tool: "get_wether".into(), what: what.into() }]);
+    let text = "the route `ask` calls it, but the server has no such tool; did you mean `get_weather`?";
+    assert_eq!(imported[0].notes, [ImportNote { tool: "get_wether".into(), text: text.into() }]);
 }
 
 #[test]

@@ -37,10 +37,10 @@ pub struct JsonText {
 
 /// Reason why bytes are not a valid JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid JSON: {what} at line {line}, column {column}")]
+#[error("invalid JSON: {message} at line {line}, column {column}")]
 pub struct JsonError {
     /// The parser's message, in a few words.
-    pub what: String,
+    pub message: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in bytes, from 1; 0 is the end of the previous line.
@@ -48,24 +48,24 @@ pub struct JsonError {
 }
 
 impl JsonError {
-    /// Error with the parser's own message. If the parser accepts the document, the error has `what` at
+    /// Error with the parser's own message. If the parser accepts the document, the error has `message` at
     /// `position`.
-    fn new(bytes: &[u8], position: usize, what: String) -> Self {
+    fn new(bytes: &[u8], position: usize, message: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
             let json = bytes.trim_ascii_start();
-            return Self::with_position(json, position.saturating_sub(bytes.len() - json.len()), what);
+            return Self::with_position(json, position.saturating_sub(bytes.len() - json.len()), message);
         };
         // serde_json writes "expected value at line 1 column 1"; this error formats the position itself.
         let text = error.to_string();
-        let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
-        Self { what, line: error.line(), column: error.column() }
+        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        Self { message, line: error.line(), column: error.column() }
     }
 
-    fn with_position(json: &[u8], position: usize, what: String) -> Self {
+    fn with_position(json: &[u8], position: usize, message: String) -> Self {
         let before = &json[..position];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
-        Self { what, line, column }
+        Self { message, line, column }
     }
 }
 
@@ -89,7 +89,7 @@ impl JsonText {
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
         let counts = scan(bytes).map_err(|flaw| {
-            let (position, what) = match flaw {
+            let (position, message) = match flaw {
                 ScanError::Grammar => (0, "expected value".to_owned()),
                 ScanError::Depth(position) => {
                     (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
@@ -98,7 +98,7 @@ impl JsonText {
                     (position, "an unpaired surrogate in a string".to_owned())
                 }
             };
-            JsonError::new(bytes, position, what)
+            JsonError::new(bytes, position, message)
         })?;
         let json = text.trim_matches(is_space);
         if let Some(position) = PARSER_KEYS.find(json.as_bytes()) {
@@ -245,7 +245,7 @@ mod tests {
         for json in
             [r#"{"a": "\ud800"}"#, r#""\udc00""#, r#""\ud800\u0041""#, r#""\ud83d x""#, r#"{"\udfff": 1}"#]
         {
-            assert_eq!(check(json).unwrap_err().what, "an unpaired surrogate in a string", "{json}");
+            assert_eq!(check(json).unwrap_err().message, "an unpaired surrogate in a string", "{json}");
         }
         for json in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u00e9\n\"""#] {
             check(json).unwrap().parse();

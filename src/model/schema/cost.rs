@@ -461,7 +461,7 @@ mod tests {
     fn violations_of(schema: &Schema, value: &Value, expected: &str) {
         let violations = schema.violations(value, 3);
         let messages: Vec<_> =
-            violations.iter().map(|found| format!("{}: {}", found.path, found.what)).collect();
+            violations.iter().map(|found| format!("{}: {}", found.path, found.message)).collect();
         assert_eq!(messages.join(" | "), expected);
     }
 

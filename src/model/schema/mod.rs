@@ -135,12 +135,12 @@ impl Schema {
             Ok(cost) => cost,
             Err(CostError::OverLimit) => return Err(TooCostly),
             Err(CostError::Number { path, digits }) => {
-                let what = format!(
+                let message = format!(
                     "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} to \
                      {NUMBER_EXPONENT_LIMIT}; found a number of {digits} characters"
                 );
-                let plain = format!("a number {what}");
-                return Ok(CheckResult { violations: vec![Violation { path, what, plain }], steps: 0 });
+                let plain = format!("a number {message}");
+                return Ok(CheckResult { violations: vec![Violation { path, message, plain }], steps: 0 });
             }
         };
         if validator.is_valid(value) {

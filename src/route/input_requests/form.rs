@@ -138,7 +138,7 @@ impl InputForm {
                 Some(value) => {
                     let violations = field.schema.violations(&value, 1);
                     wrong.extend(
-                        violations.iter().map(|violation| format!("`{}` {}", field.name, violation.what)),
+                        violations.iter().map(|violation| format!("`{}` {}", field.name, violation.message)),
                     );
                     checked.insert(field.name.clone(), value);
                 }

@@ -65,8 +65,8 @@ impl Extraction for NdJson {
             documents += 1;
             at_most(RECORD_LIMIT, documents, "documents")?;
             JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
-                let (line, what) = (index + 1, error.what);
-                read_error!("line {line}: invalid JSON: {what}")
+                let (line, message) = (index + 1, error.message);
+                read_error!("line {line}: invalid JSON: {message}")
             })?;
             if documents > 1 {
                 list.push(b',');
@@ -78,7 +78,7 @@ impl Extraction for NdJson {
         }
         list.push(b']');
         // The list is one level deeper than its documents.
-        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| ReadError::unquoted(error.what))
+        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| ReadError::unquoted(error.message))
     }
 }
 

@@ -74,7 +74,7 @@ pub enum OnMissing {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TypeError {
     place: String,
-    what: String,
+    message: String,
     /// Position and message without quotes of the response, for the log.
     plain: (String, String),
 }
@@ -215,15 +215,15 @@ fn missing(field: &Field, found: &Map<String, Value>) -> TypeError {
         names.push("…".into());
     }
     let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    let what = format!("is missing: expected `{}` in the response, found {found}", field.from);
+    let message = format!("is missing: expected `{}` in the response, found {found}", field.from);
     let plain = format!("is missing: expected `{}` in the response", field.from);
-    TypeError::new(what, plain).under(&format!("field `{}`", field.name))
+    TypeError::new(message, plain).under(&format!("field `{}`", field.name))
 }
 
 impl TypeError {
     /// `plain` is the message without quotes of the response.
-    fn new(what: impl Into<String>, plain: impl Into<String>) -> Self {
-        Self { place: String::new(), what: what.into(), plain: (String::new(), plain.into()) }
+    fn new(message: impl Into<String>, plain: impl Into<String>) -> Self {
+        Self { place: String::new(), message: message.into(), plain: (String::new(), plain.into()) }
     }
 
     /// Adds an outer position, which must not quote the response.
@@ -244,22 +244,22 @@ impl TypeError {
         };
         let (plain_place, plain_what) = self.plain;
         let plain = (under(plain_outer, plain_place), plain_what);
-        Self { place: under(outer, self.place), what: self.what, plain }
+        Self { place: under(outer, self.place), message: self.message, plain }
     }
 }
 
 impl From<TypeError> for ReadError {
     fn from(misfit: TypeError) -> Self {
-        let (place, what) = &misfit.plain;
+        let (place, message) = &misfit.plain;
         let place = if place.is_empty() { "the value" } else { place };
-        Self::new(misfit.to_string(), format!("{place} {what}"))
+        Self::new(misfit.to_string(), format!("{place} {message}"))
     }
 }
 
 impl fmt::Display for TypeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.place.is_empty() { "the value" } else { &self.place };
-        write!(formatter, "{place} {}", self.what)
+        write!(formatter, "{place} {}", self.message)
     }
 }
 

@@ -379,7 +379,7 @@ fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Check
         Cardinality::One => "write a value of the field's own type",
     };
     let place = value.node.get("default").map_or(value.node.span, |node| node.span);
-    let message = format!("`default` is not a valid value of the field: it {}", violation.what);
+    let message = format!("`default` is not a valid value of the field: it {}", violation.message);
     value.reject_at(place, Invalid::new(message, help))
 }
 

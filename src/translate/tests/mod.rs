@@ -198,5 +198,8 @@ fn decompression_is_a_step_of_the_trace() {
     let mut trace = Trace::on();
     translate(&translator(vec![], None), CallInput::new(&tool, &args), &compressed, &mut trace);
     let steps = trace.into_steps();
-    assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("decompress", "br: 10 bytes to 6 bytes"));
+    assert_eq!(
+        (steps[0].action.as_str(), steps[0].found.as_str()),
+        ("decompress", "br: 10 bytes to 6 bytes")
+    );
 }
