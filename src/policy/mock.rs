@@ -63,7 +63,7 @@ pub(super) struct Script(Arc<Mutex<Lines>>);
 #[derive(Debug)]
 struct Lines {
     /// Next results. After the last of them, `then` repeats.
-    left: VecDeque<Result<UpstreamResponse, UpstreamError>>,
+    remaining: VecDeque<Result<UpstreamResponse, UpstreamError>>,
     then: Option<Result<UpstreamResponse, UpstreamError>>,
     delay: Duration,
     inside: Inside,
@@ -90,7 +90,7 @@ impl Script {
     /// Upstream that responds immediately with these results in turn.
     pub(super) fn new(outcomes: impl IntoIterator<Item = Result<UpstreamResponse, UpstreamError>>) -> Self {
         Self(Arc::new(Mutex::new(Lines {
-            left: outcomes.into_iter().collect(),
+            remaining: outcomes.into_iter().collect(),
             then: None,
             delay: Duration::ZERO,
             inside: Inside::default(),
@@ -114,7 +114,7 @@ impl Script {
             let mut state = self.0.lock().unwrap();
             state.request_count += 1;
             state.headers = upstream_call.request.headers().cloned().unwrap_or_default();
-            let outcome = state.left.pop_front().or_else(|| state.then.clone());
+            let outcome = state.remaining.pop_front().or_else(|| state.then.clone());
             (outcome.expect("the script has an answer"), state.delay, state.inside.enter())
         };
         if !delay.is_zero() {

@@ -99,7 +99,7 @@ pub struct StoredValue {
     /// The value.
     pub content: Vec<u8>,
     /// The remaining lifetime.
-    pub left: Duration,
+    pub remaining_ttl: Duration,
 }
 
 /// Counters of operations.
@@ -243,7 +243,7 @@ impl SharedStore {
         // Our values always have an expiry.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
         let content = self.0.decrypted(Purpose::Stored(name), &encrypted);
-        Ok(content.map(|content| StoredValue { content, left: Duration::from_millis(left) }))
+        Ok(content.map(|content| StoredValue { content, remaining_ttl: Duration::from_millis(left) }))
     }
 
     /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not

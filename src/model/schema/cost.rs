@@ -76,14 +76,16 @@ enum Step<'v> {
 
 /// The cost of a check, if it is at most `limit`.
 pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
-    let mut counting = CostCounter { plan, left: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
+    let mut counting =
+        CostCounter { plan, remaining_steps: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
     let cost = counting.visit(0, value)?;
     if cost.valid <= limit { Ok(cost) } else { Err(CostError::OverLimit) }
 }
 
 struct CostCounter<'p, 'v> {
     plan: &'p SchemaPlan,
-    left: u64,
+    /// Steps that this computation may still take.
+    remaining_steps: u64,
     depth: u32,
     path: Vec<Step<'v>>,
     /// By part and address of the value; `None` during its computation.
@@ -93,7 +95,7 @@ struct CostCounter<'p, 'v> {
 impl<'p, 'v> CostCounter<'p, 'v> {
     /// Charges the work of this computation, which is never more than that of the check.
     fn spend(&mut self, steps: u64) -> Result<(), CostError> {
-        self.left = self.left.checked_sub(steps).ok_or(CostError::OverLimit)?;
+        self.remaining_steps = self.remaining_steps.checked_sub(steps).ok_or(CostError::OverLimit)?;
         Ok(())
     }
 
@@ -290,13 +292,13 @@ impl<'p, 'v> CostCounter<'p, 'v> {
                 let name = Value::from(name.as_str());
                 let mut of_name = CostCounter {
                     plan: self.plan,
-                    left: self.left,
+                    remaining_steps: self.remaining_steps,
                     depth: self.depth,
                     path: Vec::new(),
                     known: HashMap::new(),
                 };
                 cost += child(of_name.visit(names, &name)?);
-                self.left = of_name.left;
+                self.remaining_steps = of_name.remaining_steps;
             }
             self.path.pop();
         }

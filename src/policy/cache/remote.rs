@@ -99,7 +99,7 @@ fn read(stored: &StoredValue) -> Option<CachedResponse> {
         let value = HeaderValue::from_bytes(rest.split_off(..length)?).ok()?;
         headers.try_append(name, value).ok()?;
     }
-    let age = age.checked_add(lifetime.saturating_sub(stored.left))?;
+    let age = age.checked_add(lifetime.saturating_sub(stored.remaining_ttl))?;
     let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
     let received_at = Instant::now().checked_sub(age)?;
     Some(CachedResponse { received_at, ..CachedResponse::new(response) })
@@ -134,7 +134,7 @@ mod tests {
         let entry = entry();
         tokio::time::advance(3 * SECOND).await;
         let content = encode(&entry, 60 * SECOND).unwrap();
-        let read = read(&StoredValue { content, left: 50 * SECOND }).unwrap();
+        let read = read(&StoredValue { content, remaining_ttl: 50 * SECOND }).unwrap();
         assert_eq!(read.received_at.elapsed(), 13 * SECOND);
         assert_eq!(
             (read.response.status, &read.response.headers),
@@ -146,7 +146,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_invalid_entry_is_ignored(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
-            let is_readable = |content| read(&StoredValue { content, left: SECOND }).is_some();
+            let is_readable = |content| read(&StoredValue { content, remaining_ttl: SECOND }).is_some();
             let mut other = content.clone();
             other.insert(0, VERSION);
             let _ = is_readable(other);

@@ -30,14 +30,14 @@ pub(super) const STEP_BYTES: u64 = 64;
 /// renderings.
 #[derive(Debug)]
 pub(crate) struct TemplateBudget {
-    left: Cell<u64>,
+    remaining_steps: Cell<u64>,
     stop: Option<WorkBudget>,
 }
 
 impl TemplateBudget {
     /// Budget of one result or request, equal to the limit of a single template.
     pub(crate) fn for_result() -> Self {
-        Self { left: Cell::new(FUEL), stop: None }
+        Self { remaining_steps: Cell::new(FUEL), stop: None }
     }
 
     /// Adds the work budget of the call, which is cancelled when no client waits for the result.
@@ -47,7 +47,7 @@ impl TemplateBudget {
 
     /// Fails if the budget is used up.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
-        if self.left.get() == 0 {
+        if self.remaining_steps.get() == 0 {
             let message = "the templates together exceed the work limit of one template".to_owned();
             return Err(TemplateError { message, line: None });
         }
@@ -56,8 +56,8 @@ impl TemplateBudget {
 
     /// Charges the steps of a rendering; `None` if it exceeded its limit.
     pub(super) fn spend(&self, used: Option<u64>) {
-        let used_or_all = used.unwrap_or_else(|| self.left.get());
-        self.left.set(self.left.get().saturating_sub(used_or_all));
+        let used_or_all = used.unwrap_or_else(|| self.remaining_steps.get());
+        self.remaining_steps.set(self.remaining_steps.get().saturating_sub(used_or_all));
         if let Some(stop) = self.stop.as_ref().filter(|_| self.is_short()) {
             stop.spend(used.unwrap_or(u64::MAX));
         }
@@ -81,7 +81,7 @@ pub(super) const ITEM_BYTES: u64 = 16;
 #[derive(Debug)]
 pub(super) struct RenderContext {
     names: Value,
-    left: AtomicU64,
+    lookup_left_bytes: AtomicU64,
     output_left_bytes: AtomicUsize,
     stop: Option<WorkBudget>,
 }
@@ -93,7 +93,7 @@ impl RenderContext {
     pub(super) fn new(names: &Value, budget: &TemplateBudget) -> Self {
         Self {
             names: names.clone(),
-            left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
+            lookup_left_bytes: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
             output_left_bytes: AtomicUsize::new(OUTPUT_LIMIT_BYTES),
             stop: budget.stop.clone(),
         }
@@ -106,8 +106,8 @@ impl RenderContext {
 
     /// Charges a value of so many bytes that is looked up.
     pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
-        let left = self.left.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.left.store(left, Ordering::Relaxed);
+        let left = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.lookup_left_bytes.store(left, Ordering::Relaxed);
         match left > 0 && !self.is_stopped_for(bytes) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::InvalidOperation, "reads too much")),
@@ -134,7 +134,7 @@ impl RenderContext {
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         let message = if self.is_stopped() {
             STOPPED.to_owned()
-        } else if self.left.load(Ordering::Relaxed) == 0 {
+        } else if self.lookup_left_bytes.load(Ordering::Relaxed) == 0 {
             format!("reads more than {LOOKED_UP_LIMIT_BYTES} bytes of strings and lists")
         } else {
             return Ok(());

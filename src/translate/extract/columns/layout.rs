@@ -83,7 +83,7 @@ pub(super) enum CellError {
         /// The word nearest to the second name.
         word: String,
         /// Index of the first of the two columns.
-        left: usize,
+        first_column: usize,
     },
 }
 
@@ -211,10 +211,10 @@ impl HeaderLine {
             if !self.fixed
                 && let Some(word) = word_between(row, before.max(left.end), cut, right.start)
             {
-                return Err(CellError::Ambiguous { word, left: index });
+                return Err(CellError::Ambiguous { word, first_column: index });
             }
             if let Some(word) = self.ambiguous_word(row, before.max(left.end), cut, index) {
-                return Err(CellError::Ambiguous { word, left: index });
+                return Err(CellError::Ambiguous { word, first_column: index });
             }
             starts.push(cut);
             before = cut;

@@ -361,8 +361,9 @@ impl Columns {
                 let error = ReadError::with_quotes(usize::MAX, |quoted| {
                     let found = match &crooked {
                         CellError::Overlap => "one that runs into the next".to_owned(),
-                        CellError::Ambiguous { word, left } => {
-                            let (left, right) = (quoted(&names[*left]), quoted(&names[left + 1]));
+                        CellError::Ambiguous { word, first_column } => {
+                            let (left, right) =
+                                (quoted(&names[*first_column]), quoted(&names[first_column + 1]));
                             format!("{} between {left} and {right}", quoted(word))
                         }
                     };

@@ -184,7 +184,8 @@ impl State {
 /// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly,
 /// so this keeps the total linear in the page.
 pub(super) struct PageBudget {
-    left: usize,
+    /// Bytes that may still be copied; a visited element costs [`BYTES_AN_ELEMENT`].
+    remaining_bytes: usize,
     /// Number of nodes, largest depth, and largest number of siblings.
     nodes: usize,
     deepest: usize,
@@ -207,7 +208,7 @@ impl PageBudget {
     pub(super) fn for_page(page: &Html, text: &str) -> Self {
         let nodes = page.tree.nodes();
         Self {
-            left: 50_000_000 + 16 * text.len(),
+            remaining_bytes: 50_000_000 + 16 * text.len(),
             nodes: nodes.len(),
             deepest: nodes.clone().map(|node| node.ancestors().count()).max().unwrap_or(0),
             widest: nodes.map(|node| node.children().count()).max().unwrap_or(0),
@@ -216,9 +217,9 @@ impl PageBudget {
 
     /// Accounts for copied bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
-        let left = self.left.checked_sub(bytes);
-        self.left =
-            left.ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
+        let remaining = self.remaining_bytes.checked_sub(bytes);
+        self.remaining_bytes = remaining
+            .ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
         Ok(())
     }
 
