@@ -30,21 +30,21 @@ pub struct Reloader {
     /// The files that the configuration refers to.
     named_files: Arc<[PathBuf]>,
     /// The state of all files when they were read.
-    known: Option<ConfigFingerprint>,
+    fingerprint: Option<ConfigFingerprint>,
 }
 
 impl Reloader {
     /// Creates the reloader of a process whose configuration was loaded from `sources`.
     pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Hangups) -> Self {
         let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
-        let known = sources.fingerprint(&named_files);
+        let fingerprint = sources.fingerprint(&named_files);
         Self {
             sources: Arc::new(sources),
             process,
             hangups,
             interval: loaded.listener.reload_interval,
             named_files,
-            known,
+            fingerprint,
         }
     }
 
@@ -54,7 +54,12 @@ impl Reloader {
         tokio::select! {
             () = self.hangups.next() => Vec::new(),
             requests = next_requests(&mut self.process.reloads) => requests,
-            () = files_changed(&self.sources, &self.named_files, self.interval, self.known.as_ref()) => {
+            () = files_changed(
+                &self.sources,
+                &self.named_files,
+                self.interval,
+                self.fingerprint.as_ref(),
+            ) => {
                 info!("configuration files changed");
                 Vec::new()
             }
@@ -90,7 +95,7 @@ impl Reloader {
             error!(error, "config reload failed");
             return Err(error.to_owned());
         };
-        self.known = fingerprint;
+        self.fingerprint = fingerprint;
         let loaded = loaded.map_err(|problems| {
             let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
             let report = format!("\n{problems}");
@@ -116,7 +121,7 @@ impl Reloader {
         }
         if *self.named_files != *loaded.named_files {
             self.named_files = loaded.named_files.clone().into();
-            self.known = self.sources.fingerprint(&self.named_files);
+            self.fingerprint = self.sources.fingerprint(&self.named_files);
         }
         self.process.status.send_modify(|status| {
             status.generation += 1;

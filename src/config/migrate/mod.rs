@@ -201,7 +201,7 @@ impl Migration<'_> {
         let none = HashSet::new();
         let mut walk = Walk::new(self.renames, &self.names, "", &none, true);
         walk.walk(&mut tree.clone(), kind);
-        (walk.unknown == 0).then_some(walk.known)
+        (walk.unknown_keys == 0).then_some(walk.known_keys)
     }
 
     /// Migrates part of a configuration. Its section is the one in which all of its keys are known.

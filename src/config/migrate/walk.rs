@@ -21,8 +21,8 @@ pub(super) struct Walk<'t> {
     /// Whether keys are moved into other sections.
     moves: bool,
     /// Number of known keys, including old names.
-    pub(super) known: usize,
-    pub(super) unknown: usize,
+    pub(super) known_keys: usize,
+    pub(super) unknown_keys: usize,
     /// Offsets of keys that keep their names.
     pub(super) unrenamed: HashSet<usize>,
     pub(super) old_names: Vec<OldName>,
@@ -94,8 +94,8 @@ impl<'t> Walk<'t> {
             text,
             excluded,
             moves,
-            known: 0,
-            unknown: 0,
+            known_keys: 0,
+            unknown_keys: 0,
             unrenamed: HashSet::new(),
             old_names: Vec::new(),
             expressions: true,
@@ -257,17 +257,17 @@ impl<'t> Walk<'t> {
                     found
                 }
                 (None, Some(Replacement::Removed(help))) => {
-                    self.known += 1;
+                    self.known_keys += 1;
                     self.remark(place, &name, keys.section, format!("`{name}` was removed: {help}"));
                     continue;
                 }
                 (None, Some(Replacement::Word(..)) | None) => {
                     self.unrenamed.insert(place.start);
-                    self.unknown += 1;
+                    self.unknown_keys += 1;
                     continue;
                 }
             };
-            self.known += 1;
+            self.known_keys += 1;
             self.value(&mut entries[index].value, &key.kind, Some((owner, key.name)));
         }
         move_in_tree(entries, &moved);

@@ -113,7 +113,7 @@ pub(super) enum UnknownSessions {
 
 #[derive(Debug, Default)]
 struct EndedSessions {
-    known: HashSet<Arc<str>>,
+    ids: HashSet<Arc<str>>,
     /// The same ids by client, the oldest first.
     by_client: HashMap<String, VecDeque<Arc<str>>>,
 }
@@ -121,15 +121,15 @@ struct EndedSessions {
 impl EndedSessions {
     fn add(&mut self, client: &str, id: &str) {
         let id: Arc<str> = id.into();
-        if !self.known.insert(Arc::clone(&id)) {
+        if !self.ids.insert(Arc::clone(&id)) {
             return;
         }
         self.by_client.entry(client.to_owned()).or_default().push_back(id);
-        if self.known.len() > ENDED_LIMIT
+        if self.ids.len() > ENDED_LIMIT
             && let Some((client, ids)) = self.by_client.iter_mut().max_by_key(|(_, ids)| ids.len())
             && let Some(first) = ids.pop_front()
         {
-            self.known.remove(&first);
+            self.ids.remove(&first);
             let client = ids.is_empty().then(|| client.clone());
             client.map(|client| self.by_client.remove(&client));
         }
@@ -149,7 +149,7 @@ impl Sessions {
     /// [`RpcError::NoSession`] if the id is not accepted.
     pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), RpcError> {
         let Some(id) = id else { return Ok(()) };
-        if self.ended().known.contains(id) {
+        if self.ended().ids.contains(id) {
             return Err(RpcError::NoSession);
         }
         match (Session::open(&self.cipher, id, SystemTime::now()), self.unknown_sessions) {
@@ -361,7 +361,7 @@ mod sessions_tests {
         let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
         taken.check(Some(&foreign), None).unwrap();
         taken.end(&foreign, None).unwrap();
-        assert_eq!(taken.ended().known.len(), 0);
+        assert_eq!(taken.ended().ids.len(), 0);
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod sessions_tests {
         for _ in 0..ENDED_LIMIT {
             sessions.end(&id(&cipher), None).unwrap();
         }
-        assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
+        assert_eq!(sessions.ended().ids.len(), ENDED_LIMIT);
         sessions.check(Some(&first), None).unwrap();
     }
 
@@ -412,7 +412,7 @@ mod sessions_tests {
             }
             assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::NoSession));
             assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
-            assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
+            assert_eq!(sessions.ended().ids.len(), ENDED_LIMIT);
         }
     }
 }

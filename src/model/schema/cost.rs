@@ -77,7 +77,7 @@ enum Step<'v> {
 /// The cost of a check, if it is at most `limit`.
 pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
     let mut counting =
-        CostCounter { plan, remaining_steps: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
+        CostCounter { plan, remaining_steps: limit, depth: 0, path: Vec::new(), counted: HashMap::new() };
     let cost = counting.visit(0, value)?;
     if cost.valid <= limit { Ok(cost) } else { Err(CostError::OverLimit) }
 }
@@ -88,8 +88,8 @@ struct CostCounter<'p, 'v> {
     remaining_steps: u64,
     depth: u32,
     path: Vec<Step<'v>>,
-    /// By part and address of the value; `None` during its computation.
-    known: HashMap<(usize, usize), Option<CheckCost>>,
+    /// Costs by part and address of the value; `None` during the computation.
+    counted: HashMap<(usize, usize), Option<CheckCost>>,
 }
 
 impl<'p, 'v> CostCounter<'p, 'v> {
@@ -220,7 +220,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
         let followed =
             CheckCost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..CheckCost::default() };
         let key = (target, std::ptr::from_ref(value) as usize);
-        match self.known.get(&key) {
+        match self.counted.get(&key) {
             // The reference leads back to itself for the same value, so the depth of the validator is
             // unknown.
             Some(None) => Err(CostError::OverLimit),
@@ -232,9 +232,9 @@ impl<'p, 'v> CostCounter<'p, 'v> {
                 Ok(followed + known)
             }
             None => {
-                self.known.insert(key, None);
+                self.counted.insert(key, None);
                 let cost = self.visit(target, value)?;
-                self.known.insert(key, Some(cost));
+                self.counted.insert(key, Some(cost));
                 Ok(followed + cost)
             }
         }
@@ -295,7 +295,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
                     remaining_steps: self.remaining_steps,
                     depth: self.depth,
                     path: Vec::new(),
-                    known: HashMap::new(),
+                    counted: HashMap::new(),
                 };
                 cost += child(of_name.visit(names, &name)?);
                 self.remaining_steps = of_name.remaining_steps;

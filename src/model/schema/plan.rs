@@ -82,7 +82,8 @@ type Address = usize;
 #[derive(Default)]
 struct Builder<'s> {
     parts: Vec<Subschema>,
-    known: HashMap<Address, usize>,
+    /// Indexes in `parts`.
+    indexes: HashMap<Address, usize>,
     references: Vec<(usize, &'static str, &'s str)>,
     /// Parts with an `$id`: the bases of references.
     resources: Vec<&'s Value>,
@@ -93,8 +94,8 @@ struct Builder<'s> {
 impl<'s> Builder<'s> {
     fn add(&mut self, schema: &'s Value) -> usize {
         let address = std::ptr::from_ref(schema) as Address;
-        if let Some(known) = self.known.get(&address) {
-            return *known;
+        if let Some(index) = self.indexes.get(&address) {
+            return *index;
         }
         let index = match schema {
             Value::Object(document) => {
@@ -109,7 +110,7 @@ impl<'s> Builder<'s> {
                 self.parts.len() - 1
             }
         };
-        self.known.insert(address, index);
+        self.indexes.insert(address, index);
         index
     }
 

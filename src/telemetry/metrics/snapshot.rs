@@ -21,7 +21,8 @@ pub struct MetricFamily {
     /// The kind of metric.
     pub kind: MetricKind,
     points: Vec<(Labels, MetricValue)>,
-    known: HashMap<Labels, usize>,
+    /// Indexes in `points`.
+    indexes: HashMap<Labels, usize>,
 }
 
 /// The kind of a metric.
@@ -72,7 +73,7 @@ impl MetricsSnapshot {
 
     fn family(&mut self, name: &'static str, help: &'static str, kind: MetricKind) -> &mut MetricFamily {
         let place = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
-            self.0.push(MetricFamily { name, help, kind, points: Vec::new(), known: HashMap::new() });
+            self.0.push(MetricFamily { name, help, kind, points: Vec::new(), indexes: HashMap::new() });
             self.0.len() - 1
         });
         &mut self.0[place]
@@ -88,10 +89,10 @@ impl MetricFamily {
     /// Adds a point. If there is one with the same labels, the values are added up.
     pub fn add(&mut self, labels: Labels, value: impl Into<MetricValue>) {
         let value = value.into();
-        match self.known.get(&labels) {
-            Some(place) => self.points[*place].1.add(value),
+        match self.indexes.get(&labels) {
+            Some(index) => self.points[*index].1.add(value),
             None => {
-                self.known.insert(labels.clone(), self.points.len());
+                self.indexes.insert(labels.clone(), self.points.len());
                 self.points.push((labels, value));
             }
         }
