@@ -311,7 +311,8 @@ fn explain_request(
 fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (Vec<String>, String) {
     let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
     let program = file.and_then(|file| file.settings.command()).map(|command| &command.program);
-    let own = program.into_iter().flat_map(|program| std::iter::once(&program.called).chain(&program.words));
+    let own =
+        program.into_iter().flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
     let words = own.chain(&request.words).cloned().collect();
     (words, String::from_utf8_lossy(&request.stdin).into_owned())
 }

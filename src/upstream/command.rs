@@ -163,7 +163,7 @@ impl Drop for ProgramOutput<'_> {
             let stderr = String::from_utf8_lossy(stderr_tail(&self.stderr)).into_owned();
             let stderr = UntrustedOutput(stderr.trim_end());
             let request_id = self.context.request_id();
-            let program = &self.program.called;
+            let program = &self.program.arg0;
             debug!(%program, request_id, %stderr, "command killed before it finished");
         }
     }

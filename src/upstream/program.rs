@@ -29,10 +29,10 @@ pub struct ProgramSettings {
 pub struct Program {
     /// Path. A bare name is looked up in its `PATH` at each start.
     pub path: PathBuf,
-    /// `argv[0]`.
-    pub called: String,
-    /// Arguments.
-    pub words: Vec<String>,
+    /// Name of the program for itself: `argv[0]`.
+    pub arg0: String,
+    /// Arguments of every call, before those of the call.
+    pub arguments: Vec<String>,
     /// Working directory.
     pub folder: PathBuf,
     /// Complete environment. Values may be secrets.
@@ -63,9 +63,9 @@ impl Program {
     /// Creates a program without arguments and variables.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        let called = path.to_string_lossy().into_owned();
+        let arg0 = path.to_string_lossy().into_owned();
         let folder = Path::new(Self::FOLDER_DEFAULT).to_owned();
-        Self { path, called, words: Vec::new(), folder, environment: Vec::new(), secrets: Vec::new() }
+        Self { path, arg0, arguments: Vec::new(), folder, environment: Vec::new(), secrets: Vec::new() }
     }
 
     /// Pattern of the secrets that no error and no log may show.
@@ -80,13 +80,13 @@ impl Program {
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(&self.words).args(arguments).current_dir(&self.folder);
+        command.args(&self.arguments).args(arguments).current_dir(&self.folder);
         command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.envs(variables);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Programs with several names select their behaviour by `argv[0]`.
         #[cfg(unix)]
-        command.arg0(&self.called).process_group(0);
+        command.arg0(&self.arg0).process_group(0);
         command
     }
 }

@@ -237,7 +237,7 @@ impl RequestParser<'_, '_> {
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.
     fn is_past_options(&self, upstream: &UpstreamName) -> bool {
         let command = self.file(upstream).and_then(|file| file.settings.command());
-        command.is_some_and(|command| command.program.words.iter().any(|word| word == "--"))
+        command.is_some_and(|command| command.program.arguments.iter().any(|word| word == "--"))
     }
 }
 

@@ -157,8 +157,8 @@ pub(super) fn command(
     let path = find(context.report, place, &program, &environment)?;
     secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
     let folder = cwd.map_or_else(|| Program::FOLDER_DEFAULT.into(), |Directory(path)| path);
-    let words = arguments.into_iter().map(|word| word.text).collect();
-    Some(Program { path, called: program, words, folder, environment, secrets })
+    let arguments = arguments.into_iter().map(|word| word.text).collect();
+    Some(Program { path, arg0: program, arguments, folder, environment, secrets })
 }
 
 /// Creates the program of a CGI upstream.
@@ -173,8 +173,8 @@ pub(super) fn cgi(
     // The default is the folder of the program (RFC 3875, section 7.2).
     let own = || path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
     let folder = cwd.map_or_else(own, |Directory(path)| path);
-    let called = path.to_string_lossy().into_owned();
-    Some(Program { path, called, words: Vec::new(), folder, environment, secrets })
+    let arg0 = path.to_string_lossy().into_owned();
+    Some(Program { path, arg0, arguments: Vec::new(), folder, environment, secrets })
 }
 
 /// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
