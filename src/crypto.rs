@@ -96,11 +96,11 @@ impl Purpose<'_> {
         match self {
             Self::Session => b"session".to_vec(),
             Self::Task => b"task".to_vec(),
-            Self::ClientRequest => b"question".to_vec(),
+            Self::ClientRequest => b"client request".to_vec(),
             Self::State => b"state".to_vec(),
-            Self::ClientIdentity => b"caller".to_vec(),
-            Self::Stored(key) => format!("kept at {key}").into_bytes(),
-            Self::Published(prefix) => format!("told at {prefix}").into_bytes(),
+            Self::ClientIdentity => b"client identity".to_vec(),
+            Self::Stored(key) => format!("stored at {key}").into_bytes(),
+            Self::Published(prefix) => format!("published at {prefix}").into_bytes(),
         }
     }
 }
