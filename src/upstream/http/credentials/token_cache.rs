@@ -32,9 +32,10 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
 /// Longest time before its expiry that a token is renewed.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
-/// Minimum age at which a refused token is replaced even though it was never accepted: the reason may be gone
-/// by then.
-const OLD: Duration = Duration::from_secs(30);
+/// Minimum age at which a rejected token is replaced even though it was never accepted: the reason may be
+/// gone by then. A younger one is not replaced, or an upstream that rejects every token would cause a token
+/// request for each call.
+const MIN_REPLACED_AGE: Duration = Duration::from_secs(30);
 
 /// Token that a server issued.
 pub(super) struct IssuedToken {
@@ -141,7 +142,7 @@ impl TokenCache {
             if let Some(cached) = &state.cached
                 && cached.credential.number == refused.number
             {
-                if !cached.accepted && cached.since.elapsed() < OLD {
+                if !cached.accepted && cached.since.elapsed() < MIN_REPLACED_AGE {
                     return Ok(None);
                 }
                 state.cached = None;
@@ -458,7 +459,7 @@ mod tests {
         let server = Server::new();
         let first = server.tokens.credential(&CallContext::default()).await.unwrap();
         assert!(server.tokens.replace_rejected(&first, &CallContext::default()).await.unwrap().is_none());
-        tokio::time::advance(OLD).await;
+        tokio::time::advance(MIN_REPLACED_AGE).await;
         assert!(server.tokens.replace_rejected(&first, &CallContext::default()).await.unwrap().is_some());
         assert_eq!(server.token_requests(), 2);
     }
