@@ -7,14 +7,13 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    extract,
-    node::{Entry, Node},
-    renamed,
+    extract, renamed,
     report::Report,
     request::{self, METHODS, Upstreams},
     response::valid_part,
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
+    tree::{Entry, Node},
     upstreams::UpstreamFile,
 };
 use crate::{

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::{
     code::Code,
-    node::{Kind, Node},
     report::Report,
+    tree::{Kind, Node},
 };
 
 /// Time before the expiry of a certificate at which a warning starts.

@@ -1,6 +1,6 @@
 //! `clients`: access control, checked against `server.auth` and every `scopes`.
 
-use super::{code::Code, lint, node::Node};
+use super::{code::Code, lint, tree::Node};
 use crate::{
     auth::{AccessSettings, ClientSettings, ResourceServer},
     route::Scopes,

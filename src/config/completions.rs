@@ -7,12 +7,12 @@ use serde_json::Value;
 use settings_derive::Section as DeriveSection;
 
 use super::{
-    node::{Entry, Kind},
     report::Report,
     route_calls::{self, UncheckedRouteCall},
     schemas::UsedArguments,
     section::{ReadElsewhere, cursor, in_scope},
     suggest,
+    tree::{Entry, Kind},
     upstreams::scalar,
 };
 use crate::{

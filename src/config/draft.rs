@@ -6,12 +6,12 @@
 use super::{
     Importer, RouteFile, file,
     masked::{self, HIDDEN},
-    node::{Entry, Kind, Node},
     problem::Problem,
     report::Report,
     request::Upstreams,
     routes::{self, RouteContext, RouteSettings},
     source::{Files, SourceSpan},
+    tree::{Entry, Kind, Node},
     yaml,
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! Compilation of jq filters and templates in sections whose keys are parsed one by one.
 
-use super::{node::Node, report::Report, section::cursor};
+use super::{report::Report, section::cursor, tree::Node};
 use crate::{
     settings::section::Setting,
     translate::{Jq, Template, expressions},

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     credential_forms::{credentials_in, replaced},
-    node::{Entry, Kind, Node},
     secret::is_only_references,
+    tree::{Entry, Kind, Node},
 };
 
 /// Placeholder for a literal secret.

@@ -77,8 +77,8 @@ use crate::{
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
     settings::{
-        code, credential_forms, layers::ExternalSettings, problem, report, secret, source, suggest,
-        tree as node, units,
+        code, credential_forms, layers::ExternalSettings, problem, report, secret, source, suggest, tree,
+        units,
     },
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
@@ -277,7 +277,7 @@ fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> 
 }
 
 /// Parses the files, and the built-in presets, which come after them.
-fn trees(report: &report::Report<'_>) -> (Vec<node::Node>, Option<node::Node>) {
+fn trees(report: &report::Report<'_>) -> (Vec<tree::Node>, Option<tree::Node>) {
     let Some(presets) = report.files().built_in() else { return (Vec::new(), None) };
     let file_trees = (0..presets).filter_map(|index| file::read(report, index)).collect();
     (file_trees, file::read(report, presets))

@@ -1,9 +1,9 @@
 //! `notifications` of a route: log notifications that are sent to clients during a call.
 
 use super::{
-    node::Kind,
     schemas::UsedArguments,
     section::{cursor, in_scope},
+    tree::Kind,
 };
 use crate::settings::code::Code;
 use crate::{

@@ -8,7 +8,6 @@ use settings_derive::Section as DeriveSection;
 use super::{
     code::Code,
     completions, content, input_requests, language, lint,
-    node::{Entry, Kind, Node},
     report::Report,
     route_calls::{self, RoutesOfFile, UncheckedRouteCall},
     route_tests::Position,
@@ -16,6 +15,7 @@ use super::{
     section::{ReadElsewhere, cursor, open, read_in_scope},
     source::SourceSpan,
     suggest,
+    tree::{Entry, Kind, Node},
 };
 use crate::{
     model::ToolName,

@@ -6,8 +6,8 @@
 
 use super::{
     keys::FileSettings,
-    node::{self, Node},
     report::Report,
+    tree::{self, Node},
 };
 use crate::settings::{
     code::Code,
@@ -224,7 +224,7 @@ impl Renames {
     pub(super) fn report_key(
         &self,
         report: &Report<'_>,
-        key: &node::Key,
+        key: &tree::Key,
         section: &str,
         title: &str,
     ) -> bool {

@@ -9,11 +9,11 @@ use super::{
     content::BlockAnnotations,
     language,
     lint::no_effect::forwarded,
-    node::{Entry, Node},
     report::Report,
     schemas::UsedArguments,
     section::{cursor, in_scope},
     source::SourceSpan,
+    tree::{Entry, Node},
 };
 use crate::{
     model::Annotations,

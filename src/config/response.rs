@@ -6,13 +6,13 @@ use super::{
     code::Code,
     extract, language,
     lint::output_schema,
-    node::Node,
     report::Report,
     rules::{ExpandedRule, RuleOrigin},
     schemas::{InputResponseUse, UsedArguments},
     section::{self, cursor},
     source::SourceSpan,
     suggest,
+    tree::Node,
 };
 use crate::{
     settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},

@@ -2,13 +2,13 @@
 //! values.
 
 use super::{
-    node::{Entry, Node},
     report::Report,
     request,
     routes::RouteFile,
     schemas::UsedArguments,
     source::SourceSpan,
     suggest,
+    tree::{Entry, Node},
 };
 use crate::settings::code::Code;
 use crate::{model::ToolName, route::RouteCall};

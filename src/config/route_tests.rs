@@ -8,12 +8,12 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    node::{Entry, Kind, Node},
     recording::RecordedResponse,
     report::Report,
     rules::first_key,
     section::cursor,
     source::SourceSpan,
+    tree::{Entry, Kind, Node},
 };
 use crate::{
     model::{ProgramEnd, ProgramExit, UpstreamResponse},

@@ -9,10 +9,10 @@ use super::{
         schema_keywords::{self, TYPES},
         schema_patterns,
     },
-    node::{Entry, Kind, Node},
     report::Report,
     source::SourceSpan,
     suggest,
+    tree::{Entry, Kind, Node},
 };
 use crate::{
     model::{CHECK_STEP_LIMIT, SchemaError},

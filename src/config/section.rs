@@ -5,7 +5,6 @@ use super::{
     code::Code,
     extract::{self, ExtractSettings},
     keys::FileSettings,
-    node::{Entry, Key, Node},
     renamed::{self, RENAMES},
     report::Report,
     request::RequestSettings,
@@ -14,6 +13,7 @@ use super::{
     server::ServerSettings,
     source::SourceSpan,
     suggest,
+    tree::{Entry, Key, Node},
     upstreams::UpstreamSection,
 };
 use crate::{

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::{
     file,
-    node::{Entry, Kind, Node},
     report::Report,
     source::Files,
+    tree::{Entry, Kind, Node},
     yaml,
 };
 

@@ -2,8 +2,8 @@
 
 use super::{
     code::Code,
-    node::{Kind, Node},
     report::Report,
+    tree::{Kind, Node},
 };
 
 /// Name of the key.

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::{
     Problems, file,
-    node::{Kind, resolve_plain},
     report::Report,
     source::Files,
+    tree::{Kind, resolve_plain},
 };
 use crate::settings::keys::ValueKind;
 

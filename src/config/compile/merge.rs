@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::config::{
     code::Code,
-    node::{Entry, Kind, Node},
     report::Report,
     source::SourceSpan,
+    tree::{Entry, Kind, Node},
     version,
 };
 

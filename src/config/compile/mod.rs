@@ -16,7 +16,6 @@ use super::{
     import::{self, Importer},
     keys::FileSettings,
     lint,
-    node::{Entry, Node},
     prompts::{self, PromptFile},
     renamed::renamed_variable,
     report::Report,
@@ -31,6 +30,7 @@ use super::{
     server::ServerSettings,
     source::SourceSpan,
     telemetry::TelemetrySettings,
+    tree::{Entry, Node},
     upstreams::{self, UpstreamFile},
     version,
 };

@@ -1,7 +1,7 @@
 //! `fields` and `type`: typed fields of the value that an extractor returns.
 
 use crate::{
-    config::{code::Code, node::Entry, report::Report, section, suggest},
+    config::{code::Code, report::Report, section, suggest, tree::Entry},
     settings::section::Setting,
     translate::{
         Cardinality, FieldKind, FieldPath, FieldSetting, Fields, OnMissing,

@@ -9,12 +9,12 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    node::{Entry, Key, Kind, Node},
     renamed,
     report::Report,
     section::ReadElsewhere,
     source::SourceSpan,
     suggest,
+    tree::{Entry, Key, Kind, Node},
 };
 use crate::{
     settings::{

@@ -3,9 +3,9 @@
 use super::{CompiledExtract, ExtractSettings, ONE_EXTRACTOR, ParsedExtractor, names, read_one};
 use crate::{
     config::{
-        node::{Entry, Kind, Node},
         renamed::RENAMES,
         suggest,
+        tree::{Entry, Kind, Node},
     },
     settings::{
         code::Code,

@@ -2,7 +2,7 @@
 
 use super::{ONE_EXTRACTOR, ParsedExtractor, read_one, reject_optional};
 use crate::{
-    config::{code::Code, node::Entry, report::Report},
+    config::{code::Code, report::Report, tree::Entry},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},

@@ -6,9 +6,9 @@ use super::ImportNote;
 use crate::{
     config::{
         ToolRules,
-        node::{Entry, Kind, Node},
         routes::AnnotationSettings,
         source::SourceSpan,
+        tree::{Entry, Kind, Node},
     },
     route::UpstreamName,
 };

@@ -16,7 +16,6 @@ pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
     masked::shown,
-    node::{Entry, Kind, Node},
     report::Report,
     request::Upstreams,
     routes::{self, RouteContext},
@@ -24,6 +23,7 @@ use super::{
     section::plain_context,
     source::{Files, SourceSpan},
     suggest::nearest,
+    tree::{Entry, Kind, Node},
     trees,
 };
 use crate::{route::UpstreamName, settings::section::read_section, upstream::mcp::McpLists};

@@ -8,8 +8,8 @@ use super::{ImportNote, Trees};
 use crate::{
     config::{
         NameRules, RouteFile,
-        node::{Entry, Kind, Node},
         routes::RouteContext,
+        tree::{Entry, Kind, Node},
     },
     model::ToolName,
     pipeline::{ProxiedEntry, UriPattern},

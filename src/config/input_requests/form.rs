@@ -6,9 +6,9 @@ use settings_derive::Section as DeriveSection;
 
 use crate::{
     config::{
-        node::{Entry, Kind, Node},
         report::Report,
         section::cursor,
+        tree::{Entry, Kind, Node},
     },
     route::{FormError, InputForm},
     settings::{

@@ -11,12 +11,12 @@ use super::{
 use crate::{
     config::{
         language,
-        node::{Entry, Kind, Node},
         report::Report,
         response::valid_part,
         schemas::UsedArguments,
         section::{ReadElsewhere, cursor, open, read_in_scope},
         source::SourceSpan,
+        tree::{Entry, Kind, Node},
     },
     route::{InputForm, InputRequestKindTemplate, InputRequestTemplate},
     settings::{keys::ValueKind, section::Section as _, value::text_of},

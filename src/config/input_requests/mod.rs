@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 use super::{
     code::Code,
     language,
-    node::{Kind, Node},
     report::Report,
     schemas::{InputResponseUse, UsedArguments},
     source::SourceSpan,
     suggest,
+    tree::{Kind, Node},
 };
 use crate::{
     route::{

@@ -5,8 +5,8 @@ use settings_derive::Section as DeriveSection;
 
 use crate::{
     config::{
-        node::{Kind, Node},
         section::ReadElsewhere,
+        tree::{Kind, Node},
     },
     settings::{
         keys::ValueKind,

@@ -8,9 +8,9 @@ use crate::{
         ListenerSettings,
         clients::Clients,
         code::Code,
-        node::{Kind, Node},
         report::Report,
         source::SourceSpan,
+        tree::{Kind, Node},
     },
     route::Scopes,
 };

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use crate::config::{
     code::Code,
-    node::{Entry, Kind, Node},
     report::Report,
     source::SourceSpan,
+    tree::{Entry, Kind, Node},
 };
 
 /// Keyword of a schema that names the header of an argument.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{code::Code, node::Node, report::Report, response::CompiledRule};
+use crate::config::{code::Code, report::Report, response::CompiledRule, tree::Node};
 use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
 
 /// Warns of such rules: every longer list would be a tool error.

@@ -5,10 +5,10 @@ use http::header::AUTHORIZATION;
 use crate::{
     config::{
         code::Code,
-        node::{Entry, Kind, Node},
         report::Report,
         route_tests::Example,
         schemas::ArgumentUse,
+        tree::{Entry, Kind, Node},
         upstreams::UpstreamFile,
     },
     route::{HttpTemplate, InputSchema, RequestTemplate},

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    code::Code, node::Node, report::Report, response::CompiledRule, source::SourceSpan, suggest,
+    code::Code, report::Report, response::CompiledRule, source::SourceSpan, suggest, tree::Node,
 };
 use crate::{
     model::own_types,

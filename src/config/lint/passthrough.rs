@@ -1,7 +1,7 @@
 //! `passthrough`: its scopes against `clients`, its limit against that of its upstream.
 
 use crate::{
-    config::{clients::Clients, code::Code, node::Node, report::Report, upstreams::UpstreamFile},
+    config::{clients::Clients, code::Code, report::Report, tree::Node, upstreams::UpstreamFile},
     policy::PassthroughSettings,
     route::UpstreamName,
 };

@@ -3,9 +3,9 @@
 
 use crate::config::{
     code::Code,
-    node::{Entry, Kind, Node},
     report::Report,
     suggest,
+    tree::{Entry, Kind, Node},
 };
 
 /// Keywords of JSON Schema 2020-12, older drafts and OpenAPI.

@@ -2,8 +2,8 @@
 
 use crate::config::{
     code::Code,
-    node::{Entry, Node},
     report::Report,
+    tree::{Entry, Node},
 };
 
 /// Reports a missing `secret_key`, without which the data in the store could not be encrypted.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{code::Code, node::Entry, report::Report, routes::RouteFile, source::SourceSpan, units};
+use crate::config::{code::Code, report::Report, routes::RouteFile, source::SourceSpan, tree::Entry, units};
 
 /// Warns of calls that may take longer than the process waits for them at shutdown.
 pub(in crate::config) fn warn_of_long_timeouts(

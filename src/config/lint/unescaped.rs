@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::config::{
     code::Code,
     language,
-    node::{Entry, Kind, Node},
     report::Report,
+    tree::{Entry, Kind, Node},
 };
 
 /// Syntax that a text appears to have.

@@ -24,10 +24,10 @@ use super::{
     code::Code,
     folder,
     keys::{FileSettings, RULES_FORM},
-    node::{self, Entry, Kind, Node},
     renamed::{RENAMES, Renames, sections},
     report::Report,
     source::{Files, SourceSpan},
+    tree::{self, Entry, Kind, Node},
 };
 use crate::settings::{
     keys::ValueKind,
@@ -242,7 +242,7 @@ impl Migration<'_> {
         let mut files = Files::default();
         let index = files.add(self.name, text.to_owned());
         let report = Report::new(&files);
-        match node::read_documents(&report, index, usize::MAX) {
+        match tree::read_documents(&report, index, usize::MAX) {
             Some(trees) if report.errors() == 0 => Ok((files, trees)),
             _ => {
                 let problems = report.into_problems();

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::expressions::{self, RenamedNameSets, RenamedNames};
 use crate::config::{
-    node::{Entry, Key, Kind, Node},
     renamed::{Renames, Replacement, key_at},
     source::SourceSpan,
+    tree::{Entry, Key, Kind, Node},
 };
 use crate::settings::keys::{KeyTable, ValueKind};
 
@@ -118,7 +118,7 @@ impl<'t> Walk<'t> {
                 }
             }
             Kind::List(items) => items.iter_mut().for_each(|item| self.walk_other_file(item)),
-            Kind::Text(text) if text.style == crate::config::node::Style::Inline => {
+            Kind::Text(text) if text.style == crate::config::tree::Style::Inline => {
                 self.replace_names(&mut text.text, node.span, &names.environment, "environment");
             }
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::config::{
-    node::{Entry, Kind, Node, Style},
     source::Files,
+    tree::{Entry, Kind, Node, Style},
 };
 
 /// YAML block in another file, without its indentation.

@@ -8,9 +8,9 @@ use crate::settings::code::Code;
 use crate::{
     config::{
         language,
-        node::{Kind, Node},
         source::SourceSpan,
         suggest,
+        tree::{Kind, Node},
     },
     route::{CommandTemplate, RequestBodyTemplate, RequestTemplate, UpstreamName, WordTemplate},
     settings::section::OpenSection,

@@ -14,12 +14,12 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     language,
-    node::{Kind, Node},
     report::Report,
     schemas::UsedArguments,
     section::{ReadElsewhere, open},
     source::SourceSpan,
     suggest,
+    tree::{Kind, Node},
     upstreams::UpstreamFile,
 };
 use crate::{

@@ -5,7 +5,7 @@ use http::Method;
 
 use super::{method_of, values::warn_of_colon_names};
 use crate::{
-    config::{language, node::Node, report::Report, schemas::UsedArguments, section::cursor},
+    config::{language, report::Report, schemas::UsedArguments, section::cursor, tree::Node},
     inbound::rest::RESERVED,
     route::{PathTemplate, RestEndpoint},
     settings::{keys::ValueKind, value::text_of},

@@ -5,8 +5,8 @@ use crate::settings::code::Code;
 use crate::{
     config::{
         language,
-        node::{Kind, Node},
         source::SourceSpan,
+        tree::{Kind, Node},
     },
     route::{RequestTemplate, ToolTemplate, UpstreamName},
     settings::section::OpenSection,

@@ -7,10 +7,10 @@ use super::{BodySettings, NAMES, RequestParser};
 use crate::{
     config::{
         language,
-        node::{Entry, Kind, Node},
         report::Report,
         section::open,
         source::SourceSpan,
+        tree::{Entry, Kind, Node},
         upstreams::{header_name, scalar},
     },
     route::{

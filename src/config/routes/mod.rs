@@ -18,7 +18,6 @@ use super::{
     keys::RESPONSE,
     limit,
     lint::{no_effect, route_policies, unescaped},
-    node::Entry,
     notifications,
     report::Report,
     request::{self, Upstreams},
@@ -30,6 +29,7 @@ use super::{
     schemas::{self, UsedArguments},
     section::{ReadElsewhere, cursor},
     source::SourceSpan,
+    tree::Entry,
 };
 use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},

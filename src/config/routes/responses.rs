@@ -5,10 +5,10 @@ use crate::{
     config::{
         code::Code,
         lint::{min_items, output_schema},
-        node::{Entry, Kind, Node},
         report::Report,
         response::{self, CompiledRule},
         schemas::{self, UsedArguments},
+        tree::{Entry, Kind, Node},
     },
     route::SamplingNeed,
     settings::section::OpenSection,

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use super::{ExpandedRule, RuleOrigin, RuleSet, RuleSets, UseSettings, first_key};
 use crate::config::{
     code::Code,
-    node::{Kind, Node},
     report::{ProblemContext, Report},
     section::cursor,
     source::SourceSpan,
     suggest,
+    tree::{Kind, Node},
 };
 use crate::settings::section::Setting;
 

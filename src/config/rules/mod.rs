@@ -23,11 +23,11 @@ use settings_derive::Section as DeriveSection;
 use super::{
     keys::RESPONSE,
     language,
-    node::{Entry, Key, Node},
     report::{ProblemContext, Report},
     section::{ReadElsewhere, cursor},
     source::SourceSpan,
     suggest,
+    tree::{Entry, Key, Node},
 };
 use crate::settings::{
     code::Code,

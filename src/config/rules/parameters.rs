@@ -6,9 +6,9 @@ use regex::{Captures, Regex};
 
 use crate::config::{
     code::Code,
-    node::{Budget, Cost, Entry, Key, Kind, Node, TextNode},
     report::Report,
     source::SourceSpan,
+    tree::{Budget, Cost, Entry, Key, Kind, Node, TextNode},
 };
 
 /// Maximum number of nodes that all `use` insert together.

@@ -2,7 +2,7 @@
 
 use super::{reference::all_sections, *};
 use crate::{
-    config::node::Node,
+    config::tree::Node,
     settings::keys::{KeySpec, KeyTable, ValueKind},
 };
 

@@ -2,7 +2,7 @@
 
 use crate::settings::code::Code;
 use crate::{
-    config::{node::Kind, secret},
+    config::{secret, tree::Kind},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, ReadContext, Setting},

@@ -6,9 +6,9 @@ use super::{UpstreamSection, addresses::Addresses, header_name, scalar};
 use crate::{
     config::{
         code::Code,
-        node::{Entry, Node},
         report::Report,
         secret,
+        tree::{Entry, Node},
     },
     route::UpstreamName,
     settings::{

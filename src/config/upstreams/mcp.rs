@@ -8,7 +8,7 @@ use super::{
     program::{self, CommandLine, Directory, EnvSettings},
 };
 use crate::{
-    config::node::Kind,
+    config::tree::Kind,
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, ReadContext, Setting},

@@ -22,11 +22,11 @@ use self::{
     tools::{Offered, PromptRules, ResourceRules},
 };
 use super::{
-    node::{Entry, Kind, Node},
     report::Report,
     routes::{DefaultSettings, LimitSettings},
     secret::Environment,
     source::SourceSpan,
+    tree::{Entry, Kind, Node},
 };
 use crate::{
     crypto::fingerprint,

@@ -7,11 +7,11 @@ use settings_derive::Section as DeriveSection;
 use super::scalar;
 use crate::{
     config::{
-        node::{Entry, Kind, Node},
         report::Report,
         secret::{self, Environment, Expanded},
         source::{self, SourceSpan},
         suggest,
+        tree::{Entry, Kind, Node},
     },
     settings::{
         code::Code,

@@ -7,10 +7,10 @@ use settings_derive::{Section as DeriveSection, Word};
 use crate::{
     config::{
         keys::RESPONSE,
-        node::{Entry, Kind},
         response::ErrorSettings,
         routes::AnnotationSettings,
         section::ReadElsewhere,
+        tree::{Entry, Kind},
     },
     model::ToolName,
     pipeline::AwaitedServer,
