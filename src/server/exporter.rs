@@ -74,7 +74,7 @@ impl Telemetry {
             made.map_or_else(|| (Tracer::off(), None), |(made, queue)| (made, Some(queue)));
         let counts = ExportCounts::default();
         if settings.traces.is_some() {
-            counts.spans.expect(["sent", "rejected", "lost", "no_room"]);
+            counts.spans.expect(["sent", "rejected", "export_failed", "queue_full"]);
             counts.traces.expect(["taken", "failed"]);
         }
         if settings.metrics.is_some() {
@@ -139,9 +139,9 @@ async fn export_spans(
                 counts.add_many("sent", spans - rejected);
                 counts.add_many("rejected", rejected);
             }
-            None => counts.add_many("lost", spans),
+            None => counts.add_many("export_failed", spans),
         }
-        counts.add_many("no_room", queue.dropped());
+        counts.add_many("queue_full", queue.dropped());
     }
 }
 
