@@ -436,7 +436,7 @@ impl Drop for Reservation {
 
 /// The reasons for rejected bodies, in the log and in metrics.
 const BODY_REASONS: [&str; 5] =
-    ["body_too_long", "body_slow", "bodies_too_many", "body_coded", "body_cut_off"];
+    ["body_too_long", "body_slow", "request_buffer_full", "transfer_encoding", "body_cut_off"];
 
 fn body_too_long(limit_bytes: usize) -> Rejection {
     let text = format!("the request's body is longer than {limit_bytes} bytes");
@@ -450,7 +450,7 @@ pub(super) fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Rejecti
         return Ok(());
     }
     let text = "the request's `Transfer-Encoding` is not `chunked` alone; send the body without it";
-    Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "body_coded", text))
+    Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "transfer_encoding", text))
 }
 
 impl Filter {
@@ -468,7 +468,7 @@ impl Filter {
     }
 
     async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
-        let (limit_bytes, room_bytes, after) = {
+        let (limit_bytes, buffer_limit_bytes, after) = {
             let checks = self.rules.load();
             (checks.body_limit_bytes, checks.request_buffer_limit_bytes, checks.body_timeout)
         };
@@ -494,9 +494,10 @@ impl Filter {
                     }
                 })?;
                 let Ok(data) = frame.into_data() else { continue };
-                if !reservation.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
+                if !reservation.grow_to(whole.len() + data.len(), buffer_limit_bytes.max(limit_bytes)) {
                     let text = "the buffer for request bodies is full; retry in a few seconds";
-                    let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_many", text);
+                    let rejection =
+                        Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "request_buffer_full", text);
                     let retry_after = HeaderValue::from(RETRY_AFTER_SECONDS);
                     return Err(rejection.with_header(header::RETRY_AFTER, retry_after));
                 }
