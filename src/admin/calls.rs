@@ -34,7 +34,7 @@ pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
         "all": series(&past.all, &past.times),
         "point_slots": SLOTS_PER_POINT,
         "routes": routes,
-        "omitted_routes": past.left_out,
+        "omitted_routes": past.omitted_routes,
     }))
 }
 

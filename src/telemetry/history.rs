@@ -45,7 +45,8 @@ struct HistorySlot {
     all: CallCounts,
     /// Only routes that were called.
     routes: BTreeMap<Arc<str>, CallCounts>,
-    left_out: usize,
+    /// Number of routes that were called, but not tracked because of the limit.
+    omitted_routes: usize,
 }
 
 /// The counts of an interval.
@@ -68,7 +69,7 @@ pub struct HistoryReport {
     /// The calls of each route that was called, by slot.
     pub routes: BTreeMap<Arc<str>, Vec<CallCounts>>,
     /// The maximum number of routes in a slot that were called, but not tracked because of the limit.
-    pub left_out: usize,
+    pub omitted_routes: usize,
 }
 
 impl History {
@@ -103,7 +104,7 @@ impl History {
             times: all().map(|slot| slot.time).collect(),
             all: all().map(|slot| slot.all.clone()).collect(),
             routes,
-            left_out: all().map(|slot| slot.left_out).max().unwrap_or_default(),
+            omitted_routes: all().map(|slot| slot.omitted_routes).max().unwrap_or_default(),
         }
     }
 
@@ -126,7 +127,7 @@ impl Slots {
             is_tracked
         });
         let begin = self.read.unwrap_or(now);
-        HistorySlot { time: (begin, now.max(begin)), all, left_out: called - routes.len(), routes }
+        HistorySlot { time: (begin, now.max(begin)), all, omitted_routes: called - routes.len(), routes }
     }
 }
 
@@ -283,7 +284,7 @@ mod tests {
         }
         for _ in 0..2 {
             let past = history.read(&meters, end_of_slot(2));
-            assert_eq!((past.routes.len(), past.left_out), (HISTORY_ROUTES_LIMIT, 3));
+            assert_eq!((past.routes.len(), past.omitted_routes), (HISTORY_ROUTES_LIMIT, 3));
             history.sample(&meters, end_of_slot(1));
         }
         let past = history.read(&meters, end_of_slot(2));

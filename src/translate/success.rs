@@ -118,10 +118,10 @@ impl TranslationRun<'_> {
                     value: value.as_ref(),
                     structured: structured.as_ref(),
                 };
-                if let Some(left_out) =
+                if let Some(omitted) =
                     self.trace.is_on().then(|| content::omitted_blocks(blocks, &context)).flatten()
                 {
-                    self.trace.step(|| ("omitted".into(), left_out));
+                    self.trace.step(|| ("omitted".into(), omitted));
                 }
                 content::render(blocks, &context, &required_names)?
             }
