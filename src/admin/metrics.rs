@@ -62,7 +62,7 @@ fn configuration(reading: &mut MetricsSnapshot, process: &Process) {
     let help = "Whether the last reload of the configuration was successful";
     reading.gauge("glossator_config_last_reload_successful", help).set(status.failure.is_none());
     let help = "Whether a changed setting takes effect only after a restart";
-    reading.gauge("glossator_config_restart_pending", help).set(!status.pending_restart.is_empty());
+    reading.gauge("glossator_config_restart_pending", help).set(!status.restart_pending.is_empty());
     let help = "Time of the last successful reload, or of the start";
     reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
 }

@@ -28,7 +28,7 @@ pub struct ProcessStatus {
     /// The current configuration as it is written, for `GET /config` and the playground.
     pub playground: Arc<Playground>,
     /// Changed settings that take effect only after a restart.
-    pub pending_restart: Vec<String>,
+    pub restart_pending: Vec<String>,
 }
 
 /// The failure of a reload.
@@ -71,7 +71,7 @@ impl Process {
             failure: None,
             failures: 0,
             playground: Arc::new(playground),
-            pending_restart: Vec::new(),
+            restart_pending: Vec::new(),
         });
         let (request, reloads) = mpsc::channel(WAITING_LIMIT);
         (Self { started, status: published, reloads: request }, ProcessControl { status, reloads })
@@ -132,7 +132,7 @@ impl Api {
             "configuration": {
                 "generation": status.generation,
                 "since": seconds(status.since),
-                "later": status.pending_restart,
+                "restart_pending": status.restart_pending,
             },
         });
         if let Some(failure) = &status.failure {

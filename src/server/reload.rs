@@ -70,7 +70,7 @@ impl Reloader {
     /// whole. With problems, the old one stays active, and they are logged as `check` reports them.
     pub(super) async fn reload(&mut self, app: &mut App, requests: Vec<ReloadRequest>) {
         match self.try_reload(app).await {
-            Ok((loaded, later)) => self.succeeded(&loaded, later),
+            Ok((loaded, restart_pending)) => self.succeeded(&loaded, restart_pending),
             Err(report) => self.failed(report),
         }
         let status = self.process.status.borrow().clone();
@@ -106,18 +106,18 @@ impl Reloader {
             let report = format!("\n{warning}");
             warn!(%report, "configuration warning");
         }
-        let later = app.apply(&loaded).map_err(|conflict| {
+        let restart_pending = app.apply(&loaded).map_err(|conflict| {
             error!(error = %conflict, "config reload failed");
             conflict.to_string()
         })?;
-        Ok((loaded, later))
+        Ok((loaded, restart_pending))
     }
 
-    fn succeeded(&mut self, loaded: &Loaded, later: Vec<String>) {
+    fn succeeded(&mut self, loaded: &Loaded, restart_pending: Vec<String>) {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "config reloaded");
-        if !later.is_empty() {
-            warn!(settings = later.join(", "), "changed settings take effect only after a restart");
+        if !restart_pending.is_empty() {
+            warn!(settings = restart_pending.join(", "), "changed settings take effect only after a restart");
         }
         if *self.named_files != *loaded.named_files {
             self.named_files = loaded.named_files.clone().into();
@@ -128,7 +128,7 @@ impl Reloader {
             status.since = SystemTime::now();
             status.failure = None;
             status.playground = Arc::new(Playground::new(loaded));
-            status.pending_restart = later;
+            status.restart_pending = restart_pending;
         });
     }
 

@@ -40,15 +40,15 @@ at("reload").addEventListener("click", reload);
 
 export async function configurationView() {
   const [status, config] = await Promise.all([get("/status"), get("/config")]);
-  const { generation, since, failed_since, later } = status.configuration;
+  const { generation, since, failed_since, restart_pending: pending } = status.configuration;
   write(at("configuration-about"), `generation ${generation}, active since ${moment(since, status.now)} (${span(status.now - since)})`);
   at("refused").hidden = status.problems === undefined;
   if (status.problems !== undefined) {
     write(at("refused-about"), `Since ${moment(failed_since, status.now)}; the previous configuration stays active.`);
     write(at("refused-report"), status.problems);
   }
-  write(at("later"), later.length ? `Changed settings that need a restart: ${later.join(", ")}` : "");
-  at("later").hidden = later.length === 0;
+  write(at("restart-pending"), `Changed settings that need a restart: ${pending.join(", ")}`);
+  at("restart-pending").hidden = pending.length === 0;
   const text = JSON.stringify(config);
   if (text !== shown) {
     shown = text;
