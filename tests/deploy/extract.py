@@ -101,9 +101,9 @@ listen = yaml.safe_load(config["data"]["glossator.yaml"])["server"]["listen"]
 report("kubernetes: listens on the port that the pod names", listen == f"0.0.0.0:{ports['http']}", listen)
 report("kubernetes: the Service leads there", service["spec"]["ports"][0]["targetPort"] == "http")
 probes = [glossator[kind]["httpGet"] for kind in ("startupProbe", "readinessProbe", "livenessProbe")]
-report("kubernetes: probes ask the operators' port", all(p["port"] == "operators" for p in probes), probes)
+report("kubernetes: probes ask the admin port", all(p["port"] == "admin" for p in probes), probes)
 admin = yaml.safe_load(config["data"]["glossator.yaml"])["admin"]["listen"]
-report("kubernetes: which is the one that it listens on", admin == f"0.0.0.0:{ports['operators']}", admin)
+report("kubernetes: which is the one that it listens on", admin == f"0.0.0.0:{ports['admin']}", admin)
 named = {port["port"] for rule in by_kind["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]}
 report("kubernetes: the NetworkPolicy names the pod's ports", named == set(ports), named)
 token = yaml.safe_load(config["data"]["glossator.yaml"])["admin"]["token"]
@@ -112,7 +112,7 @@ report("kubernetes: which asks for a token of a Secret", token in given, (token,
 manifest = (deploy / "kubernetes.yaml").read_text()
 job = yaml.safe_load(re.sub(r"^# {5}", "", manifest[manifest.index("#     scrape_configs:"):], flags=re.M))["scrape_configs"][0]
 report("kubernetes: Prometheus shows it", "credentials_file" in job["authorization"], job)
-report("kubernetes: and is told the right port", job["relabel_configs"][0]["regex"] == f"{pod['metadata']['labels']['app']};operators", job)
+report("kubernetes: and is told the right port", job["relabel_configs"][0]["regex"] == f"{pod['metadata']['labels']['app']};admin", job)
 summed = hashlib.sha256(config["data"]["glossator.yaml"].encode()).hexdigest()
 found = pod["metadata"]["annotations"]["checksum/config"]
 report("kubernetes: another configuration replaces the pods", found == summed, f"{found} is not {summed}")

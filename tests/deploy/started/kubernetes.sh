@@ -35,7 +35,7 @@ play() {
 # -- The manifest: a sidecar, twice
 {
     cat "$root/deploy/kubernetes.yaml"
-    secret status-operators token 0123456789abcdef
+    secret status-admin token 0123456789abcdef
 } >"$work/kubernetes.manifest"
 play kubernetes "$work/kubernetes.manifest" 10.89.7.11 10.89.7.12
 for address in 10.89.7.11 10.89.7.12; do
