@@ -186,15 +186,15 @@ with helm.Chart.load(chart_folder) as chart:
         report(f"helm, {example}: what it is made of", {d["kind"] for d in made} == kinds, [d["kind"] for d in made])
         for document in made:
             valid(f"helm, {example}", document)
-        of = {d["kind"]: d for d in made if not d["metadata"]["name"].endswith("-operators")}
+        of = {d["kind"]: d for d in made if not d["metadata"]["name"].endswith("-admin")}
         pod = of["Deployment"]["spec"]["template"]
         box = pod["spec"]["containers"][0]
         arguments(f"helm-{example}", box["args"])
         settings = {e["name"]: e.get("value", "") for e in box["env"]}
         token = next(e["valueFrom"]["secretKeyRef"] for e in box["env"] if e["name"] == "GLOSSATOR__ADMIN__TOKEN")
         secrets = {d["metadata"]["name"]: d["data"] for d in made if d["kind"] == "Secret"}
-        secrets |= {values["operators"]["existingSecret"]: {"token": ""}} if "operators" in values else {}
-        report(f"helm, {example}: the operators' port asks for a token of a Secret", token["key"] in secrets[token["name"]], token)
+        secrets |= {values["admin"]["existingSecret"]: {"token": ""}} if "admin" in values else {}
+        report(f"helm, {example}: the admin port asks for a token of a Secret", token["key"] in secrets[token["name"]], token)
         if monitor := of.get("ServiceMonitor"):
             shown = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
             report(f"helm, {example}: and the ServiceMonitor shows it", shown == token, shown)

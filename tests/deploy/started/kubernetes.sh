@@ -94,7 +94,7 @@ podman run -d --name store --network cluster --network-alias valkey.stores.svc d
 {
     cat "$rendered/helm-standalone.rendered.yaml"
     secret weather-token token fedcba9876543210
-    secret weather-operators token 0123456789abcdef
+    secret weather-admin token 0123456789abcdef
     secret weather-sessions session 0123456789abcdef0123456789abcdef
     secret weather-store password 0123456789abcdef
 } >"$work/standalone.yaml"

@@ -21,8 +21,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{/* The Secret with the token of the admin API. */}}
-{{- define "glossator.operatorsSecret" -}}
-{{ .Values.operators.existingSecret | default (printf "%s-operators" (include "glossator.name" . | trunc 53)) }}
+{{- define "glossator.adminSecret" -}}
+{{ .Values.admin.existingSecret | default (printf "%s-admin" (include "glossator.name" . | trunc 53)) }}
 {{- end }}
 
 {{- define "glossator.serviceAccount" -}}
@@ -46,14 +46,14 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 args: [run, --config, /etc/glossator]
 ports:
   - { name: http, containerPort: 8080 }
-  - { name: operators, containerPort: {{ .Values.operators.port }} }
+  - { name: admin, containerPort: {{ .Values.admin.port }} }
 env:
   # The pod's own address, so that the Service and the kubelet reach it. These override the files.
   - { name: GLOSSATOR__SERVER__LISTEN, value: "0.0.0.0:8080" }
-  - { name: GLOSSATOR__ADMIN__LISTEN, value: "0.0.0.0:{{ .Values.operators.port }}" }
+  - { name: GLOSSATOR__ADMIN__LISTEN, value: "0.0.0.0:{{ .Values.admin.port }}" }
   - name: GLOSSATOR__ADMIN__TOKEN
     valueFrom:
-      secretKeyRef: { name: {{ include "glossator.operatorsSecret" . | trim | quote }}, key: {{ .Values.operators.key | quote }} }
+      secretKeyRef: { name: {{ include "glossator.adminSecret" . | trim | quote }}, key: {{ .Values.admin.key | quote }} }
   - { name: GLOSSATOR__SERVER__SHUTDOWN_DELAY, value: "{{ .Values.shutdownDelaySeconds }}s" }
   # Other `Host` values are rejected, or any web page in a browser could use it (DNS rebinding).
   - { name: GLOSSATOR__SERVER__ALLOWED_HOSTS, value: {{ include "glossator.allowedHosts" . | quote }} }
@@ -73,13 +73,13 @@ envFrom:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 startupProbe:
-  httpGet: { path: /readyz, port: operators }
+  httpGet: { path: /readyz, port: admin }
   {{- toYaml .Values.probes.startup | nindent 2 }}
 readinessProbe:
-  httpGet: { path: /readyz, port: operators }
+  httpGet: { path: /readyz, port: admin }
   {{- toYaml .Values.probes.readiness | nindent 2 }}
 livenessProbe:
-  httpGet: { path: /healthz, port: operators }
+  httpGet: { path: /healthz, port: admin }
   {{- toYaml .Values.probes.liveness | nindent 2 }}
 {{- if .Values.preStopSeconds }}
 lifecycle:
