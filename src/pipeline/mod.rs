@@ -98,7 +98,7 @@ impl Gateway {
         self.shared.as_ref()
     }
 
-    /// Active snapshot.
+    /// Snapshot that new calls use.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
@@ -133,7 +133,7 @@ impl Gateway {
         self.fetching_lists.send_replace(is_fetching);
     }
 
-    /// Change channel.
+    /// Broadcast of the changes that clients are notified of.
     pub fn changes(&self) -> &ChangeBroadcast {
         &self.changes
     }
@@ -160,9 +160,9 @@ pub struct Call<'a> {
     pub headers: &'a HeaderMap,
     /// Id of the request in the log and in errors.
     pub request_id: RequestId,
-    /// API that received it.
+    /// API that received the call.
     pub api: ApiKind,
-    /// Client.
+    /// Identity of the client, as authentication found it.
     pub client: ClientIdentity,
     /// Address of the client, for the log.
     pub address: Option<IpAddr>,
@@ -172,18 +172,18 @@ pub struct Call<'a> {
     pub trace: Option<TraceContext>,
     /// MCP revision of the client. Empty for other APIs.
     pub mcp_version: &'static str,
-    /// Span of its request, if tracing is on.
+    /// Span of the client's request, if tracing is on.
     pub span: Span,
-    /// MCP message, for its span.
+    /// Message that the call came in; `None` for other APIs.
     pub message: Option<McpMessage<'a>>,
 }
 
-/// MCP message, for its span.
+/// Parts of an MCP message that its span records.
 #[derive(Debug, Clone, Copy)]
 pub struct McpMessage<'a> {
     /// Method, such as `tools/call`.
     pub method: &'a str,
-    /// Id, as the client sent it.
+    /// JSON-RPC id, as the client sent it.
     pub id: &'a str,
     /// Session id, if there is one. It is a secret, so a trace only has its fingerprint.
     pub session: Option<&'a str>,
@@ -218,7 +218,7 @@ impl<'a> Call<'a> {
 /// API, as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKind {
-    /// REST.
+    /// REST over HTTP.
     Rest,
     /// MCP over HTTP.
     Mcp,
@@ -229,7 +229,7 @@ pub enum ApiKind {
 }
 
 impl ApiKind {
-    /// Name, such as `rest`.
+    /// Label in the log and in metrics, such as `rest`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",

@@ -38,11 +38,11 @@ impl Counter {
 /// Policy events of one upstream. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct UpstreamCounts {
-    /// Calls that timed out.
+    /// Calls that were not complete within `timeout`.
     pub timeouts: Counter,
-    /// Attempts that timed out.
+    /// Attempts that were not complete within `attempt_timeout`.
     pub attempt_timeouts: Counter,
-    /// Retries.
+    /// Attempts after a failed one that were sent. Hedged requests are counted for the route.
     pub retries: Counter,
     /// Times the circuit breaker opened.
     pub opened: Counter,
@@ -50,9 +50,9 @@ pub struct UpstreamCounts {
     pub circuit_rejected: Counter,
     /// Calls rejected by the concurrency limit.
     pub queue_rejected: Counter,
-    /// Requests over the rate limit.
+    /// Requests rejected by the rate limit of the upstream.
     pub rate_limited: Counter,
-    /// Calls over the rate limit per client.
+    /// Calls rejected by the rate limit per client of the upstream.
     pub client_rate_limited: Counter,
     /// Attempts by result: `2xx`, or an error label.
     pub attempts: LabelCounter,
@@ -63,15 +63,15 @@ pub struct UpstreamCounts {
 /// Policy events of one route. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct RouteCounts {
-    /// Calls over the rate limit.
+    /// Calls rejected by the rate limit of the route.
     pub rate_limited: Counter,
-    /// Calls over the rate limit per client.
+    /// Calls rejected by the rate limit per client of the route.
     pub client_rate_limited: Counter,
-    /// Cache hits.
+    /// Calls with a fresh cached response, even if another replica cached it.
     pub cache_hits: Counter,
-    /// Cache hits on a response that another replica cached.
+    /// The cache hits on a response that another replica cached.
     pub replica_cache_hits: Counter,
-    /// Cache misses, stale responses included.
+    /// Calls without a fresh cached response; there may be a stale one.
     pub cache_misses: Counter,
     /// Stale responses that were revalidated.
     pub revalidated: Counter,
@@ -83,9 +83,9 @@ pub struct RouteCounts {
     pub opened: Counter,
     /// Calls that the open circuit breaker rejected.
     pub circuit_rejected: Counter,
-    /// Hedged requests.
+    /// Second requests, sent because the first took longer than `hedge`.
     pub hedged: Counter,
-    /// Hedged requests that were answered first.
+    /// Second requests whose response was the result.
     pub hedges_won: Counter,
 }
 
