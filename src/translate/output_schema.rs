@@ -17,14 +17,18 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 /// clients drop the whole tool list if a root is not an object.
 #[derive(Debug)]
 pub struct OutputSchema {
+    /// Schema of the value before any wrapping.
     schema: Schema,
     root: Root,
     wrap: WrapNonObjects,
 }
 
+/// Kind of value at the root of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Root {
+    /// An object: advertised unchanged.
     Object,
+    /// Any other value, or several kinds: advertised under `result`.
     Other,
 }
 

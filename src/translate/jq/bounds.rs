@@ -74,10 +74,15 @@ impl<'a> HasLut<'a, EngineTypes> for Bounded<'a> {
 /// Reason why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExhaustedLimit {
+    /// The work budget of the call, which also ends when no client waits for the result.
     Stopped,
+    /// The steps of one run: [`WORK_HERE`].
     Work,
+    /// The memory of one run: [`MEMORY_HERE_BYTES`].
     Memory,
+    /// The length of an integer: [`NUMBER_LIMIT_BYTES`].
     Number,
+    /// The nesting of a value or of rounds: [`DEPTH_LIMIT`], [`NESTED_LIMIT`].
     Depth,
 }
 
@@ -100,11 +105,16 @@ impl ExhaustedLimit {
 
 /// Remaining work and memory of one run, and the first limit that was exceeded.
 pub(super) struct RunBudget {
-    work_left: Cell<u64>,
+    /// Remaining steps of [`WORK_HERE`].
+    steps_left: Cell<u64>,
+    /// Remaining bytes of [`MEMORY_HERE_BYTES`].
     bytes_left: Cell<u64>,
+    /// Number of loop rounds so far: the nesting of the value is checked every [`ROUNDS_BETWEEN_LOOKS`].
     rounds: Cell<u64>,
+    /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
     nested: Cell<usize>,
-    over: Cell<Option<ExhaustedLimit>>,
+    /// The first limit that was exceeded; the run ends then.
+    exhausted: Cell<Option<ExhaustedLimit>>,
     /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
     /// Work budget of the call; cancelled when no client waits for the result.
@@ -115,11 +125,11 @@ impl RunBudget {
     /// Counters of a new run.
     pub(super) fn until(stop: Option<&WorkBudget>) -> Self {
         Self {
-            work_left: Cell::new(WORK_HERE),
+            steps_left: Cell::new(WORK_HERE),
             bytes_left: Cell::new(MEMORY_HERE_BYTES),
             rounds: Cell::new(0),
             nested: Cell::new(0),
-            over: Cell::new(None),
+            exhausted: Cell::new(None),
             raised: Cell::new(None),
             stop: stop.cloned(),
         }
@@ -127,21 +137,21 @@ impl RunBudget {
 
     /// Reason why the run was ended, if it was: then its output is not a result.
     pub(super) fn exhausted(&self) -> Option<ExhaustedLimit> {
-        self.over.get()
+        self.exhausted.get()
     }
 
     /// Steps taken and bytes allocated.
     #[cfg(test)]
     pub(super) fn used(&self) -> (u64, u64) {
-        (WORK_HERE - self.work_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
+        (WORK_HERE - self.steps_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
     }
 
-    fn exhaust(&self, over: ExhaustedLimit) -> Error {
-        // The first reason applies; nothing continues after it.
-        let over = self.over.get().unwrap_or(over);
-        self.over.set(Some(over));
-        self.work_left.set(0);
-        Error::str(over.message())
+    fn exhaust(&self, limit: ExhaustedLimit) -> Error {
+        // The first limit applies; nothing continues after it.
+        let limit = self.exhausted.get().unwrap_or(limit);
+        self.exhausted.set(Some(limit));
+        self.steps_left.set(0);
+        Error::str(limit.message())
     }
 
     /// Charges steps before they are taken.
@@ -157,8 +167,8 @@ impl RunBudget {
         }
         // No steps are left once the run is over.
         let left =
-            self.work_left.get().checked_sub(steps).ok_or_else(|| self.exhaust(ExhaustedLimit::Work))?;
-        self.work_left.set(left);
+            self.steps_left.get().checked_sub(steps).ok_or_else(|| self.exhaust(ExhaustedLimit::Work))?;
+        self.steps_left.set(left);
         Ok(())
     }
 

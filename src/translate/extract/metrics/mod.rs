@@ -115,16 +115,21 @@ impl NamePattern {
 /// Metadata of a metric from its comments.
 #[derive(Debug, Clone, Copy, Default)]
 struct Family<'t> {
+    /// Word of `# TYPE`: `counter`, `gauge` and others.
     kind: Option<&'t str>,
+    /// Text of `# HELP`, with escapes.
     help: Option<&'t str>,
 }
 
 /// Parsed line with a value.
 struct Sample<'t> {
+    /// Full name: in a histogram, with `_bucket`, `_sum` or `_count`.
     name: Cow<'t, str>,
     labels: Map<String, Value>,
     value: Number,
+    /// Timestamp since 1970 as a number, as in the line: milliseconds (Prometheus) or seconds (OpenMetrics).
     time: Option<Value>,
+    /// Object with `labels`, `value` and an optional `timestamp` (OpenMetrics).
     exemplar: Option<Value>,
 }
 
