@@ -4,7 +4,7 @@
 //! In reading order:
 //!
 //! - [`ToolName`] and [`ToolDefinition`] describe a tool, and [`Arguments`] are the input of a call.
-//! - [`Schema`] validates input and output.
+//! - [`Schema`] validates input and output. `param_headers` has the arguments that headers repeat.
 //! - [`ToolResult`] is the result, and [`JsonText`] its structured content, which is not rebuilt.
 //! - [`write_result`] writes the JSON that every API sends. [`ResourceContents`] are a result as the contents
 //!   of a resource.
@@ -16,6 +16,7 @@
 mod definition;
 mod har;
 mod json;
+mod param_headers;
 mod recording;
 mod response;
 mod result;
@@ -29,6 +30,10 @@ pub use definition::{
 };
 pub use har::{HarError, HarExchange};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
+pub use param_headers::{
+    InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, ParamHeaderError, decode_header_text,
+    encode_header_text, for_each_param_header, invalid_param_headers, is_exact_in_header, param_header_text,
+};
 pub use recording::{EntryChoice, Recording, RecordingError};
 pub use response::{ProgramEnd, ProgramEndError, ProgramExit, UpstreamResponse, media_type};
 pub use result::{

@@ -12,10 +12,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, Method, header::AsHeaderName, request::Parts};
 use serde::Serialize;
-use serde_json::{Map, Number, Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     client_channel::Outbox,
@@ -29,7 +28,10 @@ use super::{
 use crate::{
     crypto::TokenCipher,
     inbound::context::{LoggedRequest, RequestContext, UnauthenticatedRequest},
-    model::ToolResult,
+    model::{
+        PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
+        param_header_text,
+    },
     pipeline::{Call, McpMessage, Members, ProxiedEntry},
     route::{Scopes, TraceContext},
     telemetry::RequestId,
@@ -418,38 +420,23 @@ fn compare_param_headers(
     schema: &Map<String, Value>,
     arguments: &Map<String, Value>,
 ) -> Result<(), RpcError> {
-    let Some(Value::Object(properties)) = schema.get("properties") else { return Ok(()) };
-    for (name, property) in properties {
-        let Value::Object(property) = property else { continue };
-        let argument = arguments.get(name);
-        if let Some(suffix) = property.get("x-mcp-header").and_then(Value::as_str) {
-            check_argument(headers, suffix, argument)?;
-        }
-        // A marked property may be nested, as long as only `properties` lead to it.
-        let none = Map::new();
-        compare_param_headers(headers, property, argument.and_then(Value::as_object).unwrap_or(&none))?;
-    }
-    Ok(())
+    for_each_param_header(schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
+        check_argument(headers, suffix, argument)
+    })
 }
 
 fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), RpcError> {
     let name = format!("Mcp-Param-{suffix}");
     if let Some(Value::Number(number)) = argument
-        && !is_safe(number)
+        && !is_exact_in_header(number)
     {
         return Err(RpcError::Headers(format!(
-            "the argument of header `{name}` is {}; numbers in headers are from -{MAX_SAFE_INTEGER} to {MAX_SAFE_INTEGER}",
+            "the argument of header `{name}` is {}; numbers in headers are from -{PARAM_HEADER_MAX_INTEGER} \
+             to {PARAM_HEADER_MAX_INTEGER}",
             TruncatedText(&number.to_string())
         )));
     }
-    let expected: Option<Cow<'_, str>> = match argument {
-        Some(Value::String(text)) => Some(text.as_str().into()),
-        Some(Value::Bool(flag)) => Some(flag.to_string().into()),
-        Some(Value::Number(number)) => Some(number.to_string().into()),
-        // Arrays and objects have no header; the input schema will reject them.
-        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
-    };
-    match (single_value(headers, name.as_str())?, expected) {
+    match (single_value(headers, name.as_str())?, argument.and_then(param_header_text)) {
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
         (Some(found), None) => Err(RpcError::Headers(format!(
@@ -465,31 +452,18 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     }
 }
 
-/// The largest integer that every reader of a header represents exactly: 2^53 - 1 (MCP 2026-07-28, Streamable
-/// HTTP, "Schema Extension").
-const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
-
-/// Whether every reader gets exactly this number.
-fn is_safe(number: &Number) -> bool {
-    number.as_f64().is_some_and(|value| value.abs() <= MAX_SAFE_INTEGER as f64)
-}
-
 /// `42.0` and `42` are the same number. Both must be in the exact range of a double.
 fn equal_as_numbers(one: &str, other: &str) -> bool {
     match (one.parse::<f64>(), other.parse::<f64>()) {
-        (Ok(one), Ok(other)) => one == other && one.abs() <= MAX_SAFE_INTEGER as f64,
+        (Ok(one), Ok(other)) => one == other && one.abs() <= PARAM_HEADER_MAX_INTEGER as f64,
         _ => false,
     }
 }
 
 /// Decodes the sentinel `=?base64?…?=` around a value that is not plain ASCII.
 fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
-    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
-        return Ok(value.into());
-    };
-    let bytes = BASE64_STANDARD.decode(encoded).ok();
-    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    text.map(Cow::Owned).ok_or_else(|| RpcError::Headers(format!("header `{name}` is not UTF-8 in Base64")))
+    decode_header_text(value)
+        .ok_or_else(|| RpcError::Headers(format!("header `{name}` is not UTF-8 in Base64")))
 }
 
 fn differs(name: &str, found: &str, expected: &str) -> RpcError {

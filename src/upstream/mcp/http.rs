@@ -8,7 +8,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
 use http_body_util::BodyExt;
@@ -26,11 +25,12 @@ use super::{
     jsonrpc::{self, JsonRpcError, RequiredAction},
     lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
     not_mcp,
+    param_headers::ParamHeaders,
     sse::{EventParser, is_event_stream},
     whole_response,
 };
 use crate::{
-    model::UpstreamResponse,
+    model::{UpstreamResponse, encode_header_text},
     route::{HttpRequest, PathBase, UpstreamName},
     upstream::{
         ProgressSender, UpstreamError,
@@ -61,6 +61,7 @@ pub(super) struct HttpLink {
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     ids: AtomicU64,
     changed: watch::Sender<()>,
+    pub(super) param_headers: ParamHeaders,
 }
 
 /// Session with the server, until the server forgets it.
@@ -125,7 +126,8 @@ impl Drop for HttpLink {
 impl HttpLink {
     pub(super) fn new(settings: HttpSettings, changed: watch::Sender<()>) -> Arc<Self> {
         let (http, session) = (HttpUpstream::new(settings), tokio::sync::Mutex::default());
-        Arc::new(Self { http, session, ids: AtomicU64::new(1), changed })
+        let param_headers = ParamHeaders::default();
+        Arc::new(Self { http, session, ids: AtomicU64::new(1), changed, param_headers })
     }
 
     fn name(&self) -> &UpstreamName {
@@ -173,7 +175,8 @@ impl HttpLink {
         let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
         let body = jsonrpc::request(id, outgoing.method, params);
         let mut guard = CancelOnDrop { link: self, session, id, is_over: false };
-        let post = post_request(Some(session), outgoing.headers, body, outgoing.method, outgoing.name);
+        let headers = self.param_headers.headers_of(outgoing);
+        let post = post_request(Some(session), &headers, body, outgoing.method, outgoing.name);
         let response = self.http.open_for(&outgoing.context(), post, deadline()).await;
         let result = match response {
             Ok(response) => self.read_response(session, response, id, outgoing).await,
@@ -371,8 +374,8 @@ fn post_request(
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if session.is_some_and(|session| session.agreed.is_per_request()) {
-        headers.insert(METHOD, header_value(method));
-        headers.extend(name.map(|name| (NAME, header_value(name))));
+        headers.insert(METHOD, encode_header_text(method));
+        headers.extend(name.map(|name| (NAME, encode_header_text(name))));
     }
     headers.extend(session.map(Session::headers).unwrap_or_default());
     request(Method::POST, headers, body)
@@ -381,16 +384,6 @@ fn post_request(
 fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
     let (under, path_and_query) = (PathBase::UrlItself, PathAndQuery::from_static("/"));
     HttpRequest { method, under, path_and_query, headers, body }
-}
-
-/// Text as a header value, encoded if necessary (MCP 2026-07-28, Streamable HTTP, "Value Encoding").
-fn header_value(text: &str) -> HeaderValue {
-    let is_plain = !text.is_empty()
-        && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
-        && text.trim() == text
-        && !text.starts_with("=?base64?");
-    let encoded = (!is_plain).then(|| format!("=?base64?{}?=", BASE64_STANDARD.encode(text)));
-    HeaderValue::from_str(encoded.as_deref().unwrap_or(text)).expect("printable ASCII only")
 }
 
 // Messages from the server.

@@ -78,6 +78,8 @@ impl JsonRpcError {
     pub(super) const METHOD_NOT_FOUND: i64 = -32601;
     /// Invalid parameters.
     pub(super) const INVALID_PARAMS: i64 = -32602;
+    /// Headers that differ from the body (MCP 2026-07-28, `HeaderMismatchError`).
+    pub(super) const HEADER_MISMATCH: i64 = -32020;
     /// Unsupported revision (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`.
 //! - `lifecycle` has the differences between revisions, `jsonrpc` the messages.
-//! - `http` is Streamable HTTP; `sse` parses its event streams.
+//! - `http` is Streamable HTTP; `sse` parses its event streams, and `param_headers` has the headers of calls.
 //! - `child` is one child process for all calls; `child_actor` owns it, and `child_output` reads its output.
 //!
 //! The SDK's client is not used. It parses results into its own types, which lose unknown members, the order
@@ -15,6 +15,7 @@ mod child_output;
 mod http;
 mod jsonrpc;
 mod lifecycle;
+mod param_headers;
 mod sse;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -29,6 +30,7 @@ use self::{
     child::ChildLink,
     http::HttpLink,
     jsonrpc::{JsonRpcError, ServerResponse},
+    param_headers::{MarkedSchema, is_header_mismatch},
 };
 use super::{
     ErrorSource, ProgressSender, UpstreamCall, UpstreamError, buffer::BodyAccount, error::QuotedSource,
@@ -257,9 +259,16 @@ impl McpUpstream {
         wanted: WantedLists,
         known: Option<&McpLists>,
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
-        let tools = self.list_of(ListKind::Tools).await?;
+        let mut tools = self.list_of(ListKind::Tools).await?;
         let declared = match &self.link {
-            Link::Http(link) => link.agreed().await?.declared,
+            Link::Http(link) => {
+                let agreed = link.agreed().await?;
+                match agreed.is_per_request() {
+                    true => tools = link.param_headers.update(&self.name, tools),
+                    false => link.param_headers.clear(),
+                }
+                agreed.declared
+            }
             Link::Child(link) => link.agreed().await?.declared,
         };
         let (prompts, resources) =
@@ -383,7 +392,21 @@ impl McpUpstream {
             limit_bytes: *response_limit_bytes,
             upstream_call: Some(upstream_call),
         };
-        match self.request(&outgoing).await? {
+        let param_link = match &self.link {
+            Link::Http(link) if *method == McpMethod::CallTool => Some(link),
+            Link::Http(_) | Link::Child(_) => None,
+        };
+        let sent = param_link.and_then(|link| link.param_headers.schema_of(tool));
+        let mut response = self.request(&outgoing).await?;
+        // The server has rejected the call without processing it. Boxed, so that the future of every call has
+        // no space for it.
+        if let Some(link) = param_link
+            && is_header_mismatch(&response)
+            && Box::pin(self.has_other_param_headers(link, tool, sent.as_ref())).await
+        {
+            response = Box::pin(self.request(&outgoing)).await?;
+        }
+        match response {
             McpResponse::HttpError(response) => Ok(response),
             McpResponse::Message(text) => {
                 if let Err(error) = &whole_response(&self.name, &text)?.outcome
@@ -397,6 +420,29 @@ impl McpUpstream {
                 Ok(UpstreamResponse::new(StatusCode::OK, headers, text))
             }
         }
+    }
+
+    /// Reads the list of tools again after the server has rejected the headers of a call. Returns whether the
+    /// input schema of the tool is no longer the one in `sent` (MCP 2026-07-28, Streamable HTTP, "Client
+    /// Behavior").
+    async fn has_other_param_headers(
+        &self,
+        link: &HttpLink,
+        tool: &str,
+        sent: Option<&MarkedSchema>,
+    ) -> bool {
+        let has_changed = || link.param_headers.schema_of(tool).as_ref() != sent;
+        let _refreshing = link.param_headers.refreshing.lock().await;
+        if has_changed() {
+            return true;
+        }
+        let Ok(tools) = self.list_of(ListKind::Tools).await else { return false };
+        link.param_headers.update(&self.name, tools);
+        let has_changed = has_changed();
+        if has_changed {
+            self.changed.send_replace(());
+        }
+        has_changed
     }
 }
 

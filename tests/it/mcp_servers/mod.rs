@@ -3,6 +3,7 @@
 #[cfg(unix)]
 mod child;
 mod over_http;
+mod param_headers;
 mod proxied;
 
 use std::{net::SocketAddr, sync::Arc};

@@ -1,0 +1,287 @@
+//! Arguments that clients repeat in headers `Mcp-Param-…`, and the encoding of texts in headers (MCP
+//! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters" and "Value Encoding").
+//!
+//! An input schema names them with `x-mcp-header`. A client sends the headers, and drops a tool with an
+//! invalid `x-mcp-header`. A server compares the headers with the arguments.
+
+use std::{borrow::Cow, collections::HashMap, fmt};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::HeaderValue;
+use serde_json::{Map, Number, Value};
+
+/// Keyword of a property that names the header of an argument.
+pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
+
+/// The largest integer that every reader of a header represents exactly: 2^53 - 1.
+pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
+
+/// An `x-mcp-header` for which clients drop the tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidParamHeader {
+    /// JSON Pointer of the schema that has it.
+    pub pointer: String,
+    /// Reason.
+    pub reason: ParamHeaderError,
+}
+
+/// Reason why an `x-mcp-header` is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParamHeaderError {
+    /// It is not a token (RFC 9110, section 5.6.2).
+    #[error("it must be part of a header name")]
+    Name,
+    /// Another one has the same name; case is ignored.
+    #[error("another argument has the same header")]
+    Duplicate {
+        /// JSON Pointer of the schema that has the other.
+        first: String,
+    },
+    /// It is not on a property that `properties` alone lead to.
+    #[error("it applies only to properties, reached through `properties`")]
+    Position,
+    /// The argument is not a string, an integer or a boolean.
+    #[error("its argument must be a string, an integer or a boolean")]
+    Type,
+}
+
+impl fmt::Display for InvalidParamHeader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "invalid `{PARAM_HEADER_KEYWORD}` at `{}`: {}", self.pointer, self.reason)
+    }
+}
+
+/// Calls `visit` for each `x-mcp-header` that `properties` alone lead to, with its argument if there is one.
+///
+/// # Errors
+///
+/// The first error of `visit`.
+pub fn for_each_param_header<'s, E>(
+    schema: &'s Map<String, Value>,
+    arguments: &Map<String, Value>,
+    visit: &mut impl FnMut(&'s str, Option<&Value>) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return Ok(()) };
+    let none = Map::new();
+    for (name, property) in properties {
+        let Value::Object(property) = property else { continue };
+        let argument = arguments.get(name);
+        if let Some(header) = property.get(PARAM_HEADER_KEYWORD).and_then(Value::as_str) {
+            visit(header, argument)?;
+        }
+        for_each_param_header(property, argument.and_then(Value::as_object).unwrap_or(&none), visit)?;
+    }
+    Ok(())
+}
+
+/// Text of an argument in its header. `None` for `null`, which has no header, and for arrays and objects,
+/// which an input schema rejects there.
+pub fn param_header_text(argument: &Value) -> Option<Cow<'_, str>> {
+    match argument {
+        Value::String(text) => Some(text.as_str().into()),
+        Value::Bool(flag) => Some(flag.to_string().into()),
+        Value::Number(number) => Some(integer_text(number).unwrap_or_else(|| number.to_string()).into()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Whether every reader of a header gets exactly this number.
+pub fn is_exact_in_header(number: &Number) -> bool {
+    number.as_f64().is_some_and(|value| value.abs() <= PARAM_HEADER_MAX_INTEGER as f64)
+}
+
+/// An integer without point and exponent: `42` for `42.0`.
+fn integer_text(number: &Number) -> Option<String> {
+    let value = number.as_f64().filter(|value| value.fract() == 0.0 && is_exact_in_header(number))?;
+    Some((value as i64).to_string())
+}
+
+/// Encodes a text as a header value: unchanged, or in Base64 between `=?base64?` and `?=`.
+pub fn encode_header_text(text: &str) -> HeaderValue {
+    let is_plain = !text.is_empty()
+        && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
+        && text.trim() == text
+        && !text.starts_with("=?base64?");
+    let encoded = (!is_plain).then(|| format!("=?base64?{}?=", BASE64_STANDARD.encode(text)));
+    HeaderValue::from_str(encoded.as_deref().unwrap_or(text)).expect("printable ASCII only")
+}
+
+/// Decodes a header value. `None` if it is not UTF-8 in Base64 between the marks.
+pub fn decode_header_text(value: &str) -> Option<Cow<'_, str>> {
+    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(value.into());
+    };
+    let bytes = BASE64_STANDARD.decode(encoded).ok()?;
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// Finds every invalid `x-mcp-header` of an input schema.
+pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHeader> {
+    let mut search = ParamHeaderSearch::default();
+    search.members(schema, SchemaPosition::Root, "");
+    search.invalid
+}
+
+/// Position of a schema in its document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SchemaPosition {
+    /// The root.
+    Root,
+    /// A property, reached through `properties` only.
+    Property,
+    /// A subschema that applies conditionally, depending on the arguments.
+    Elsewhere,
+}
+
+#[derive(Default)]
+struct ParamHeaderSearch {
+    invalid: Vec<InvalidParamHeader>,
+    /// Pointers of the schemas, by the header in lower case.
+    known: HashMap<String, String>,
+}
+
+impl ParamHeaderSearch {
+    fn schema(&mut self, schema: &Value, position: SchemaPosition, pointer: &str) {
+        match schema {
+            Value::Object(members) => self.members(members, position, pointer),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.schema(item, SchemaPosition::Elsewhere, &format!("{pointer}/{index}"));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn members(&mut self, schema: &Map<String, Value>, position: SchemaPosition, pointer: &str) {
+        for (keyword, value) in schema {
+            let below = format!("{pointer}/{}", escaped(keyword));
+            match keyword.as_str() {
+                PARAM_HEADER_KEYWORD => self.header(schema, value, position, pointer),
+                "const" | "enum" | "default" | "examples" => {}
+                "properties" => {
+                    let inside = match position {
+                        SchemaPosition::Root | SchemaPosition::Property => SchemaPosition::Property,
+                        SchemaPosition::Elsewhere => SchemaPosition::Elsewhere,
+                    };
+                    self.named(value, inside, &below);
+                }
+                // Maps with user-defined names.
+                "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" => {
+                    self.named(value, SchemaPosition::Elsewhere, &below);
+                }
+                _ => self.schema(value, SchemaPosition::Elsewhere, &below),
+            }
+        }
+    }
+
+    fn named(&mut self, schemas: &Value, position: SchemaPosition, pointer: &str) {
+        for (name, schema) in schemas.as_object().into_iter().flatten() {
+            self.schema(schema, position, &format!("{pointer}/{}", escaped(name)));
+        }
+    }
+
+    fn header(
+        &mut self,
+        schema: &Map<String, Value>,
+        value: &Value,
+        position: SchemaPosition,
+        pointer: &str,
+    ) {
+        let mut report =
+            |reason| self.invalid.push(InvalidParamHeader { pointer: pointer.to_owned(), reason });
+        let Some(name) = value.as_str().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
+            return report(ParamHeaderError::Name);
+        };
+        if let Some(first) = self.known.insert(name.to_ascii_lowercase(), pointer.to_owned()) {
+            report(ParamHeaderError::Duplicate { first });
+        }
+        let kind = schema.get("type").and_then(Value::as_str);
+        match position {
+            SchemaPosition::Root | SchemaPosition::Elsewhere => report(ParamHeaderError::Position),
+            SchemaPosition::Property if matches!(kind, Some("string" | "integer" | "boolean")) => {}
+            SchemaPosition::Property => report(ParamHeaderError::Type),
+        }
+    }
+}
+
+/// A name as a segment of a JSON Pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Whether it is a character of a token (RFC 9110, section 5.6.2).
+fn is_tchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn invalid_headers_are_found_where_they_are() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "good": { "type": "string", "x-mcp-header": "Good" },
+                "deep": { "properties": { "n": { "type": "integer", "x-mcp-header": "N" } } },
+                "x-mcp-header": { "type": "string" },
+                "a/b": { "type": "string", "x-mcp-header": "" },
+                "same": { "type": "boolean", "x-mcp-header": "gOOD" },
+                "number": { "type": "number", "x-mcp-header": "Number" },
+                "list": { "type": "array", "items": { "type": "string", "x-mcp-header": "Item" } },
+            },
+            "allOf": [{ "properties": { "z": { "type": "string", "x-mcp-header": "Z" } } }],
+            "examples": [{ "x-mcp-header": 7 }],
+        });
+        let found = invalid_param_headers(schema.as_object().unwrap());
+        let found: Vec<_> = found.into_iter().map(|found| (found.pointer, found.reason)).collect();
+        let at = |pointer: &str, reason| (pointer.to_owned(), reason);
+        let first = "/properties/good".to_owned();
+        let expected = [
+            at("/properties/a~1b", ParamHeaderError::Name),
+            at("/properties/same", ParamHeaderError::Duplicate { first }),
+            at("/properties/number", ParamHeaderError::Type),
+            at("/properties/list/items", ParamHeaderError::Position),
+            at("/allOf/0/properties/z", ParamHeaderError::Position),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_encoded_text_is_decoded_to_itself() {
+        for (text, encoded) in [
+            ("us-west1", "us-west1"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("", "=?base64??="),
+        ] {
+            assert_eq!(encode_header_text(text).to_str().unwrap(), encoded);
+            assert_eq!(decode_header_text(encoded).unwrap(), text);
+        }
+        assert_eq!(decode_header_text("=?base64?/w==?="), None);
+    }
+
+    #[test]
+    fn an_integer_has_neither_point_nor_exponent() {
+        for (argument, text) in [
+            ("42", Some("42")),
+            ("42.0", Some("42")),
+            ("-7e1", Some("-70")),
+            ("9007199254740993", Some("9007199254740993")),
+            ("1.5", Some("1.5")),
+            ("true", Some("true")),
+            ("\"042\"", Some("042")),
+            ("null", None),
+            ("[1]", None),
+        ] {
+            let argument: Value = serde_json::from_str(argument).unwrap();
+            assert_eq!(param_header_text(&argument).as_deref(), text, "{argument}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Headers `Mcp-Param-…` of tool calls. A server over HTTP names the arguments that a client repeats in
+//! headers with `x-mcp-header` in an input schema, for load balancers that do not read bodies (MCP
+//! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use http::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+use tracing::warn;
+
+use super::{McpList, McpRequest, McpResponse, jsonrpc};
+use crate::{
+    model::{encode_header_text, for_each_param_header, invalid_param_headers, param_header_text},
+    route::{McpMethod, UpstreamName},
+};
+
+/// Tools of one server whose arguments are repeated in headers, as of its last list.
+#[derive(Debug, Default)]
+pub(super) struct ParamHeaders {
+    tools: Mutex<MarkedTools>,
+    /// Held while the list is read again, so that calls that fail together read it once.
+    pub(super) refreshing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct MarkedTools {
+    /// Input schemas by the name of the tool.
+    schemas: HashMap<String, MarkedSchema>,
+    /// Reasons why tools are rejected, by name: each is logged once.
+    rejected: HashMap<String, String>,
+}
+
+/// Input schema with an `x-mcp-header`.
+pub(super) type MarkedSchema = Arc<Map<String, Value>>;
+
+/// Tool in the list of a server.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolEntry {
+    name: String,
+    input_schema: Map<String, Value>,
+}
+
+impl ParamHeaders {
+    /// Reads the headers from a list of tools. Returns the list without the tools that a client must reject,
+    /// because a header of them is invalid.
+    pub(super) fn update(&self, upstream: &UpstreamName, mut list: McpList) -> McpList {
+        let mut found = MarkedTools::default();
+        list.retain(|entry| found.add(entry));
+        let mut tools = self.tools();
+        for (tool, reason) in &found.rejected {
+            if tools.rejected.get(tool) != Some(reason) {
+                warn!(%upstream, tool, reason, "tool of an MCP server omitted");
+            }
+        }
+        *tools = found;
+        list
+    }
+
+    /// Forgets all tools: the server uses a revision without such headers.
+    pub(super) fn clear(&self) {
+        *self.tools() = MarkedTools::default();
+    }
+
+    /// Input schema of a tool, if it has an `x-mcp-header`.
+    pub(super) fn schema_of(&self, tool: &str) -> Option<MarkedSchema> {
+        self.tools().schemas.get(tool).cloned()
+    }
+
+    /// Headers of a request: its own, and those of the arguments of a tool call.
+    pub(super) fn headers_of<'a>(&self, outgoing: &McpRequest<'a>) -> Cow<'a, HeaderMap> {
+        let tool = outgoing.name.filter(|_| outgoing.method == McpMethod::CallTool.as_str());
+        let Some(schema) = tool.and_then(|tool| self.schema_of(tool)) else {
+            return Cow::Borrowed(outgoing.headers);
+        };
+        let mut headers = outgoing.headers.clone();
+        let none = Map::new();
+        let arguments = outgoing.params.get("arguments").and_then(Value::as_object).unwrap_or(&none);
+        let visited =
+            for_each_param_header(&schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
+                if let Ok(name) = HeaderName::from_bytes(format!("mcp-param-{suffix}").as_bytes()) {
+                    match argument.and_then(param_header_text) {
+                        Some(text) => headers.insert(name, encode_header_text(&text)),
+                        // A header of the client, if forwarded, is about its own arguments.
+                        None => headers.remove(&name),
+                    };
+                }
+                Ok::<(), Infallible>(())
+            });
+        match visited {
+            Ok(()) => Cow::Owned(headers),
+        }
+    }
+
+    fn tools(&self) -> MutexGuard<'_, MarkedTools> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MarkedTools {
+    /// Adds a tool if it has headers. Returns whether the tool is valid.
+    fn add(&mut self, entry: &RawValue) -> bool {
+        // Other entries are reported when they are imported.
+        let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry.get()) else { return true };
+        if let Some(invalid) = invalid_param_headers(&input_schema).first() {
+            self.rejected.insert(shortened(&name), shortened(&invalid.to_string()));
+            return false;
+        }
+        let is_marked =
+            for_each_param_header(&input_schema, &Map::new(), &mut |_: &str, _: Option<&Value>| Err(()));
+        if is_marked.is_err() {
+            self.schemas.insert(name, Arc::new(input_schema));
+        }
+        true
+    }
+}
+
+/// The beginning of a server's text, for the log.
+fn shortened(text: &str) -> String {
+    text.chars().take(256).collect()
+}
+
+/// Whether a server rejects a request because of its headers.
+pub(super) fn is_header_mismatch(response: &McpResponse) -> bool {
+    /// Longer responses are results.
+    const SEARCHED_BYTES: usize = 16 << 10;
+    let body = match response {
+        McpResponse::Message(text) => text,
+        McpResponse::HttpError(upstream_response) => &upstream_response.body,
+    };
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    text.len() <= SEARCHED_BYTES
+        && jsonrpc::error_in(text).is_some_and(|error| error.code == jsonrpc::JsonRpcError::HEADER_MISMATCH)
+}
