@@ -226,6 +226,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
             Some(None) => Err(CostError::OverLimit),
             Some(Some(known)) => {
                 let is_kept = is_recursive
+                    && self.plan.is_exact
                     && known.visits >= STORED_VISITS
                     && matches!(value, Value::Array(_) | Value::Object(_));
                 let known = if is_kept { CheckCost { valid: 0, visits: 0, ..*known } } else { *known };
@@ -382,11 +383,20 @@ mod tests {
         let counts = Arc::clone(&count);
         let options = jsonschema::options()
             .with_keyword("x-counted", move |_, _, _| Ok(Box::new(CountedKeyword(Arc::clone(&counts)))));
-        let validator = exact::with_exact_keywords(options).offline().build(schema).unwrap();
+        let dialect = dialect_of(schema);
+        let validator = exact::with_exact_keywords(options, dialect).offline().build(schema).unwrap();
         let _ = validator.is_valid(value);
         let valid = count.swap(0, Ordering::Relaxed);
         validator.iter_errors(value).count();
         (valid, count.load(Ordering::Relaxed))
+    }
+
+    fn dialect_of(schema: &Value) -> SchemaDialect {
+        SchemaDialect::from_document(schema.as_object().unwrap()).unwrap()
+    }
+
+    fn plan_of(schema: &Value) -> SchemaPlan {
+        SchemaPlan::new(schema.as_object().unwrap(), dialect_of(schema))
     }
 
     fn counted(mut schema: Value) -> Value {
@@ -403,6 +413,16 @@ mod tests {
                     .prop_map(|members| Value::from(Map::from_iter(members))),
             ]
         })
+    }
+
+    fn any_dialect() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec![
+            "http://json-schema.org/draft-04/schema#",
+            "http://json-schema.org/draft-07/schema#",
+            "https://json-schema.org/draft/2019-09/schema",
+            "https://json-schema.org/draft/2020-12/schema",
+            "https://json-schema.org/draft/2020-12/schema",
+        ])
     }
 
     fn any_schema() -> impl Strategy<Value = Value> {
@@ -441,10 +461,12 @@ mod tests {
         #[test]
         fn a_check_does_no_more_than_was_expected(
             root in any_schema(), x in any_schema(), y in any_schema(), z in any_schema(), value in any_value(),
+            dialect in any_dialect(),
         ) {
             let mut schema = counted(root);
+            schema["$schema"] = dialect.into();
             schema["$defs"] = json!({ "x": counted(x), "y": counted(y), "z": counted(z) });
-            let plan = SchemaPlan::new(schema.as_object().unwrap());
+            let plan = plan_of(&schema);
             let expected = match cost(&plan, &value, 200_000) {
                 Ok(cost) if cost.errors < 200_000 => cost,
                 _ => return Ok(()),
@@ -494,7 +516,7 @@ mod tests {
 
     #[test]
     fn numbers_within_the_bounds_are_weighed() {
-        let plan = SchemaPlan::new(json!({ "items": { "type": "integer" } }).as_object().unwrap());
+        let plan = plan_of(&json!({ "items": { "type": "integer" } }));
         let steps = |number: &str| {
             let numbers =
                 serde_json::from_str(&format!("[{}{number}]", format!("{number},").repeat(99))).unwrap();
@@ -512,7 +534,7 @@ mod tests {
         violations_of(&unique, &list(&numbers), "");
         let twice = [&numbers[..], &["1.0".to_owned()]].concat();
         violations_of(&unique, &list(&twice), ": must not contain duplicate items; found two equal items");
-        let plan = SchemaPlan::new(json!({ "uniqueItems": true }).as_object().unwrap());
+        let plan = plan_of(&json!({ "uniqueItems": true }));
         assert!(cost(&plan, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60, "not by pairs");
     }
 
@@ -524,7 +546,7 @@ mod tests {
             { "type": "array", "items": { "$ref": "#" } },
         ] });
         let nested = |depth: usize| (0..depth).fold(json!("x"), |inner, _| json!([inner]));
-        let plan = SchemaPlan::new(document.as_object().unwrap());
+        let plan = plan_of(&document);
         let of_deep = cost(&plan, &nested(40), CHECK_STEP_LIMIT).unwrap();
         assert!(of_deep.valid < 10_000 && of_deep.errors > 1 << 40, "{of_deep:?}");
         let schema = schema(document);
@@ -586,7 +608,7 @@ mod tests {
     #[test]
     fn a_long_text_costs_what_its_pattern_may_have_to_follow() {
         let steps = |pattern: &str| {
-            let plan = SchemaPlan::new(json!({ "pattern": pattern }).as_object().unwrap());
+            let plan = plan_of(&json!({ "pattern": pattern }));
             cost(&plan, &"a".repeat(16_000).into(), u64::MAX).unwrap().valid
         };
         assert!(steps("^a+$") < 20_000);

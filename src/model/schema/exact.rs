@@ -8,11 +8,17 @@ use std::collections::HashSet;
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::Value;
 
-use super::super::violation::{one_of_values, shown};
+use super::{
+    super::violation::{one_of_values, shown},
+    dialect::SchemaDialect,
+};
 
-/// Options of a validator with these keywords replaced.
-pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> ValidationOptions<'static> {
-    options
+/// Options of a validator with these keywords replaced, as far as the dialect has them.
+pub(super) fn with_exact_keywords(
+    options: ValidationOptions<'static>,
+    dialect: SchemaDialect,
+) -> ValidationOptions<'static> {
+    let options = options
         .with_keyword("uniqueItems", |_, wanted, _| {
             Ok(Box::new(UniqueItems { is_asked: wanted == &Value::Bool(true) }))
         })
@@ -20,16 +26,19 @@ pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> Valida
             let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
             Ok(Box::new(OneOf::new(values, one_of_values(options))))
         })
-        .with_keyword("const", |_, value, _| {
-            Ok(Box::new(OneOf::new(std::slice::from_ref(value), format!("must be {}", shown(value)))))
-        })
         .with_keyword("multipleOf", |_, divisor, _| match MultipleOf::new(divisor) {
             Some(keyword) => Ok(Box::new(keyword)),
             None => Err(ValidationError::schema(format!(
                 "`multipleOf` takes a number above 0 with at most {} digits",
                 MultipleOf::MAX_DIGITS
             ))),
-        })
+        });
+    if !dialect.has_keyword("const") {
+        return options;
+    }
+    options.with_keyword("const", |_, value, _| {
+        Ok(Box::new(OneOf::new(std::slice::from_ref(value), format!("must be {}", shown(value)))))
+    })
 }
 
 /// Decimal number in canonical form: `digits × 10^exponent`, without zeros at either end of the digits; zero

@@ -1,6 +1,7 @@
 //! JSON Schema, compiled at load, with violations described for people and models.
 
 mod cost;
+mod dialect;
 mod exact;
 mod plan;
 mod types;
@@ -10,6 +11,7 @@ use std::{fmt, sync::Arc};
 use jsonschema::{ValidationError, ValidationOptions, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
+pub use self::dialect::SchemaDialect;
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
 use self::{cost::CostError, plan::SchemaPlan};
 use super::{
@@ -69,14 +71,14 @@ pub struct SchemaError {
 }
 
 impl Schema {
-    /// Compiles a schema; `format` is only an annotation.
+    /// Compiles a schema; `format` is only an annotation, in every dialect.
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] if the document is not a valid JSON Schema or refers to another document. Also if a
-    /// pattern can't run in linear time, or a number is out of bounds.
+    /// [`SchemaError`] if the document is not a valid JSON Schema, has an unsupported dialect, or refers to
+    /// another document. Also if a pattern can't run in linear time, or a number is out of bounds.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_with(jsonschema::options(), document)
+        Self::compile_with(jsonschema::options().should_validate_formats(false), document)
     }
 
     /// Compiles a schema; `format` is validated.
@@ -95,14 +97,17 @@ impl Schema {
         if let Some(pointer) = number_out_of_bounds(document) {
             return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
         }
-        let options = exact::with_exact_keywords(options)
-            .with_draft(jsonschema::Draft::Draft202012)
+        let dialect = SchemaDialect::from_document(document)?;
+        let options = exact::with_exact_keywords(options, dialect)
+            .with_draft(dialect.draft())
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .offline();
         match options.build(&Value::Object(document.clone())) {
-            Ok(validator) => {
-                Ok(Self { document: Arc::new(document.clone()), plan: SchemaPlan::new(document), validator })
-            }
+            Ok(validator) => Ok(Self {
+                document: Arc::new(document.clone()),
+                plan: SchemaPlan::new(document, dialect),
+                validator,
+            }),
             Err(error) => Err(SchemaError {
                 message: SchemaMessage(&error).to_string(),
                 pointer: error.instance_path().to_string(),

@@ -6,12 +6,17 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
+use super::dialect::SchemaDialect;
+
 /// Parts of a schema; the first is the root.
 #[derive(Debug)]
 pub(super) struct SchemaPlan {
     pub(super) parts: Vec<Subschema>,
     /// Whether a part has an `unevaluated…` keyword, so that all parts are evaluated twice.
     pub(super) reads_unevaluated: bool,
+    /// Whether the parts are exactly those that the validator visits, so that it is known when it caches the
+    /// result of a reference. For older dialects they are a superset, and no cached result counts.
+    pub(super) is_exact: bool,
 }
 
 /// Subschema. Other parts are referred to by index in the plan.
@@ -64,15 +69,15 @@ pub(super) enum ErrorUse {
 }
 
 impl SchemaPlan {
-    pub(super) fn new(document: &Map<String, Value>) -> Self {
-        let mut builder = Builder::default();
+    pub(super) fn new(document: &Map<String, Value>, dialect: SchemaDialect) -> Self {
+        let mut builder = Builder { dialect, ..Builder::default() };
         builder.add_map(document);
         builder.resolve(document);
         let mut parts = builder.parts;
         let recursive = recursive_parts(&parts.iter().map(|part| part.next().collect()).collect::<Vec<_>>());
         parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
         let reads_unevaluated = parts.iter().any(|part| part.reads_unevaluated);
-        Self { parts, reads_unevaluated }
+        Self { parts, reads_unevaluated, is_exact: dialect == SchemaDialect::default() }
     }
 }
 
@@ -81,11 +86,12 @@ type Address = usize;
 
 #[derive(Default)]
 struct Builder<'s> {
+    dialect: SchemaDialect,
     parts: Vec<Subschema>,
     /// Indexes in `parts`.
     indexes: HashMap<Address, usize>,
     references: Vec<(usize, &'static str, &'s str)>,
-    /// Parts with an `$id`: the bases of references.
+    /// Parts with an `$id`, or an `id` of draft-04: the bases of references.
     resources: Vec<&'s Value>,
     anchors: HashMap<&'s str, Vec<usize>>,
     recursive_anchors: Vec<usize>,
@@ -100,7 +106,7 @@ impl<'s> Builder<'s> {
         let index = match schema {
             Value::Object(document) => {
                 let index = self.add_map(document);
-                if document.get("$id").is_some() {
+                if self.is_base(document) {
                     self.resources.push(schema);
                 }
                 index
@@ -118,9 +124,15 @@ impl<'s> Builder<'s> {
         let index = self.parts.len();
         self.parts.push(Subschema::default());
         let mut part = Subschema { keywords: 1, ..Subschema::default() };
+        let is_reference = self.dialect.ignores_ref_siblings() && document.contains_key("$ref");
         for (keyword, value) in document {
-            part.keywords += 1;
-            self.read(index, keyword, value, &mut part);
+            // In 2020-12, keywords of other dialects count, too: the validator has some of them.
+            let is_ignored = (is_reference && keyword != "$ref")
+                || (self.dialect != SchemaDialect::default() && self.dialect.ignores_keyword(keyword));
+            if !is_ignored {
+                part.keywords += 1;
+                self.read(index, keyword, value, &mut part);
+            }
         }
         self.parts[index] = part;
         index
@@ -230,6 +242,12 @@ impl<'s> Builder<'s> {
         }
     }
 
+    /// Whether references are relative to a schema.
+    fn is_base(&self, document: &Map<String, Value>) -> bool {
+        document.contains_key("$id")
+            || (self.dialect.has_keyword("id") && document.get("id").is_some_and(Value::is_string))
+    }
+
     /// Resolves references. If several parts may be meant, all of them count.
     fn resolve(&mut self, root: &'s Map<String, Value>) {
         // Referenced parts may have references of their own.
@@ -254,7 +272,7 @@ impl<'s> Builder<'s> {
         }
         let pointer = percent_encoding::percent_decode_str(fragment).decode_utf8_lossy().into_owned();
         let mut found = Vec::new();
-        if base.is_empty() || root.get("$id").is_some() {
+        if base.is_empty() || self.is_base(root) {
             if pointer.is_empty() {
                 found.push(0);
             } else if let Some(schema) = in_root(root, &pointer) {

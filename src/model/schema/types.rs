@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::dialect::SchemaDialect;
+
 /// Limit of nested `$ref` and combinations that are followed; a schema may refer to itself.
 const DEPTH_LIMIT: u8 = 8;
 
@@ -22,11 +24,15 @@ pub fn combined<'s>(
         if found.len() == SCHEMA_LIMIT {
             return;
         }
-        found.push(schema);
+        let target = referred(root, schema);
+        let is_reference = target.is_some() && ignores_ref_siblings(root);
+        if !is_reference {
+            found.push(schema);
+        }
         let Some(depth) = depth.checked_sub(1) else { return };
-        let parts =
-            ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array());
-        for part in referred(root, schema).into_iter().chain(parts.flatten().filter_map(Value::as_object)) {
+        let keywords: &[&str] = if is_reference { &[] } else { &["anyOf", "oneOf", "allOf"] };
+        let parts = keywords.iter().filter_map(|keyword| schema.get(*keyword)?.as_array());
+        for part in target.into_iter().chain(parts.flatten().filter_map(Value::as_object)) {
             add(found, root, part, depth);
         }
     }
@@ -43,6 +49,12 @@ pub fn referred<'s>(
     let pointer = schema.get("$ref")?.as_str()?.strip_prefix("#/")?;
     let (first, rest) = pointer.find('/').map_or((pointer, ""), |end| pointer.split_at(end));
     root.get(first)?.pointer(rest)?.as_object()
+}
+
+/// Whether the keywords beside a `$ref` have no effect in a document.
+fn ignores_ref_siblings(root: &Map<String, Value>) -> bool {
+    let dialect = root.get("$schema").and_then(Value::as_str).and_then(SchemaDialect::from_uri);
+    dialect.is_some_and(SchemaDialect::ignores_ref_siblings)
 }
 
 /// The types in the `type` keyword of a schema.
@@ -100,6 +112,18 @@ mod tests {
             "$defs": { "count": { "type": "integer" } },
         });
         assert_eq!(types(&document), ["integer", "null", "string", "array"]);
+    }
+
+    #[test]
+    fn keywords_beside_a_reference_are_ignored_up_to_draft_07() {
+        let document = json!({ "$ref": "#/definitions/count", "type": "string",
+            "definitions": { "count": { "type": "integer" } } });
+        assert_eq!(types(&document), ["string", "integer"]);
+        let mut older = document.clone();
+        older["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+        assert_eq!(types(&older), ["integer"]);
+        older["$ref"] = "#".into();
+        assert_eq!(types(&older), ["string"], "no reference that is followed here");
     }
 
     #[test]
