@@ -45,7 +45,8 @@ pub(super) fn input(
 /// Warns of arguments that a client may omit, although a text of the request fails without them.
 fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
     // These keywords may require further arguments.
-    let conditions = ["$ref", "allOf", "anyOf", "oneOf", "if", "dependentRequired", "dependentSchemas"];
+    let conditions =
+        ["$ref", "allOf", "anyOf", "oneOf", "if", "dependencies", "dependentRequired", "dependentSchemas"];
     if conditions.iter().any(|key| document.contains_key(*key)) {
         return;
     }
@@ -238,7 +239,7 @@ fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
                     // These keywords contain values, not schemas.
                     ("const" | "enum" | "default" | "examples", _) => {}
                     // Maps with user-defined names, which may look like keywords.
-                    ("properties" | "$defs" | "definitions" | "dependentSchemas", _) => {
+                    ("properties" | "$defs" | "definitions" | "dependencies" | "dependentSchemas", _) => {
                         let members = value.as_map().unwrap_or_default();
                         members.iter().for_each(|member| report_unreadable_by_clients(report, &member.value));
                     }
@@ -288,7 +289,13 @@ fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
         (None, Kind::Boolean(true)) if last == "required" && steps.next() == Some("properties") => {
             Some(format!("write `required: [{parent}]` beside `properties`"))
         }
-        _ => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
+        _ if error.pointer == "/$schema" => {
+            Some("remove it, or write `http://json-schema.org/draft-07/schema#`, for example".to_owned())
+        }
+        None if error.pointer.ends_with("/$schema") => {
+            Some("remove it: the `$schema` of the root applies to all of its parts".to_owned())
+        }
+        None => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
     };
     report.error(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help);
 }

@@ -457,9 +457,10 @@ codes! {
     AssignmentInCondition = 210,
     /// A JSON Schema is not valid.
     ///
-    /// `input` and `output` are JSON Schema 2020-12. The usual cause is a type that JSON Schema does not
-    /// have, such as `text` or `date`. Its types are `string`, `number`, `integer`, `boolean`, `array`,
-    /// `object` and `null`.
+    /// `input` and `output` are JSON Schema, 2020-12 unless `$schema` names another dialect. The usual
+    /// cause is a type that JSON Schema does not have, such as `text` or `date`. Its types are `string`,
+    /// `number`, `integer`, `boolean`, `array`, `object` and `null`. The dialects are draft-04, draft-06,
+    /// draft-07, 2019-09 and 2020-12.
     ///
     /// ```yaml
     /// input: { properties: { day: { type: string, format: date } } }   # not `type: date`
@@ -468,7 +469,7 @@ codes! {
     /// JSON Schema has no such keyword.
     ///
     /// A validator ignores unknown keywords, so a misspelled one has no effect. Keywords of your own begin
-    /// with `x-`.
+    /// with `x-`. A keyword of another dialect than the one that `$schema` names has no effect either.
     UnknownKeyword = 221,
     /// A JSON Schema refers to another document.
     ///

@@ -38,7 +38,7 @@ impl SchemaDialect {
     pub(super) fn from_document(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         let dialect = match document.get("$schema") {
             Some(uri @ Value::String(text)) => Self::from_uri(text).ok_or_else(|| SchemaError {
-                message: format!("unsupported dialect {}; use {}", shown(uri), Self::NAMES),
+                message: format!("unsupported dialect {}; supported are {}", shown(uri), Self::NAMES),
                 pointer: "/$schema".to_owned(),
             })?,
             // The validator reports a value of another type.
