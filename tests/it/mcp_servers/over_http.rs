@@ -280,6 +280,9 @@ async fn one_invalid_tool_does_not_affect_others() {
         of("reference", schema(json!({ "$ref": "https://example.com/x.json", "description": "An x." }))),
         of("type", schema(json!({ "type": "text" }))),
         of("root", json!({ "type": "array" })),
+        of("dialect", json!({ "$schema": "http://json-schema.org/draft-03/schema#", "type": "object" })),
+        of("draft_07", json!({ "$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+            "properties": { "x": { "items": [{ "type": "string" }], "additionalItems": false } } })),
         { "name": "output", "inputSchema": { "type": "object" }, "outputSchema": { "type": "what" } },
         { "name": "task", "inputSchema": { "type": "object" }, "execution": { "taskSupport": "required" } },
     ]);
@@ -289,17 +292,19 @@ async fn one_invalid_tool_does_not_affect_others() {
         old.address
     ))
     .await;
-    let expected =
-        ["good", "no_schema", "other_name__", "output", "pattern", "reference", "root", "type", "written"];
-    assert_eq!(served.names().await, expected);
+    let expected = "dialect draft_07 good no_schema other_name__ output pattern reference root type written";
+    assert_eq!(served.names().await.join(" "), expected);
     let listed = served.tools().await;
     let of = |name: &str| listed.iter().find(|tool| tool["name"] == name).unwrap();
     assert_eq!(of("pattern")["inputSchema"]["properties"]["x"], json!({ "type": "string", "minLength": 2 }));
     assert_eq!(of("reference")["inputSchema"]["properties"]["x"], json!({ "description": "An x." }));
     assert_eq!(of("output")["outputSchema"], Value::Null);
-    for name in ["other_name__", "output", "root"] {
+    for name in ["dialect", "other_name__", "output", "root"] {
         assert_eq!(served.call(name, json!({})).await.tool_text(), "called", "{name}");
     }
+    assert_eq!(served.call("draft_07", json!({ "x": ["a"] })).await.tool_text(), "called");
+    let violation = served.call("draft_07", json!({ "x": [1] })).await.tool_text();
+    assert!(violation.contains("argument `x[0]` must be a string"), "{violation}");
 }
 
 #[tokio::test]
