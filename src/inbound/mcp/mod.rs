@@ -236,7 +236,8 @@ impl McpEndpoint {
         }
         let (slot, closed) = dispatcher.streams.session_slot(session, message_context.client())?;
         let listener = dispatcher.gateway.changes().listen();
-        let subscribed = dispatcher.subscribed.listen(&dispatcher.gateway, session);
+        let declared = dispatcher.sessions.declared_lists(session);
+        let subscribed = (declared, dispatcher.subscribed.listen(&dispatcher.gateway, session));
         dispatcher.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
         let (revoked, client) =

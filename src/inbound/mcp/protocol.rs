@@ -22,7 +22,7 @@ use super::{
     resumable::ResumableStreams,
     revision::{Lifecycle, Method, MethodRow, RequiredCapability, Revision},
     rpc_error::{ErrorCounts, RpcError},
-    server_info::ServerInfo,
+    server_info::{self, ServerInfo},
     session_subscriptions::SessionSubscriptions,
     sessions::{InFlightRequests, LogLevels, Session, Sessions, UnknownSessions},
     subscriptions::{self, OpenStreams},
@@ -382,8 +382,9 @@ impl MessageDispatcher {
                 let response = server_info.initialize(&snapshot, rpc, negotiated);
                 // Anything but an object counts as none: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
-                let session =
-                    Session::new(negotiated, capabilities).with_client(rpc.message_context.client());
+                let session = Session::new(negotiated, capabilities)
+                    .with_client(rpc.message_context.client())
+                    .with_declared(server_info::declared_lists(&snapshot, rpc));
                 Ok(response.with_session(session.encrypt(&self.cipher, SystemTime::now())))
             }
             Method::SetLevel => {

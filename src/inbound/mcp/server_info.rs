@@ -14,6 +14,7 @@ use super::{
     context::{CacheHints, RpcContext},
     response::RpcResponse,
     revision::{Lifecycle, Revision},
+    sessions::DeclaredLists,
     tasks,
 };
 use crate::pipeline::{DefinitionList, Snapshot};
@@ -88,18 +89,26 @@ pub(super) struct WithHints<T: Serialize> {
     pub(super) hints: Option<CacheHints>,
 }
 
+/// The lists that a client is offered: those with entries, or that may have some later.
+pub(super) fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
+    let has = |list: &DefinitionList| list.seen_by(rpc.message_context.client()).next().is_some();
+    let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_have_more());
+    DeclaredLists {
+        prompts: prompts || has(&lists.prompts),
+        resources: resources || has(&lists.resources) || has(&lists.resource_templates),
+    }
+}
+
 /// The capabilities of the server: tools always, the others if there are any. `listChanged` is declared for
 /// every list.
 fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
-    let has = |list: &DefinitionList| list.seen_by(rpc.message_context.client()).next().is_some();
-    let lists = &snapshot.lists;
+    let declared = declared_lists(snapshot, rpc);
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();
     tools.list_changed = Some(true);
     capabilities.tools = Some(tools);
     capabilities.logging = Some(Map::new());
-    let [prompts, resources] = snapshot.may_have_more();
-    if prompts || has(&lists.prompts) {
+    if declared.prompts {
         let mut prompts = PromptsCapability::default();
         prompts.list_changed = Some(true);
         capabilities.prompts = Some(prompts);
@@ -108,7 +117,7 @@ fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -
     if snapshot.completes() && revision > Revision::R2024_11_05 {
         capabilities.completions = Some(JsonObject::new());
     }
-    if resources || has(&lists.resources) || has(&lists.resource_templates) {
+    if declared.resources {
         let mut resources = ResourcesCapability::default();
         resources.list_changed = Some(true);
         resources.subscribe = snapshot.watches_resources().then_some(true);

@@ -44,6 +44,18 @@ pub(super) struct Session {
     /// The client's address when the session began, if clients have no identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
+    /// The lists that the response to `initialize` declared; `None` in an id of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) declared: Option<DeclaredLists>,
+}
+
+/// The lists that a server declares besides that of the tools. A session gets notifications of changes of
+/// these only (MCP 2025-11-25, Lifecycle, "Operation").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DeclaredLists {
+    pub(super) prompts: bool,
+    /// The lists of resources and of resource templates.
+    pub(super) resources: bool,
 }
 
 impl Session {
@@ -54,7 +66,18 @@ impl Session {
                 *value = Value::Object(Map::new());
             }
         }
-        Self { revision: revision.as_str().to_owned(), capabilities, owner: None, address: None }
+        Self {
+            revision: revision.as_str().to_owned(),
+            capabilities,
+            owner: None,
+            address: None,
+            declared: None,
+        }
+    }
+
+    /// Records the lists that the server has declared.
+    pub(super) fn with_declared(self, declared: DeclaredLists) -> Self {
+        Self { declared: Some(declared), ..self }
     }
 
     /// Records the client that began the session.
@@ -157,6 +180,13 @@ impl Sessions {
             (Err(TokenError::Invalid), UnknownSessions::Accept) if owner.is_none() => Ok(()),
             (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::NoSession),
         }
+    }
+
+    /// The lists that were declared in a session; all for an id of unknown origin.
+    pub(super) fn declared_lists(&self, id: &str) -> DeclaredLists {
+        let session = Session::open(&self.cipher, id, SystemTime::now()).ok();
+        let declared = session.and_then(|session| session.declared);
+        declared.unwrap_or(DeclaredLists { prompts: true, resources: true })
     }
 
     /// Ends a session, whose requests are rejected from now on.

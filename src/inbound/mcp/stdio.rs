@@ -190,7 +190,8 @@ impl StdioConnection {
         };
         // Subscribed before the next response, so that no change after it is missed.
         let listener = dispatcher.gateway.changes().listen();
-        let subscribed = dispatcher.subscribed.listen(&dispatcher.gateway, session);
+        let declared = dispatcher.sessions.declared_lists(session);
+        let subscribed = (declared, dispatcher.subscribed.listen(&dispatcher.gateway, session));
         self.telling.spawn(async move {
             let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
             let recipient =

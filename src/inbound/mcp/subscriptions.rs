@@ -21,6 +21,7 @@ use super::{
     response::RpcResponse,
     rpc_error::RpcError,
     session_subscriptions::SessionListener,
+    sessions::DeclaredLists,
     tasks,
 };
 use crate::{
@@ -123,13 +124,13 @@ pub(super) async fn notify_session(
     outbox: &Outbox,
     recipient: &Recipient<'_>,
     slot: &StreamSlot,
-    subscribed: SessionListener,
+    (declared, subscribed): (DeclaredLists, SessionListener),
     closed: StreamClosed,
 ) {
-    let of = Resources::Session(subscribed);
-    let filter =
-        SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().resources_list_changed();
-    let subscription = Subscription { filter: filter.build(), of };
+    let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
+    filter.prompts_list_changed = declared.prompts.then_some(true);
+    filter.resources_list_changed = declared.resources.then_some(true);
+    let subscription = Subscription { filter, of: Resources::Session(subscribed) };
     let subscription = || slot.is_active().then_some(&subscription);
     tokio::select! {
         _ = notify(listener, outbox, recipient, None, subscription) => {}

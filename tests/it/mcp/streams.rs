@@ -100,6 +100,28 @@ async fn a_session_is_notified_of_changed_tools() {
     assert_eq!(events(&text), [notification], "the first reload changed nothing");
 }
 
+/// Prompts and resources that a reload adds are unknown to a session that began before: it has negotiated
+/// neither.
+#[tokio::test]
+async fn a_session_is_notified_of_the_lists_that_were_declared_to_it() {
+    let prompt = |description: &str| {
+        let messages = "[{ user: Sum up. }]";
+        format!("prompts: {{ sum_up: {{ description: {description}, messages: {messages} }} }}\n{SECRET}")
+    };
+    let mut served = Loaded::start(&tools(&["a"], SECRET)).await;
+    let id = session(&mut served.connect().await).await;
+    let mut first = open(&served, get(&id)).await;
+    first.read_until(": open").await;
+    served.app.apply(&tools(&["a"], &prompt("One"))).unwrap();
+    let id = session(&mut served.connect().await).await;
+    let mut second = open(&served, get(&id)).await;
+    second.read_until(": open").await;
+    served.app.apply(&tools(&["a", "b"], &prompt("Two"))).unwrap();
+    let text = first.read_until("tools/list_changed").await;
+    assert!(!text.contains("prompts/list_changed"), "{text}");
+    second.read_until("prompts/list_changed").await;
+}
+
 #[tokio::test]
 async fn a_subscription_gets_its_notifications_and_an_end() {
     let mut served = Loaded::start(&tools(&["a"], "")).await;
