@@ -292,10 +292,10 @@ fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
         _ if error.pointer == "/$schema" => {
             Some("remove it, or write `http://json-schema.org/draft-07/schema#`, for example".to_owned())
         }
-        None if error.pointer.ends_with("/$schema") => {
+        _ if last == "$schema" => {
             Some("remove it: the `$schema` of the root applies to all of its parts".to_owned())
         }
-        None => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
+        _ => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
     };
     report.error(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help);
 }
