@@ -44,7 +44,6 @@ mod import;
 mod input_requests;
 mod keys;
 mod language;
-mod limit;
 mod lint;
 mod masked;
 mod migrate;

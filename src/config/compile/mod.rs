@@ -83,9 +83,9 @@ pub(in crate::config) fn compile(
         .map(|entry| read_section::<StoreSettings>(context, Some(entry), root.span, "`shared_state`"))
         .transpose();
     match (shared_entry, mcp) {
-        (None, _) => lint::shared_state::warn_of_on_store_failure(report, &root),
+        (None, _) => lint::process_settings::warn_of_on_store_failure(report, &root),
         (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
-            lint::shared_state::report_missing_secret_key(report, entry);
+            lint::process_settings::report_missing_secret_key(report, entry);
         }
         // If `server` has errors, it is unknown whether `secret_key` is set.
         (Some(_), _) => {}
@@ -173,7 +173,7 @@ pub(in crate::config) fn compile(
     );
     let shutdown_timeout = node_at("server", "shutdown_timeout");
     let elsewhere = node_at("defaults", "timeout").or(shutdown_timeout).map_or(root.span, |node| node.span);
-    lint::shutdown::warn_of_long_timeouts(
+    lint::process_settings::warn_of_long_timeouts(
         report,
         listener.shutdown_timeout,
         &routes,

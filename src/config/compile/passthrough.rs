@@ -42,12 +42,12 @@ pub(super) fn read(
     let (report, node) = (context.report, &entry.value);
     let value = Cursor::new(context, entry.key.span, node, "`passthrough`", PassthroughSection::KIND);
     let read = PassthroughSection::read(&value);
-    lint::passthrough::check_scopes(report, node, clients);
+    lint::clients::check_passthrough_scopes(report, node, clients);
     let written = node.get("upstream").unwrap_or(node);
     let upstream = written.as_text().and_then(|name| http_upstream(report, names, upstreams, written, name));
     let PassthroughSection { settings, scopes, .. } = read.ok()?;
     let upstream = upstream?;
-    lint::passthrough::warn_of_limit(report, node, upstreams, &upstream, &settings);
+    lint::upstreams::warn_of_passthrough_limit(report, node, upstreams, &upstream, &settings);
     Some((upstream, settings, scopes))
 }
 

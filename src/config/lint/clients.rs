@@ -1,4 +1,4 @@
-//! Checks of `clients` against `server.auth`, the listener and every `scopes`.
+//! Checks of `clients` against `server.auth`, the listener and every `scopes`, that of `passthrough` included.
 
 use std::collections::HashSet;
 
@@ -91,5 +91,14 @@ pub(in crate::config) fn warn_of_open_port(
         let help =
             "configure `server.tls`, or add the address of a proxy that terminates TLS to `trusted_proxies`";
         report.warning(Code::CredentialsWithoutTls.at_span(place), message, help);
+    }
+}
+
+/// Checks that `passthrough` has `scopes` if there are clients.
+pub(in crate::config) fn check_passthrough_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
+    if clients.are_authenticated && node.get("scopes").is_none() {
+        let message = "`passthrough` needs `scopes`, because there are `clients`";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every authenticated client";
+        report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
     }
 }

@@ -1,10 +1,12 @@
-//! Checks of upstream names: `admin.readiness_upstreams` exist, and each upstream is used.
+//! Checks of upstreams: those in `admin.readiness_upstreams` exist, each is used, and the limit of
+//! `passthrough` is within that of its upstream.
 
 use crate::{
     config::{
         code::Code, problem::Problem, report::Report, routes::RouteFile, source::SourceSpan, suggest,
-        upstreams::UpstreamFile,
+        tree::Node, upstreams::UpstreamFile,
     },
+    policy::PassthroughSettings,
     route::UpstreamName,
 };
 
@@ -58,5 +60,25 @@ pub(in crate::config) fn warn_of_unused(
                 "remove it, or write a route for it",
             );
         }
+    }
+}
+
+/// Warns of a limit that is never reached: passthrough requests are among those of the upstream.
+pub(in crate::config) fn warn_of_passthrough_limit(
+    report: &Report<'_>,
+    node: &Node,
+    upstreams: &[UpstreamFile],
+    name: &UpstreamName,
+    settings: &PassthroughSettings,
+) {
+    let file = upstreams.iter().find(|file| file.settings.name() == name);
+    let of_upstream = file.map_or(usize::MAX, |file| file.policy.max_in_flight);
+    if settings.max_in_flight.is_some_and(|max| max > of_upstream)
+        && let Some(entry) = node.entry("max_in_flight")
+    {
+        let message =
+            format!("`max_in_flight` has no effect: the limit of the upstream `{name}` is {of_upstream}");
+        let help = "write a lower limit, or raise `max_in_flight` of the upstream";
+        report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
     }
 }

@@ -16,7 +16,6 @@ use super::{
     code::Code,
     completions, input_requests,
     keys::RESPONSE,
-    limit,
     lint::{no_effect, route_policies, unescaped},
     notifications,
     report::Report,
@@ -379,7 +378,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let mut rules = rules?;
     for compiled in &mut rules {
         if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
-            limit::write_as_input_requires(own, &input);
+            responses::write_as_input_requires(own, &input);
         }
     }
     let rule_origins =
