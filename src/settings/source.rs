@@ -206,7 +206,7 @@ impl Files {
         let text = &self.0[file].text;
         // The range of a block of lines ends at the next key, whose line is not part of the secret.
         let trimmed = ranges.into_iter().map(|range| {
-            let length = text.get(range.clone()).map_or(range.len(), |text| text.trim_end().len());
+            let length = text.get(range.clone()).map_or_else(|| range.len(), |text| text.trim_end().len());
             range.start..range.start + length
         });
         // Parsing the same file again finds the same ranges.

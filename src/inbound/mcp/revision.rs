@@ -265,7 +265,7 @@ impl Revision {
     ///
     /// When it is not supported.
     pub(super) fn from_header(value: Option<&str>, negotiated: Option<Self>) -> Result<Self, RpcError> {
-        value.map_or(Ok(negotiated.unwrap_or(Self::DEFAULT_WITHOUT_HEADER)), str::parse)
+        value.map_or_else(|| Ok(negotiated.unwrap_or(Self::DEFAULT_WITHOUT_HEADER)), str::parse)
     }
 
     /// Whether a client may send a batch (2025-03-26, Overview, "Batching").

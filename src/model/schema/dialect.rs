@@ -180,7 +180,12 @@ mod tests {
         } } });
         let good = json!({ "children": [{ "children": [{}, {}] }] });
         for dialect in [DRAFT_04, DRAFT_07, R2019_09] {
-            check(dialect, tree.clone(), &[good.clone()], &[json!({ "children": [{ "children": [1] }] })]);
+            check(
+                dialect,
+                tree.clone(),
+                std::slice::from_ref(&good),
+                &[json!({ "children": [{ "children": [1] }] })],
+            );
         }
         let recursive = json!({ "type": "object", "additionalProperties": { "$recursiveRef": "#" } });
         check(R2019_09, recursive, &[json!({ "a": { "b": {} } })], &[json!({ "a": { "b": 1 } })]);
