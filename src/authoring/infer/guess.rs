@@ -213,6 +213,16 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     if before.is_empty() && behind.is_empty() && format.is_plain() {
         return None;
     }
+    if before.is_empty() && behind.is_empty() && format.is_bare_comma() && !has_decimal_comma(&numbers) {
+        let why = "lists, or numbers with a decimal comma; `type: number` parses numbers, with \
+                   `decimal_separator: \",\"`";
+        return Some(Guess {
+            kind: "string".into(),
+            options: Map::new(),
+            confidence: Confidence::Guess,
+            why: why.into(),
+        });
+    }
     let mut options = Map::new();
     for (name, text) in [("prefix", before), ("suffix", behind)] {
         if !text.is_empty() {
@@ -264,9 +274,22 @@ impl NumberFormat {
         self.decimal == '.' && self.thousands.is_none()
     }
 
+    fn is_bare_comma(&self) -> bool {
+        self.decimal == ',' && self.thousands.is_none()
+    }
+
     fn separator(&self) -> char {
         self.thousands.unwrap_or(self.decimal)
     }
+}
+
+/// Whether numbers without a unit have a decimal comma. Otherwise they may be lists, such as `0,1` of
+/// processors. A list has no sign, and its items rarely have the same number of digits, two or more.
+fn has_decimal_comma(numbers: &[&str]) -> bool {
+    let decimals: Vec<usize> =
+        numbers.iter().filter_map(|number| number.split_once(',')).map(|(_, digits)| digits.len()).collect();
+    numbers.iter().any(|number| number.starts_with(['-', '+']))
+        || (decimals.len() >= 3 && decimals[0] >= 2 && decimals.iter().all(|length| *length == decimals[0]))
 }
 
 /// The simplest format that parses all numbers.
@@ -373,6 +396,17 @@ mod tests {
                 Confidence::Likely,
             )),
         );
+    }
+
+    #[test]
+    fn a_comma_is_a_decimal_mark_only_with_evidence() {
+        let comma = json!({ "decimal_separator": "," });
+        check_marked(&["-3,5"], Some(("number", comma.clone(), Confidence::Guess)));
+        check_marked(&["12,50", "3,99", "7,00"], Some(("number", comma, Confidence::Likely)));
+        for texts in [&["0,1"][..], &["0,1", "2,3"], &["0,1", "2,3", "10,11"], &["12,50", "3,99"]] {
+            check_marked(texts, Some(("string", json!({}), Confidence::Guess)));
+        }
+        check_marked(&["0,1,2", "3,4"], None);
     }
 
     #[test]
