@@ -4,7 +4,7 @@
 use std::{collections::HashSet, sync::LazyLock};
 
 use regex::Regex;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::{
     candidates::{Candidate, full_lines},
@@ -19,6 +19,10 @@ static FORM_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*(&[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*)*$")
         .expect("a good pattern")
 });
+
+/// Header of a section in an INI file.
+static SECTION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$").expect("a good pattern"));
 
 /// Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
@@ -46,32 +50,66 @@ pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
 /// Lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
+    let has_sections = texts.iter().any(|text| full_lines(text).any(|line| SECTION.is_match(line)));
     for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
-        let share = texts.iter().map(|text| share_of_pairs(text, separator)).fold(1.0, f64::min);
+        // In INI files and those of shells, these begin a comment.
+        let is_settings = has_sections || separator == "=";
+        let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
+        comments
+            .retain(|mark| texts.iter().any(|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
+        let share = texts.iter().map(|text| share_of_pairs(text, separator, &comments)).fold(1.0, f64::min);
         if share < 0.5 {
             continue;
         }
-        let extract = match separator {
-            ":" => json!("pairs"),
-            _ => json!({ "pairs": { "separator": separator } }),
-        };
-        let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        let reason = format!("at least {:.0} % of the lines are a key, {shown} and a value", share * 100.0);
-        let indented = texts.iter().any(|text| has_nesting(text, separator));
-        if indented {
-            let nested = json!({ "pairs": { "separator": separator, "indented": "nested" } });
-            found.push(Candidate::likely(nested, format!("{reason}; some are indented below others")));
+        let mut options = Map::new();
+        if separator != ":" {
+            options.insert("separator".into(), separator.into());
         }
-        found.push(Candidate::likely(extract, reason));
+        if !comments.is_empty() {
+            options.insert("comment".into(), comments.into());
+        }
+        if is_settings && texts.iter().any(|text| has_quotes(text, separator)) {
+            options.insert("unquote".into(), true.into());
+        }
+        let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
+        let mut why = format!("at least {:.0} % of the lines are a key, {shown} and a value", share * 100.0);
+        if has_sections {
+            options.insert("sections".into(), true.into());
+            why += ", in sections";
+        } else if texts.iter().any(|text| has_nesting(text, separator)) {
+            let mut nested = options.clone();
+            nested.insert("separator".into(), separator.into());
+            nested.insert("indented".into(), "nested".into());
+            let why = format!("{why}; some are indented below others");
+            found.push(Candidate::likely(json!({ "pairs": nested }), why));
+        }
+        let extract = if options.is_empty() { json!("pairs") } else { json!({ "pairs": options }) };
+        found.push(Candidate::likely(extract, why));
     }
     found
 }
 
+fn is_comment(line: &str, marks: &[&str]) -> bool {
+    marks.iter().any(|mark| line.trim_start().starts_with(mark))
+}
+
+/// Whether a value is in quotes.
+fn has_quotes(text: &str, separator: &str) -> bool {
+    full_lines(text).filter_map(|line| line.split_once(separator)).any(|(_, value)| {
+        let value = value.trim();
+        value.len() > 1 && value.starts_with('"') && value.ends_with('"')
+    })
+}
+
 /// Share of lines with a plausible key before the separator, from 0 to 1.
-fn share_of_pairs(text: &str, separator: &str) -> f64 {
-    let (mut all, mut good) = (0_usize, 0_usize);
+fn share_of_pairs(text: &str, separator: &str, comments: &[&str]) -> f64 {
+    let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
     let mut keys = HashSet::new();
-    for line in full_lines(text) {
+    for line in full_lines(text).filter(|line| !is_comment(line, comments)) {
+        if SECTION.is_match(line) {
+            section += 1;
+            continue;
+        }
         all += 1;
         let Some((key, _)) = line.split_once(separator) else { continue };
         let key = key.trim();
@@ -79,10 +117,12 @@ fn share_of_pairs(text: &str, separator: &str) -> f64 {
             && key.chars().count() <= 60
             && key.split_whitespace().count() <= 6
             && key.contains(|c: char| c.is_alphabetic())
+            // The cells of a row are further apart than the words of a key.
+            && !key.contains("  ")
             && !has_clock(key)
             && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
         if is_key {
-            keys.insert(key);
+            keys.insert((section, key));
             good += 1;
         }
     }
