@@ -50,6 +50,19 @@ impl Candidate {
         !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
     }
 
+    /// Whether it extracts a table from text.
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.name(), "csv" | "columns")
+    }
+
+    /// The same extractor with one more option.
+    fn with_option(&self, option: &str, value: impl Into<Value>) -> Self {
+        let name = self.name().to_owned();
+        let mut options = self.extract[&name].as_object().cloned().unwrap_or_default();
+        options.insert(option.to_owned(), value.into());
+        Self { extract: json!({ name: options }), ..self.clone() }
+    }
+
     /// The `source` of the parsed text, if that is not the response.
     pub(super) fn source(&self) -> Option<&Value> {
         self.extract.get("source")
@@ -84,16 +97,36 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
 
 /// Extractors for texts that are not documents.
 fn line_candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+    let tables = without_empty_tables(texts);
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
-    found.extend(delimited(texts, media_type));
+    found.extend(delimited(&tables, media_type));
     found.extend(lines::pairs(texts));
-    found.extend(columns(texts));
-    found.extend(above_footer(texts));
+    found.extend(columns(&tables));
+    found.extend(above_footer(&tables));
     found.extend(lines::form(texts, media_type));
     found.extend(lines::report(texts));
     found.extend(lines::repeated_lines(texts));
+    if tables.len() < texts.len() {
+        // Without a header, or with one that looks like a message, an empty table is an error by default.
+        let tables = found.iter().filter(|candidate| candidate.is_table());
+        let may_be_empty: Vec<_> = tables.map(|table| table.with_option("allow_empty", true)).collect();
+        found.extend(may_be_empty);
+    }
     found
+}
+
+/// The texts without those of tables that have no rows: they end where another text continues.
+fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
+    /// Limit of the lines of a title and a header.
+    const MAX_LINES: usize = 3;
+    let words = |line: &'t str| line.split_whitespace().collect::<Vec<_>>();
+    let first_lines: Vec<Vec<_>> =
+        texts.iter().map(|text| full_lines(text).take(MAX_LINES + 1).map(words).collect()).collect();
+    let is_empty = |lines: &Vec<_>| {
+        first_lines.iter().any(|other| other.len() > lines.len() && other.starts_with(lines))
+    };
+    texts.iter().zip(&first_lines).filter(|(_, lines)| !is_empty(lines)).map(|(text, _)| *text).collect()
 }
 
 /// Extractors for HTML pages whose data is the text of a single `<pre>`: the page has no table.
@@ -313,12 +346,10 @@ fn above_footer(texts: &[&str]) -> Vec<Candidate> {
         tables.push(&text[..at]);
     }
     let until_footer = |candidate: Candidate| {
-        let mut options = candidate.extract["columns"].as_object().cloned().unwrap_or_default();
-        options.insert("stop_before".to_owned(), first.as_str().into());
-        let reason = format!("{}; the last line is not a row", candidate.reason);
-        Candidate { extract: json!({ "columns": options }), reason, ..candidate }
+        let why = format!("{}; the last line is not a row", candidate.why);
+        Candidate { why, ..candidate.with_option("stop_before", first.as_str()) }
     };
-    columns(&tables).into_iter().map(until_footer).collect()
+    columns(&without_empty_tables(&tables)).into_iter().map(until_footer).collect()
 }
 
 /// Pattern for the last line of a text, if that line may be the footer of a table. A footer begins with a

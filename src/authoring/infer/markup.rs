@@ -72,8 +72,13 @@ fn column_names(classified: &ClassifiedSamples<'_>, tables: &[String]) -> Option
     let all = rows(json!({ "table": true, "columns": names(MAX_COLUMNS) }))?;
     let below = rows(json!({ "table": true }))?;
     // Existing headings are not rows.
-    let takes_first = all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1);
-    let name_columns = all.iter().zip(tables).all(|(rows, table)| is_bold(table) || differs_from_below(rows));
+    let is_empty = |all: &[Value], below: &[Value]| all.is_empty() && below.is_empty();
+    let takes_first =
+        all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1 || is_empty(all, below));
+    // A single row is a header or data, as the first row of other samples is.
+    let mut longer = all.iter().zip(tables).filter(|(rows, _)| rows.len() > 1).peekable();
+    let name_columns =
+        longer.peek().is_some() && longer.all(|(rows, table)| is_bold(table) || differs_from_below(rows));
     let is_narrow = |count: &usize| *count < MAX_COLUMNS;
     let rows = || all.iter().flatten().filter_map(Value::as_object);
     let columns = (1..=MAX_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));

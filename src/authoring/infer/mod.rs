@@ -158,14 +158,13 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
                     return None;
                 }
             };
-            // A table with a single column has no more information than a list of lines.
-            let is_table = matches!(candidate.name(), "csv" | "columns");
-            if is_table
-                && values
-                    .iter()
-                    .any(|value| value.get(0).and_then(Value::as_object).is_none_or(|row| row.len() < 2))
-            {
-                return None;
+            if candidate.is_table() {
+                // A table with a single column has no more information than a list of lines.
+                let is_narrow = |row: &Value| row.as_object().is_none_or(|cells| cells.len() < 2);
+                let mut first_rows = values.iter().filter_map(|value| value.get(0)).peekable();
+                if first_rows.peek().is_none() || first_rows.any(is_narrow) {
+                    return None;
+                }
             }
             let extracted_share = if candidate.reads_all {
                 1.0

@@ -97,8 +97,14 @@ pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
 pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
     let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
+    // An empty table has a header only, with the names of the rows of others.
+    let is_empty = |value: &Value| *value == json!([]);
+    let mut names = HashSet::new();
+    for name in values.iter().filter_map(|value| value.get(0)?.as_object()).flat_map(Map::keys) {
+        names.extend(word_count(name).map(str::to_owned));
+    }
     let share_of_sample = |(value, text): (&Value, &String)| {
-        let mut found = HashSet::new();
+        let mut found = if is_empty(value) { names.clone() } else { HashSet::new() };
         collect(value, &mut found);
         let (mut all, mut known) = (0_usize, 0_usize);
         let mut count = |part: &str| {
@@ -114,7 +120,7 @@ pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &O
         }
         match all {
             // Such a document is empty, or has all its data in attributes.
-            0 if is_markup => 1.0,
+            0 if is_markup || is_empty(value) => 1.0,
             0 => 0.0,
             _ => known as f64 / all as f64,
         }
