@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -12,7 +13,10 @@ use super::{
 use crate::{
     authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
     config::{self, Sources},
-    model::{EntryChoice, HarExchange, Recording, RecordingError, cut_characters},
+    model::{
+        EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
+        cut_characters,
+    },
 };
 
 /// Maximum number of HAR entries listed in a message.
@@ -35,15 +39,23 @@ pub(super) struct InferArguments {
     /// one folder
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
-    /// URL of the request: `http://host:port/path/{argument}`
+    /// URL of the request: `http://host:port/path/{argument}?page={optional?}`
     #[arg(long)]
     url: Option<String>,
-    /// Request of the route: `METHOD /path/{argument}`
+    /// Request of the route: `METHOD /path/{argument}`, or `RUN program word {argument}` for the output of a
+    /// command
     #[arg(long, value_name = "REQUEST")]
     request: Option<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
+}
+
+impl InferArguments {
+    /// Whether the request runs a command.
+    fn is_command(&self) -> bool {
+        self.request.as_deref().is_some_and(|request| request.split_whitespace().next() == Some("RUN"))
+    }
 }
 
 pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -54,10 +66,19 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
         let recording = read_recording(file)?;
-        if let Recording::Body(response) = &recording {
-            check_body(&response.body).map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
+        match &recording {
+            Recording::Body(response) => check_body(&response.body),
+            Recording::One(_) | Recording::Har(_) if arguments.is_command() => {
+                Err("expected the output of a command, found an HTTP response".to_owned())
+            }
+            Recording::One(_) | Recording::Har(_) => Ok(()),
         }
+        .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
         match recording {
+            Recording::Body(response) if arguments.is_command() => {
+                let exit = ProgramExit { end: ProgramEnd::Code(0), stderr: Bytes::new() };
+                samples.push(Sample { name, response: UpstreamResponse::from_program(response.body, exit) });
+            }
             Recording::One(response) | Recording::Body(response) => {
                 single.get_or_insert(file);
                 samples.push(Sample { name, response });
@@ -190,7 +211,7 @@ fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Res
     let url = arguments.url.clone().or(seen_url);
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    let is_address_known = url.is_some();
+    let is_address_known = url.is_some() || arguments.is_command();
     let (mut address, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
     let mut method = seen_method.unwrap_or_else(|| "GET".to_owned());
     if let Some(url) = url {
@@ -201,19 +222,36 @@ fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Res
     }
     if let Some(request) = &arguments.request {
         let words: Vec<&str> = request.split_whitespace().collect();
-        let target = match words.as_slice() {
-            [target] => target,
-            [verb, target] => {
-                method = (*verb).to_owned();
-                target
+        match words.as_slice() {
+            ["RUN", program, words @ ..] => {
+                check_command(request, is_explicit).map_err(Failure::usage)?;
+                (method, address) = ("RUN".to_owned(), (*program).to_owned());
+                path = Some(words.iter().map(|word| format!(" {word}")).collect());
             }
-            _ => return Err(Failure::usage(format!("`--request` takes `METHOD /path`, found {request:?}"))),
-        };
-        path = Some(absolute(target));
+            [target] if *target != "RUN" => path = Some(absolute(target)),
+            [verb, target] if *verb != "CALL" => {
+                (method, path) = ((*verb).to_owned(), Some(absolute(target)));
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "`--request` takes `METHOD /path` or `RUN program word`, found {request:?}"
+                )));
+            }
+        }
+    }
+    if method != "RUN"
+        && let Some(path) = path.as_deref()
+        && path.contains("?}")
+        && path.find("?}") == path.find('?')
+    {
+        return Err(Failure::usage(format!(
+            "`{{name?}}` is an optional argument of the query; write `{{name}}` in the path of `{path}`"
+        )));
     }
     let is_path_known = path.is_some();
     let path = path.unwrap_or_else(|| "/".to_owned());
-    let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
+    let named = if method == "RUN" { &address } else { &path };
+    let name = arguments.name.clone().unwrap_or_else(|| name_of(named, &arguments.files));
     let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
     let naming = RouteNaming { name, upstream, address, is_address_known, method, path, is_path_known };
     let Some(problems) = naming_problems(&naming) else { return Ok(naming) };
@@ -236,6 +274,20 @@ fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Res
         path: "/".into(),
         is_path_known: false,
     })
+}
+
+/// Rejects what only a shell understands, and a URL beside a command.
+fn check_command(request: &str, has_url: bool) -> Result<(), String> {
+    if has_url {
+        return Err("`--url` and the `RUN` of `--request` exclude each other".to_owned());
+    }
+    match request.find(['|', '<', '>', '&', ';', '"', '\'', '`']) {
+        Some(at) => Err(format!(
+            "`RUN` has no shell: expected words with spaces between, found `{}`",
+            &request[at..=at]
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Name of the upstream for a tool: `forecast` for `get_forecast`.

@@ -43,16 +43,24 @@ pub struct RouteNaming {
     pub name: String,
     /// Name of the upstream, which must be unique in the configuration.
     pub upstream: String,
-    /// URL of the upstream: `http://host:port`.
+    /// URL of the upstream, `http://host:port`, or the program of a command.
     pub address: String,
     /// Whether the URL comes from the command line or a recording. Otherwise it is a guess.
     pub is_address_known: bool,
-    /// HTTP method.
+    /// HTTP method, or `RUN`.
     pub method: String,
-    /// Path and query, with arguments as `{name}`.
+    /// Path and query, or the words behind the program, each after a space. Arguments are `{name}`, and
+    /// optional ones `{name?}`.
     pub path: String,
     /// Whether the path comes from the command line or a recording. Otherwise it is a guess.
     pub is_path_known: bool,
+}
+
+impl RouteNaming {
+    /// Whether the route runs a command.
+    pub fn is_command(&self) -> bool {
+        self.method == "RUN"
+    }
 }
 
 /// Confidence in a part of a proposal.

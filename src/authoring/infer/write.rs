@@ -303,19 +303,50 @@ fn file_header(naming: &RouteNaming, samples: usize) -> String {
         let guess = guesses.iter().find(|guess| guess.part == part);
         guess.map(|guess| format!(" # {}", guess.comment())).unwrap_or_default()
     };
+    let (upstream_value, description) = match naming.is_command() {
+        true => (json!({ "command": [address] }), format!("The output of {address}{path}.")),
+        false => (json!(address), format!("The response of {method} {path}.")),
+    };
+    // `{name?}` is the syntax of `infer` only.
+    let request = format!("{method} {upstream}{path}").replace("?}", "}");
+    let input = input_schema(path).map(|schema| {
+        format!("    # guess: types of the arguments\n    input:{}\n", yaml::block(&schema, 4))
+    });
     format!(
         "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` are \
          the confidence in each part.\n\
          upstreams:\n  {}: {}{}\nroutes:\n  {}:\n    \
-         description: {} # guess: describe when a model should call this tool\n    request: {}{}\n",
+         description: {} # guess: describe when a model should call this tool\n    request: {}{}\n{}",
         yaml::text(upstream),
-        yaml::flow(&address.as_str().into()),
+        yaml::flow(&upstream_value),
         mark("upstream"),
         yaml::text(name),
-        yaml::flow(&format!("The response of {method} {path}.").into()),
-        yaml::flow(&format!("{method} {upstream}{path}").into()),
+        yaml::flow(&description.replace("?}", "}").into()),
+        yaml::flow(&request.into()),
         mark("request"),
+        input.unwrap_or_default(),
     )
+}
+
+/// Schema of the arguments, if one of them is optional, as `{name?}`. Without a schema, all are required.
+fn input_schema(path: &str) -> Option<Value> {
+    let names = path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for name in names {
+        let plain = name.trim_end_matches('?');
+        if plain == name {
+            required.push(name);
+        }
+        properties.insert(plain.to_owned(), json!({ "type": "string" }));
+    }
+    if required.len() == properties.len() {
+        return None;
+    }
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    Some(schema)
 }
 
 /// The parts of the request that neither the command line nor a recording gives.

@@ -186,6 +186,38 @@ fn a_recording_that_curl_has_decompressed_is_read_as_it_is() {
     check_proposal("decompressed", &yaml, 1);
 }
 
+#[test]
+fn an_optional_argument_is_not_required() {
+    let file = TemporaryFile::new("optional.txt", "Temp: 5\nState: up\n");
+    let url = "http://plant.example:81/boilers/{id}?unit=C&cursor={cursor?}";
+    let yaml = succeeds(&["infer", file.path(), "--url", url]);
+    let input = "input: { type: object, properties: { id: { type: string }, cursor: { type: string } }, \
+                 required: [id] }\n";
+    let request = "request: \"GET boilers/boilers/{id}?unit=C&cursor={cursor}\"";
+    assert!(yaml.contains(request) && yaml.contains(input), "{yaml}");
+    check_proposal("optional", &yaml, 1);
+}
+
+#[test]
+fn the_output_of_a_command_gives_a_route_that_runs_it() {
+    let file = TemporaryFile::new(
+        "command.txt",
+        "Filesystem Size Use%\n/dev/vda   252G  49%\ntmpfs      12G   0%\n",
+    );
+    let yaml = succeeds(&["infer", file.path(), "--request", "RUN df -h -- {path?}"]);
+    for part in [
+        "  df: { command: [df] }\n",
+        "  get_df:\n",
+        "request: \"RUN df -h -- {path}\"",
+        "description: \"The output of df -h -- {path}.\"",
+        "properties: { path: { type: string } }",
+        "columns:",
+    ] {
+        assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
+    }
+    check_proposal("command", &yaml, 1);
+}
+
 /// As with `glossator infer … > plant/boiler.yaml` for each of a server's endpoints.
 #[test]
 fn several_proposals_are_one_configuration() {
@@ -211,6 +243,8 @@ fn several_proposals_are_one_configuration() {
 fn input_without_a_route_is_a_usage_error() {
     let samples = samples("wrong");
     let sample = samples[0].path();
+    let output = TemporaryFile::new("wrong.txt", "Temp: 5\n");
+    let output = output.path();
     for (arguments, part) in [
         (vec!["infer"], "FILE"),
         (vec!["infer", "/nowhere.http"], "/nowhere.http"),
@@ -220,6 +254,12 @@ fn input_without_a_route_is_a_usage_error() {
         ),
         (vec!["infer", sample, "--upstream", "a/b"], "is not a name for an upstream"),
         (vec!["infer", sample, "--request", "GET /a b c"], "`--request` takes `METHOD /path`"),
+        (vec!["infer", sample, "--request", "CALL a/b"], "`--request` takes `METHOD /path`"),
+        (vec!["infer", output, "--request", "RUN"], "`--request` takes `METHOD /path`"),
+        (vec!["infer", output, "--request", "RUN df | sort"], "`RUN` has no shell"),
+        (vec!["infer", output, "--request", "RUN df", "--url", "http://a/"], "exclude each other"),
+        (vec!["infer", sample, "--request", "RUN df"], "expected the output of a command"),
+        (vec!["infer", sample, "--url", "http://a/{city?}"], "write `{name}` in the path"),
     ] {
         let output = glossator(&arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();
