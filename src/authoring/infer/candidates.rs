@@ -186,13 +186,7 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
     {
         found.push(Candidate::strict(json!("ndjson"), "every line is a JSON document"));
     }
-    let is_html = texts.iter().all(|text| {
-        let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(200).collect();
-        let start = start.to_ascii_lowercase();
-        start.starts_with("<!doctype html")
-            || start.contains("<html")
-            || (media_type == "text/html" && start.starts_with('<'))
-    });
+    let is_html = texts.iter().all(|text| markup::is_html(text, media_type));
     if is_html {
         found.extend(markup::html(classified, texts));
     } else if texts.iter().all(|text| text.trim_start_matches('\u{feff}').trim_start().starts_with('<')) {

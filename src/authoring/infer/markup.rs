@@ -1,19 +1,41 @@
 //! Candidate extractors for HTML pages and XML documents.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::LazyLock,
+};
 
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{candidates::Candidate, samples::ClassifiedSamples, trial};
 
+/// Path of the elements of a SOAP body, without the name of the element.
+pub(super) const SOAP_BODY: &str = "Envelope/Body/";
+/// Pattern of the password field of a login page.
+pub(super) const PASSWORD_FIELD: &str = r#"(?i)<input\b[^>]*\btype\s*=\s*["']?password\b"#;
 /// Limit of the columns of a table that are named.
 const MAX_COLUMNS: usize = 100;
+
+/// Whether a text is an HTML document.
+pub(super) fn is_html(text: &str, media_type: &str) -> bool {
+    let start: String = without_mark(text).chars().take(200).collect();
+    let start = start.to_ascii_lowercase();
+    start.starts_with("<!doctype html")
+        || start.contains("<html")
+        || (media_type == "text/html" && start.starts_with('<'))
+}
+
+/// The text without a byte order mark and white space at its start.
+fn without_mark(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}').trim_start()
+}
 
 /// Extractors for HTML pages.
 pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
-    if let Some(tables) = tables {
+    let tables: Vec<String> = texts.iter().filter_map(|text| first_table(text)).collect();
+    if tables.len() == texts.len() {
         let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
         let more = if more { "; the first of several is used" } else { "" };
         let pairs = Candidate::strict(
@@ -47,9 +69,23 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
             "every sample is HTML with a list of links",
         ));
     }
-    let text = Candidate::strict(json!("html"), "every sample is HTML: its text, as a browser shows it");
-    found.push(Candidate { is_weak: true, ..text });
+    let mut why = "every sample is HTML: its text, as a browser shows it".to_owned();
+    let is_mixed = !tables.is_empty() && tables.len() < texts.len();
+    if is_mixed {
+        why += &format!("; {} of {} have a table, and the others may be errors", tables.len(), texts.len());
+    }
+    if texts.iter().all(|text| has_password_field(text)) {
+        why += "; every sample has a password field: it may be a login page";
+    }
+    let text = Candidate::strict(json!("html"), why);
+    found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..text });
     found
+}
+
+/// Whether an HTML page has a field for a password.
+pub(super) fn has_password_field(text: &str) -> bool {
+    static FIELD: LazyLock<Regex> = LazyLock::new(|| Regex::new(PASSWORD_FIELD).expect("a good pattern"));
+    FIELD.is_match(text)
 }
 
 /// Source of the first table of an HTML page, in lower case.
@@ -122,12 +158,16 @@ fn is_of_pairs(table: &str) -> bool {
 /// Extractors for XML documents.
 pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let (mut options, mut reason) = (Map::new(), "every sample is an XML document".to_owned());
-    let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
+    let (mut options, mut why) = (Map::new(), "every sample is an XML document".to_owned());
     // Of a SOAP envelope, only the contents of the body are useful.
-    if soap && let Some(inner) = body_element(texts) {
-        reason = format!("every sample is a SOAP envelope with `{inner}` in it");
-        options.insert("path".to_owned(), format!("Envelope/Body/{inner}").into());
+    let in_bodies: Option<Vec<String>> = texts.iter().map(|text| first_in_body(text)).collect();
+    if let Some((first, others)) = in_bodies.as_deref().and_then(<[_]>::split_first) {
+        let is_same = others.iter().all(|other| other == first);
+        why = match is_same {
+            true => format!("every sample is a SOAP envelope with `{first}` in it"),
+            false => "every sample is a SOAP envelope".to_owned(),
+        };
+        options.insert("path".to_owned(), format!("{SOAP_BODY}{}", if is_same { first } else { "*" }).into());
     }
     let lists = repeated_elements(texts);
     if !lists.is_empty() {
@@ -149,8 +189,7 @@ fn repeated_elements(texts: &[&str]) -> Vec<String> {
     // For each path, the fewest and the most elements in one parent.
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for text in texts {
-        let text = text.trim_start_matches('\u{feff}').trim_start();
-        let Ok(document) = roxmltree::Document::parse(text) else { return Vec::new() };
+        let Ok(document) = roxmltree::Document::parse(without_mark(text)) else { return Vec::new() };
         for parent in document.descendants().filter(roxmltree::Node::is_element) {
             let mut path: Vec<&str> = parent.ancestors().map(|node| node.tag_name().name()).collect();
             path.reverse();
@@ -176,14 +215,14 @@ fn repeated_elements(texts: &[&str]) -> Vec<String> {
     if names.len() > MAX_NAMES { Vec::new() } else { names.into_iter().collect() }
 }
 
-/// Name of the first element in a SOAP body, if all samples have the same.
-fn body_element(texts: &[&str]) -> Option<String> {
-    let name = |text: &str| {
-        let document = roxmltree::Document::parse(text.trim_start_matches('\u{feff}').trim_start()).ok()?;
-        let body = document.root_element().children().find(|node| node.tag_name().name() == "Body")?;
-        let inner = body.children().find(roxmltree::Node::is_element)?;
-        Some(inner.tag_name().name().to_owned())
-    };
-    let first = name(texts.first()?)?;
-    texts.iter().all(|text| name(text).as_deref() == Some(&first)).then_some(first)
+/// Name of the first element in a SOAP body: `Fault` if the text is a fault.
+pub(super) fn first_in_body(text: &str) -> Option<String> {
+    if !(text.contains("Envelope") && text.contains("Body")) {
+        return None;
+    }
+    let document = roxmltree::Document::parse(without_mark(text)).ok()?;
+    let root = Some(document.root_element()).filter(|root| root.tag_name().name() == "Envelope")?;
+    let body = root.children().find(|node| node.tag_name().name() == "Body")?;
+    let inner = body.children().find(roxmltree::Node::is_element)?;
+    Some(inner.tag_name().name().to_owned())
 }

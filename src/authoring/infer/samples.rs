@@ -1,6 +1,6 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Confidence, Finding, Sample, trial};
+use super::{Confidence, Finding, Sample, markup, trial};
 use crate::translate::Charset;
 use serde_json::{Value, json};
 
@@ -47,6 +47,12 @@ pub(super) enum ErrorEvidence {
     Status(String),
     /// The member `error` is present and not empty.
     Error,
+    /// The text is a SOAP fault.
+    SoapFault,
+    /// The text is a web page, and the other samples are not.
+    WebPage,
+    /// The text is a web page with a password field, and other pages have none.
+    LoginPage,
 }
 
 /// Words with which errors begin.
@@ -64,9 +70,12 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
         failures,
         hidden_failures: Vec::new(),
     };
+    let pages = PageCounts::new(&good, &decoded);
     let mut texts = Some(Vec::new());
     for (sample, text) in good.into_iter().zip(decoded) {
-        match text.as_deref().and_then(error_evidence) {
+        let evidence =
+            text.as_deref().and_then(|text| pages.evidence(sample, text).or_else(|| error_evidence(text)));
+        match evidence {
             Some(evidence) => classified.hidden_failures.push((sample, evidence)),
             None => {
                 classified.successes.push(sample);
@@ -79,6 +88,39 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     }
     classified.texts = texts.filter(|texts| !texts.is_empty());
     classified
+}
+
+/// Numbers of web pages among the samples with a success status.
+struct PageCounts {
+    samples: usize,
+    pages: usize,
+    pages_with_password: usize,
+}
+
+impl PageCounts {
+    fn new(samples: &[&Sample], texts: &[Option<String>]) -> Self {
+        let texts = samples.iter().zip(texts).filter_map(|(sample, text)| Some((sample, text.as_deref()?)));
+        let pages: Vec<_> = texts.filter(|(sample, text)| is_page(sample, text)).collect();
+        let pages_with_password = pages.iter().filter(|(_, text)| markup::has_password_field(text)).count();
+        Self { samples: samples.len(), pages: pages.len(), pages_with_password }
+    }
+
+    /// Evidence that a page stands in for the data, which the other samples have.
+    fn evidence(&self, sample: &Sample, text: &str) -> Option<ErrorEvidence> {
+        if !is_page(sample, text) {
+            None
+        } else if self.pages * 2 <= self.samples {
+            Some(ErrorEvidence::WebPage)
+        } else if self.pages_with_password < self.pages && markup::has_password_field(text) {
+            Some(ErrorEvidence::LoginPage)
+        } else {
+            None
+        }
+    }
+}
+
+fn is_page(sample: &Sample, text: &str) -> bool {
+    markup::is_html(text, &sample.response.media_type().unwrap_or_default())
 }
 
 /// Decodes samples; also returns the charset that a rule must set for them.
@@ -127,6 +169,9 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
         }
         return object.get("error").filter(|error| means_error(error)).map(|_| ErrorEvidence::Error);
     }
+    if markup::first_in_body(text).as_deref() == Some("Fault") {
+        return Some(ErrorEvidence::SoapFault);
+    }
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
@@ -156,12 +201,19 @@ fn means_error(error: &Value) -> bool {
 /// Rule for a tool error.
 #[derive(Debug, Clone)]
 pub(super) struct InferredErrorRule {
-    /// Its conditions.
-    pub(super) when: Value,
-    /// Template of its text.
-    pub(super) error: String,
+    /// Conditions or preset.
+    pub(super) source: ErrorRuleSource,
     /// Evidence for it.
     pub(super) finding: Finding,
+}
+
+/// A rule of the route, or those of a preset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ErrorRuleSource {
+    /// The conditions on a response with a success status, and the template of the error.
+    Own { when: Value, error: String },
+    /// The name of the preset.
+    Preset(&'static str),
 }
 
 /// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
@@ -195,12 +247,7 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Option<Vec<Infe
         } else {
             Confidence::Likely
         };
-        rules.push(error_rule(
-            &evidence,
-            &texts,
-            confidence,
-            format!("{} of the samples report it with a success status", texts.len()),
-        ));
+        rules.push(error_rule(&evidence, &texts, confidence, evidence.reason(texts.len())));
         known.push(evidence);
     }
     if let Some(name) = implied_error_member(classified)
@@ -229,26 +276,49 @@ fn error_rule(
     confidence: Confidence,
     reason: String,
 ) -> InferredErrorRule {
-    let (when, error) = match evidence {
+    let own = |name: &str, condition: String, error: String| ErrorRuleSource::Own {
+        when: json!({ name: condition }),
+        error,
+    };
+    let source = match evidence {
         ErrorEvidence::Word(_) => {
             let words = ERROR_WORDS.join("|");
             let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
-            (json!({ "status": "2xx", "text": pattern }), "{{ why }}".to_owned())
+            own("text", pattern, "{{ why }}".to_owned())
         }
-        ErrorEvidence::False(name) => {
-            (json!({ "status": "2xx", "json": format!(".{name} == false") }), message(texts))
-        }
+        ErrorEvidence::False(name) => own("json", format!(".{name} == false"), message(texts)),
         ErrorEvidence::Status(word) => {
-            let condition = format!(".status == {}", Value::from(word.as_str()));
-            (json!({ "status": "2xx", "json": condition }), message(texts))
+            own("json", format!(".status == {}", Value::from(word.as_str())), message(texts))
         }
         ErrorEvidence::Error => {
             let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
-            (json!({ "status": "2xx", "json": condition }), message(texts))
+            own("json", condition.to_owned(), message(texts))
+        }
+        ErrorEvidence::SoapFault => ErrorRuleSource::Preset("soap"),
+        ErrorEvidence::WebPage => ErrorRuleSource::Preset("html_message"),
+        ErrorEvidence::LoginPage => {
+            let error = "The service responded with a login page instead of data.";
+            own("text", markup::PASSWORD_FIELD.to_owned(), error.to_owned())
         }
     };
     let value = "an error in a response with a success status".to_owned();
-    InferredErrorRule { when, error, finding: Finding { part: "when".into(), value, confidence, reason } }
+    InferredErrorRule { source, finding: Finding { part: "when".into(), value, confidence, why } }
+}
+
+impl ErrorEvidence {
+    /// The evidence in this number of samples, as a reason for a rule.
+    fn reason(&self, count: usize) -> String {
+        match self {
+            Self::Word(_) | Self::False(_) | Self::Status(_) | Self::Error => {
+                format!("{count} of the samples report it with a success status")
+            }
+            Self::SoapFault => format!("a SOAP fault with a success status, in {count} of the samples"),
+            Self::WebPage => format!("a web page instead of data, in {count} of the samples"),
+            Self::LoginPage => format!(
+                "a web page with a password field, in {count} of the samples: set `credentials` of the upstream"
+            ),
+        }
+    }
 }
 
 /// Template for the member that has the message in these texts.
@@ -300,6 +370,8 @@ mod tests {
         );
         assert_eq!(error_evidence("{\"status\": \"Error\"}"), Some(ErrorEvidence::Status("Error".into())));
         assert_eq!(error_evidence("{\"error\": {\"code\": 1}}"), Some(ErrorEvidence::Error));
+        let fault = "<s:Envelope xmlns:s='x'><s:Header/><s:Body><s:Fault/></s:Body></s:Envelope>";
+        assert_eq!(error_evidence(fault), Some(ErrorEvidence::SoapFault));
         for report in
             ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
         {

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample,
     fields::{InferredField, InferredTypes},
-    samples::{CharsetFallback, ClassifiedSamples, InferredErrorRule},
+    markup::SOAP_BODY,
+    samples::{CharsetFallback, ClassifiedSamples, ErrorRuleSource, InferredErrorRule},
     trial,
 };
 use crate::{
@@ -80,11 +81,14 @@ impl ProposalDraft<'_> {
         for rule in self.errors.into_iter().flatten() {
             comment(&mut out, 6, &rule.finding);
             findings.push(rule.finding.clone());
-            let _ = writeln!(out, "      - when:{}", yaml::block(&rule.when, 8));
-            if let Some(charset) = &classified.charset {
-                let _ = writeln!(out, "        charset: {}", charset.label);
+            match &rule.source {
+                // The rule of the successes covers its faults.
+                ErrorRuleSource::Preset("soap") if self.soap_parameters().is_some() => {}
+                ErrorRuleSource::Preset(name) => {
+                    let _ = writeln!(out, "      - use: {name}");
+                }
+                ErrorRuleSource::Own { when, error } => self.write_error(&mut out, when, error),
             }
-            let _ = writeln!(out, "        error: {}", yaml::flow(&rule.error.as_str().into()));
         }
         let finding = self.extract_finding();
         comment(&mut out, 6, &finding);
@@ -96,6 +100,48 @@ impl ProposalDraft<'_> {
             let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {reason}")));
         }
         findings.push(finding);
+        match self.soap_parameters() {
+            Some(parameters) => {
+                let _ = writeln!(out, "      - use: soap\n        with:{}", yaml::block(&parameters, 8));
+            }
+            None => self.write_success(&mut out, findings),
+        }
+        if let Some((schema, finding)) = &self.types.output {
+            comment(&mut out, 4, finding);
+            findings.push(finding.clone());
+            let _ = writeln!(out, "    output:{}", yaml::block(schema, 4));
+        }
+        out
+    }
+
+    fn write_error(&self, out: &mut String, when: &Value, error: &str) {
+        let mut conditions = Map::new();
+        // A command has no status, and a rule matches successful ones by default.
+        if !self.naming.is_command() {
+            conditions.insert("status".into(), "2xx".into());
+        }
+        conditions.extend(when.as_object().cloned().unwrap_or_default());
+        let _ = writeln!(out, "      - when:{}", yaml::block(&Value::Object(conditions), 8));
+        if let Some(charset) = &self.classified.charset {
+            let _ = writeln!(out, "        charset: {}", charset.label);
+        }
+        let _ = writeln!(out, "        error: {}", yaml::flow(&error.into()));
+    }
+
+    /// Parameters of the preset `soap`, if it reads the successes.
+    fn soap_parameters(&self) -> Option<Value> {
+        let options = &self.ranked.candidate.extract["xml"];
+        let element = options["path"].as_str()?.strip_prefix(SOAP_BODY)?;
+        let mut parameters = json!({ "path": element });
+        if let Some(lists) = options.get("lists") {
+            parameters["lists"] = lists.clone();
+        }
+        // Rules of a preset have no charset.
+        self.classified.charset.is_none().then_some(parameters)
+    }
+
+    fn write_success(&self, out: &mut String, findings: &mut Vec<Finding>) {
+        let classified = self.classified;
         let mut dash = "- ";
         if let Some((media_type, finding)) = self.media_type() {
             let (media_type, reason) = (yaml::text(&media_type), finding.comment());
@@ -109,13 +155,7 @@ impl ProposalDraft<'_> {
             findings.push(finding.clone());
             dash = "  ";
         }
-        self.write_extract(&mut out, dash, findings);
-        if let Some((schema, finding)) = &self.types.output {
-            comment(&mut out, 4, finding);
-            findings.push(finding.clone());
-            let _ = writeln!(out, "    output:{}", yaml::block(schema, 4));
-        }
-        out
+        self.write_extract(out, dash, findings);
     }
 
     /// The limit that the longest sample needs, with a margin for longer ones; `None` if the default is
@@ -167,7 +207,11 @@ impl ProposalDraft<'_> {
                 _ => write!(reason, "; it extracts at least {percent} % of the words of every sample"),
             };
         }
-        Finding { part: "extract".into(), value: candidate.name().to_owned(), confidence, reason }
+        let (part, value) = match self.soap_parameters() {
+            Some(_) => ("use", "soap"),
+            None => ("extract", candidate.name()),
+        };
+        Finding { part: part.into(), value: value.to_owned(), confidence, why }
     }
 
     /// The media type that all successes have.
