@@ -198,13 +198,16 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
 /// Values separated by delimiters.
 fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
-    [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas")]
+    [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas"), (':', "colons")]
         .into_iter()
         // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
         .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
         .filter(|(delimiter, _)| *delimiter != ',' || !texts.iter().all(|text| is_log(text)))
         .filter_map(|(delimiter, word)| {
             let width = width(texts, delimiter)?;
+            if delimiter == ':' && (width < 4 || !texts.iter().all(|text| is_of_colons(text))) {
+                return None;
+            }
             let mut options = json!({});
             if delimiter != ',' {
                 options["delimiter"] =
@@ -231,6 +234,16 @@ fn is_log(text: &str) -> bool {
     static TIME: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\d\d:\d\d:\d\d,\d{3}\b").expect("a good pattern"));
     full_lines(text).all(|line| TIME.is_match(line))
+}
+
+/// Whether every line begins with a name and a colon without a space behind, as in `/etc/passwd`. Other lines
+/// with colons are mostly keys, times and addresses.
+fn is_of_colons(text: &str) -> bool {
+    let is_row = |line: &str| {
+        let name = line.split(':').next().unwrap_or_default();
+        name.starts_with(|c: char| c.is_alphabetic() || c == '_') && !name.contains(char::is_whitespace)
+    };
+    !text.contains(": ") && full_lines(text).all(is_row)
 }
 
 /// Number of values of each record; `None` if it varies or is one.
@@ -279,10 +292,14 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
         let lines: Vec<&str> = full_lines(text).collect();
         let Some((header, rows)) = lines.split_first() else { return false };
         let names: Vec<&str> = header.split_whitespace().collect();
-        let mut seen = HashSet::new();
+        // Names that are further apart may have several words.
+        let apart: Vec<&str> = header.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
         let header_is_good = names.len() > 1
-            && names.iter().all(|name| name.parse::<f64>().is_err() && seen.insert(*name))
-            && !header.contains([':', '=', ',', ';'])
+            && names.iter().all(|name| is_column_name(name))
+            && (are_distinct(&names) || apart.len() > 2 && are_distinct(&apart))
+            && !header.contains(['=', ',', ';'])
+            // `Address:Port` may be a name among others.
+            && !(header.contains(": ") || header.contains(':') && !header.trim().contains("  "))
             // In `vmstat`, this line has the column groups, and the header is the next one.
             && !header.contains("--");
         // Lines of `key: value` under a title.
@@ -293,17 +310,29 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
                 .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
         // Values may be missing or contain blanks; still, most lines have about as many words as there are
         // names.
-        let about =
-            rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
+        let least = if apart.len() > 2 { apart.len().min(names.len()) } else { names.len() };
+        let about = rows.iter().filter(|row| row.split_whitespace().count() + least / 4 >= least).count();
         // A title above header and rows: the rows have at least twice as many words.
         let wide = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
         let is_title = wide * 2 > rows.len();
         header_is_good && !are_pairs && !is_title && !rows.is_empty() && about * 10 >= rows.len() * 8
     };
-    let is_below_title = |text: &&str| text.split_once('\n').is_some_and(|(_, rest)| is_table(&rest));
+    // A title is a line of words with single spaces.
+    let is_below_title = |text: &&str| {
+        text.split_once('\n').is_some_and(|(title, rest)| !title.trim().contains("  ") && is_table(&rest))
+    };
+    // The names below are further apart, and the rows have another number of words than the title.
+    let has_title = |text: &&str| {
+        let lines: Vec<&str> = full_lines(text).collect();
+        let [title, header, rows @ ..] = lines.as_slice() else { return false };
+        let words = |line: &str| line.split_whitespace().count();
+        is_below_title(text)
+            && header.trim().contains("  ")
+            && rows.iter().filter(|row| words(row) == words(title)).count() * 2 < rows.len()
+    };
     if texts.iter().all(|text| is_drawn(text)) {
         vec![Candidate::likely(json!("columns"), "the values are between bars, below a drawn line")]
-    } else if texts.iter().all(is_table) {
+    } else if texts.iter().all(is_table) && !texts.iter().all(has_title) {
         vec![Candidate::likely(
             json!("columns"),
             "the first line has the column names, and the values are below them",
@@ -318,6 +347,41 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
         vec![Candidate::likely(json!({ "columns": { "skip": 1 } }), reason)]
     } else {
         Vec::new()
+    }
+}
+
+fn are_distinct(names: &[&str]) -> bool {
+    names.iter().collect::<HashSet<_>>().len() == names.len()
+}
+
+/// Whether a word may name a column; a number, an address or a path is data.
+fn is_column_name(word: &str) -> bool {
+    let is_number = word.contains(|c: char| c.is_ascii_digit()) && !word.contains(char::is_alphabetic);
+    !is_number && !word.starts_with('/') && word.parse::<f64>().is_err()
+}
+
+/// Joins the names of two columns of rows, if the header has them with one space between, and all cells below
+/// the first are empty: `Peer` and `Address:Port` of `ss`. A field may have the whole name.
+pub(super) fn join_names(values: &mut [Value], texts: &[String]) {
+    let rows = || values.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_object);
+    let names: Vec<String> = rows().next().into_iter().flat_map(Map::keys).cloned().collect();
+    let mut joined = Vec::new();
+    for pair in names.windows(2) {
+        let whole = pair.join(" ");
+        if rows().all(|row| row.get(&pair[0]).is_some_and(|cell| cell == ""))
+            && texts.iter().any(|text| text.contains(&whole))
+        {
+            joined.push((pair[0].clone(), pair[1].clone(), whole));
+        }
+    }
+    let all_rows = values.iter_mut().filter_map(Value::as_array_mut).flatten();
+    for row in all_rows.filter_map(Value::as_object_mut) {
+        for (empty, name, whole) in &joined {
+            let cells = std::mem::take(row).into_iter().filter(|(other, _)| other != empty);
+            *row = cells
+                .map(|(other, cell)| if other == *name { (whole.clone(), cell) } else { (other, cell) })
+                .collect();
+        }
     }
 }
 

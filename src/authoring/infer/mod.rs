@@ -159,7 +159,7 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
     let mut all_ranked: Vec<RankedCandidate> = candidates::all(classified)
         .into_iter()
         .filter_map(|candidate| {
-            let values = match trial::values(&candidate, classified) {
+            let mut values = match trial::values(&candidate, classified) {
                 Ok(values) => values,
                 Err(reason) => {
                     first_error.get_or_insert_with(|| (candidate.name().to_owned(), reason));
@@ -173,6 +173,9 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
                 if first_rows.peek().is_none() || first_rows.any(is_narrow) {
                     return None;
                 }
+            }
+            if let ("columns", Some(texts)) = (candidate.name(), &classified.texts) {
+                candidates::join_names(&mut values, texts);
             }
             let extracted_share = if candidate.reads_all {
                 1.0
