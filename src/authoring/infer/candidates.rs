@@ -101,6 +101,7 @@ fn line_candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
     found.extend(delimited(&tables, media_type));
+    found.extend(lines::logfmt(texts));
     found.extend(lines::pairs(texts));
     found.extend(columns(&tables));
     found.extend(above_footer(&tables));

@@ -4,11 +4,12 @@
 use std::{collections::HashSet, sync::LazyLock};
 
 use regex::Regex;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     candidates::{Candidate, full_lines},
     fields::slug,
+    times,
 };
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
@@ -47,6 +48,41 @@ pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
         .then(|| Candidate::strict(json!("form"), "every sample is `name=value&…` in one line"))
 }
 
+/// Lines with several `key=value`, as in logfmt.
+pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
+    const PAIR: &str = r#"[\w.-]+=("(\\.|[^"\\])*"|\S*)"#;
+    static LINE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(&format!(r"^\s*{PAIR}(\s+{PAIR})+$")).expect("a good pattern"));
+    let has_format = |text: &&str| {
+        let mut lines = full_lines(text).peekable();
+        lines.peek().is_some() && lines.all(|line| LINE.is_match(line))
+    };
+    if !texts.iter().all(has_format) {
+        return None;
+    }
+    let has_quotes = texts.iter().any(|text| text.contains("=\""));
+    let value = if has_quotes { r#""(?:\\.|[^"\\])*"|\S*"# } else { r"\S*" };
+    let mut options = json!({ "pattern": format!(r"(?<key>[\w.-]+)=(?<value>{value})") });
+    if has_quotes {
+        options["unquote"] = true.into();
+    }
+    if texts.iter().any(|text| full_lines(text).count() > 1) {
+        options["each"] = "block".into();
+        options["block_start"] = "^".into();
+    }
+    Some(Candidate::likely(json!({ "pairs": options }), "every line has several `key=value`"))
+}
+
+/// Form of a text with lines of key and value.
+struct PairForm<'a> {
+    separator: &'a str,
+    comments: Vec<&'static str>,
+    /// Whether blank lines separate records with the same keys.
+    has_records: bool,
+    /// Whether indented lines continue a value, so that the others are keys of a record.
+    has_continuations: bool,
+}
+
 /// Lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
@@ -57,36 +93,112 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
         comments
             .retain(|mark| texts.iter().any(|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
-        let share = texts.iter().map(|text| share_of_pairs(text, separator, &comments)).fold(1.0, f64::min);
-        if share < 0.5 {
-            continue;
-        }
         let mut options = Map::new();
         if separator != ":" {
             options.insert("separator".into(), separator.into());
         }
         if !comments.is_empty() {
-            options.insert("comment".into(), comments.into());
+            options.insert("comment".into(), json!(comments));
         }
         if is_settings && texts.iter().any(|text| has_quotes(text, separator)) {
             options.insert("unquote".into(), true.into());
         }
+        let is_nested = !has_sections && texts.iter().any(|text| has_nesting(text, separator));
+        let mut form = PairForm {
+            separator,
+            comments,
+            has_records: !has_sections && texts.iter().any(|text| has_records(text, separator)),
+            has_continuations: !has_sections
+                && !is_nested
+                && texts.iter().any(|text| has_continuations(text, separator)),
+        };
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        let mut why = format!("at least {:.0} % of the lines are a key, {shown} and a value", share * 100.0);
-        if has_sections {
-            options.insert("sections".into(), true.into());
-            why += ", in sections";
-        } else if texts.iter().any(|text| has_nesting(text, separator)) {
-            let mut nested = options.clone();
-            nested.insert("separator".into(), separator.into());
-            nested.insert("indented".into(), "nested".into());
-            let why = format!("{why}; some are indented below others");
-            found.push(Candidate::likely(json!({ "pairs": nested }), why));
+        let mut add = |form: &PairForm<'_>, more: &[(&str, Value)], what: &str| {
+            let share = texts.iter().map(|text| form.share(text)).fold(1.0, f64::min);
+            if share < 0.5 {
+                return;
+            }
+            let mut options = options.clone();
+            options.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+            let extract = if options.is_empty() { json!("pairs") } else { json!({ "pairs": options }) };
+            let percent = (share * 100.0).round();
+            let why = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
+            found.push(Candidate::likely(extract, why));
+        };
+        if form.has_records || form.has_continuations {
+            let mut more = Vec::new();
+            if form.has_records {
+                more.push(("each", "block".into()));
+            }
+            if form.has_continuations {
+                more.push(("indented", "words".into()));
+            }
+            let what = match (form.has_records, form.has_continuations) {
+                (true, true) => ", in records between blank lines; indented lines continue a value",
+                (true, false) => ", in records between blank lines",
+                (false, _) => "; indented lines continue a value",
+            };
+            add(&form, &more, what);
+            (form.has_records, form.has_continuations) = (false, false);
         }
-        let extract = if options.is_empty() { json!("pairs") } else { json!({ "pairs": options }) };
-        found.push(Candidate::likely(extract, why));
+        if is_nested {
+            let more = [("separator", separator.into()), ("indented", "nested".into())];
+            add(&form, &more, "; some are indented below others");
+        }
+        if has_sections {
+            add(&form, &[("sections", true.into())], ", in sections");
+        } else {
+            add(&form, &[], "");
+        }
     }
     found
+}
+
+impl PairForm<'_> {
+    /// Share of lines with a plausible key before the separator, from 0 to 1.
+    fn share(&self, text: &str) -> f64 {
+        let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
+        let mut keys = HashSet::new();
+        for line in text.lines() {
+            if SECTION.is_match(line) || (self.has_records && line.trim().is_empty()) {
+                section += 1;
+                continue;
+            }
+            let is_continuation = self.has_continuations && line.starts_with([' ', '\t']);
+            if line.trim().is_empty() || is_comment(line, &self.comments) || is_continuation {
+                continue;
+            }
+            all += 1;
+            if let Some(key) = key(line, self.separator) {
+                keys.insert((section, key));
+                good += 1;
+            }
+        }
+        // Repeated keys are the first column of a table, and lines below one or two keys are lists.
+        let is_other = keys.len() * 2 < good || self.has_continuations && keys.len() < 3;
+        if all == 0 || is_other { 0.0 } else { good as f64 / all as f64 }
+    }
+}
+
+/// The key of a line, if it is plausible.
+fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
+    let (key, value) = line.split_once(separator)?;
+    let key = key.trim();
+    // `12:30` is a time, and `::1` an address.
+    let is_digit = |c: char| c.is_ascii_digit();
+    let last_word = key.split_whitespace().next_back().unwrap_or_default();
+    let is_part = separator == ":"
+        && (value.starts_with(':') || value.starts_with(is_digit) && last_word.chars().all(is_digit));
+    let is_key = !key.is_empty()
+        && key.chars().count() <= 60
+        && key.split_whitespace().count() <= 6
+        && key.contains(|c: char| c.is_alphabetic())
+        // The cells of a row are further apart than the words of a key.
+        && !key.contains("  ")
+        && !is_part
+        && !has_clock(key)
+        && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
+    is_key.then_some(key)
 }
 
 fn is_comment(line: &str, marks: &[&str]) -> bool {
@@ -101,33 +213,22 @@ fn has_quotes(text: &str, separator: &str) -> bool {
     })
 }
 
-/// Share of lines with a plausible key before the separator, from 0 to 1.
-fn share_of_pairs(text: &str, separator: &str, comments: &[&str]) -> f64 {
-    let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
-    let mut keys = HashSet::new();
-    for line in full_lines(text).filter(|line| !is_comment(line, comments)) {
-        if SECTION.is_match(line) {
-            section += 1;
-            continue;
-        }
-        all += 1;
-        let Some((key, _)) = line.split_once(separator) else { continue };
-        let key = key.trim();
-        let is_key = !key.is_empty()
-            && key.chars().count() <= 60
-            && key.split_whitespace().count() <= 6
-            && key.contains(|c: char| c.is_alphabetic())
-            // The cells of a row are further apart than the words of a key.
-            && !key.contains("  ")
-            && !has_clock(key)
-            && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
-        if is_key {
-            keys.insert((section, key));
-            good += 1;
-        }
-    }
-    // Repeated keys are the first column of a table.
-    if all == 0 || keys.len() * 2 < good { 0.0 } else { good as f64 / all as f64 }
+/// Whether blank lines separate several records, which begin with the same key.
+fn has_records(text: &str, separator: &str) -> bool {
+    let lines: Vec<&str> = text.lines().collect();
+    let records = lines.split(|line| line.trim().is_empty()).filter(|record| !record.is_empty());
+    let mut first_keys = records.map(|record| key(record[0], separator));
+    let Some(Some(first)) = first_keys.next() else { return false };
+    let mut others = first_keys.peekable();
+    others.peek().is_some() && others.all(|key| key == Some(first))
+}
+
+/// Whether indented lines without a separator are below lines of key and value.
+fn has_continuations(text: &str, separator: &str) -> bool {
+    let is_indented = |line: &str| line.starts_with([' ', '\t']);
+    let lines: Vec<&str> = full_lines(text).collect();
+    let mut pairs = lines.windows(2).filter(|two| !is_indented(two[0]) && is_indented(two[1]));
+    pairs.any(|two| key(two[0], separator).is_some() && !two[1].contains(separator))
 }
 
 /// Whether a text contains a time such as `09:30`, with which log lines begin.
@@ -315,6 +416,11 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
         return Vec::new();
     }
     let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
+    let times: Vec<&str> = texts.iter().map(|text| text.trim()).collect();
+    if is_single && times::date_or_time(&times).is_some() {
+        let extract = json!({ "regex": { "pattern": r"^\s*(?<time>.*\S)" } });
+        return vec![Candidate::likely(extract, "every sample is a date or a timestamp")];
+    }
     let Some(pattern) = pattern(&lines, is_single) else { return Vec::new() };
     let extract = match is_single {
         true => json!({ "regex": { "pattern": pattern } }),
@@ -342,7 +448,9 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
     let label = |index: usize| {
         let before = (0..index).rev().take_while(|other| is_constant(*other));
         let near = index.checked_sub(1).filter(|other| names_a_value(*other));
-        let after = Some(index + 1).filter(|other| *other < first.len() && names_a_value(*other));
+        // `1 user`, but not `12:30:45 up`.
+        let is_count = lines.iter().all(|line| is_number(line[index]));
+        let after = Some(index + 1).filter(|other| is_count && *other < first.len() && names_a_value(*other));
         near.or(after)
             .or_else(|| before.into_iter().find(|other| names_a_value(*other)))
             .map(|other| slug(first[other]))

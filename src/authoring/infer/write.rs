@@ -183,8 +183,14 @@ impl ProposalDraft<'_> {
         let candidate = &self.ranked.candidate;
         let samples = self.classified.successes.len();
         let extracted_share = if candidate.is_weak { 0.8 } else { self.ranked.extracted_share };
+        // One line does not show which of its words vary.
+        let is_one_line = candidate.is_weak
+            && samples == 1
+            && candidate.name() == "regex"
+            && candidate.extract["regex"].get("each").is_none();
         let confidence = match (candidate.is_last_resort, candidate.is_strict, extracted_share) {
             (true, ..) => Confidence::Guess,
+            _ if is_one_line => Confidence::Guess,
             // The format matches, but most of the text is not extracted.
             (false, true, share) if !candidate.reads_all && share < trial::MIN_EXTRACTED_SHARE => {
                 Confidence::Guess
