@@ -21,10 +21,6 @@ static FORM_LINE: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a good pattern")
 });
 
-/// Header of a section in an INI file.
-static SECTION: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$").expect("a good pattern"));
-
 /// Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
     let has_format = |text: &&str| {
@@ -86,7 +82,7 @@ struct PairForm<'a> {
 /// Lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let has_sections = texts.iter().any(|text| full_lines(text).any(|line| SECTION.is_match(line)));
+    let has_sections = texts.iter().any(|text| full_lines(text).any(is_section));
     for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
         // In INI files and those of shells, these begin a comment.
         let is_settings = has_sections || separator == "=";
@@ -160,7 +156,7 @@ impl PairForm<'_> {
         let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
         let mut keys = HashSet::new();
         for line in text.lines() {
-            if SECTION.is_match(line) || (self.has_records && line.trim().is_empty()) {
+            if is_section(line) || (self.has_records && line.trim().is_empty()) {
                 section += 1;
                 continue;
             }
@@ -199,6 +195,14 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         && !has_clock(key)
         && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
     is_key.then_some(key)
+}
+
+/// Whether a line is the header of a section in an INI file.
+fn is_section(line: &str) -> bool {
+    static SECTION: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$").expect("a good pattern"));
+    // The pattern alone would take long for a long text.
+    line.trim_start().starts_with('[') && SECTION.is_match(line)
 }
 
 fn is_comment(line: &str, marks: &[&str]) -> bool {
