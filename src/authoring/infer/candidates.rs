@@ -405,8 +405,8 @@ fn above_footer(texts: &[&str]) -> Vec<Candidate> {
         tables.push(&text[..at]);
     }
     let until_footer = |candidate: Candidate| {
-        let why = format!("{}; the last line is not a row", candidate.why);
-        Candidate { why, ..candidate.with_option("stop_before", first.as_str()) }
+        let reason = format!("{}; the last line is not a row", candidate.reason);
+        Candidate { reason, ..candidate.with_option("stop_before", first.as_str()) }
     };
     columns(&without_empty_tables(&tables)).into_iter().map(until_footer).collect()
 }

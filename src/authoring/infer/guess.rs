@@ -214,13 +214,13 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         return None;
     }
     if before.is_empty() && behind.is_empty() && format.is_bare_comma() && !has_decimal_comma(&numbers) {
-        let why = "lists, or numbers with a decimal comma; `type: number` parses numbers, with \
+        let reason = "lists, or numbers with a decimal comma; `type: number` parses numbers, with \
                    `decimal_separator: \",\"`";
         return Some(Guess {
             kind: "string".into(),
             options: Map::new(),
             confidence: Confidence::Guess,
-            why: why.into(),
+            reason: reason.into(),
         });
     }
     let mut options = Map::new();

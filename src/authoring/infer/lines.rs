@@ -118,8 +118,8 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             options.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
             let extract = if options.is_empty() { json!("pairs") } else { json!({ "pairs": options }) };
             let percent = (share * 100.0).round();
-            let why = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
-            found.push(Candidate::likely(extract, why));
+            let reason = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
+            found.push(Candidate::likely(extract, reason));
         };
         if form.has_records || form.has_continuations {
             let mut more = Vec::new();

@@ -69,15 +69,16 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
             "every sample is HTML with a list of links",
         ));
     }
-    let mut why = "every sample is HTML: its text, as a browser shows it".to_owned();
+    let mut reason = "every sample is HTML: its text, as a browser shows it".to_owned();
     let is_mixed = !tables.is_empty() && tables.len() < texts.len();
     if is_mixed {
-        why += &format!("; {} of {} have a table, and the others may be errors", tables.len(), texts.len());
+        reason +=
+            &format!("; {} of {} have a table, and the others may be errors", tables.len(), texts.len());
     }
     if texts.iter().all(|text| has_password_field(text)) {
-        why += "; every sample has a password field: it may be a login page";
+        reason += "; every sample has a password field: it may be a login page";
     }
-    let text = Candidate::strict(json!("html"), why);
+    let text = Candidate::strict(json!("html"), reason);
     found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..text });
     found
 }
@@ -158,12 +159,12 @@ fn is_of_pairs(table: &str) -> bool {
 /// Extractors for XML documents.
 pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let (mut options, mut why) = (Map::new(), "every sample is an XML document".to_owned());
+    let (mut options, mut reason) = (Map::new(), "every sample is an XML document".to_owned());
     // Of a SOAP envelope, only the contents of the body are useful.
     let in_bodies: Option<Vec<String>> = texts.iter().map(|text| first_in_body(text)).collect();
     if let Some((first, others)) = in_bodies.as_deref().and_then(<[_]>::split_first) {
         let is_same = others.iter().all(|other| other == first);
-        why = match is_same {
+        reason = match is_same {
             true => format!("every sample is a SOAP envelope with `{first}` in it"),
             false => "every sample is a SOAP envelope".to_owned(),
         };

@@ -302,7 +302,7 @@ fn error_rule(
         }
     };
     let value = "an error in a response with a success status".to_owned();
-    InferredErrorRule { source, finding: Finding { part: "when".into(), value, confidence, why } }
+    InferredErrorRule { source, finding: Finding { part: "when".into(), value, confidence, reason } }
 }
 
 impl ErrorEvidence {

@@ -217,7 +217,7 @@ impl ProposalDraft<'_> {
             Some(_) => ("use", "soap"),
             None => ("extract", candidate.name()),
         };
-        Finding { part: part.into(), value: value.to_owned(), confidence, why }
+        Finding { part: part.into(), value: value.to_owned(), confidence, reason }
     }
 
     /// The media type that all successes have.
