@@ -1,7 +1,8 @@
 //! Credentials that are recognized by their form, whatever the name before them: tokens, private keys, and
 //! the passwords in URLs and connection strings.
 //!
-//! [`FORMS`] is the only list of forms of tokens. Error texts of upstreams are masked by it as well.
+//! [`PRIVATE_KEYS`] and [`FORMS`] are the only list of forms. Error texts of upstreams are masked by it as
+//! well.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -10,14 +11,17 @@ use regex::{Captures, Regex};
 
 use super::secret::{is_only_references, is_secret_name};
 
-/// Pattern of private keys, credentials after an authentication scheme, and tokens of common services.
+/// Pattern of private keys, also of truncated ones.
+pub(crate) const PRIVATE_KEYS: &str =
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)";
+
+/// Pattern of credentials after an authentication scheme, and of tokens of common services.
 ///
 /// Two groups mark matches that may be prose: `scheme_value` is the text after a scheme, such as "usage" in
 /// "Bearer usage"; `slug` may be words with hyphens, such as `sk-learn-contrib-boosting`. Case matters where
 /// a common word begins with the same letters, such as `Asia`.
 pub(crate) const FORMS: &str = concat!(
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
-    r"|(?-u:\b)(?i:(?<scheme>bearer|basic))\s+(?<scheme_value>[0-9A-Za-z_.~+/=\-]{6,})",
+    r"(?-u:\b)(?i:(?<scheme>bearer|basic))\s+(?<scheme_value>[0-9A-Za-z_.~+/=\-]{6,})",
     // A JWT, also a truncated one; AWS.
     r"|(?-u:\b)(?:(?-i:eyJ)[0-9A-Za-z_\-]{8,}(?:\.[0-9A-Za-z_\-]*){0,2}|(?-i:A[KS]IA[0-9A-Z]{12,})",
     // OpenAI, Anthropic, npm; Google.
@@ -27,8 +31,9 @@ pub(crate) const FORMS: &str = concat!(
     r"|[rs]k_(?:live|test)_[0-9A-Za-z_]{8,})",
 );
 
-static FORMS_REGEX: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(FORMS).expect("the pattern is fixed and tested"));
+static FORMS_REGEX: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(&[PRIVATE_KEYS, "|", FORMS].concat()).expect("the pattern is fixed and tested")
+});
 
 /// Byte ranges of all credentials in a text of the configuration, in order and without overlap.
 pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
@@ -65,8 +70,8 @@ pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> Strin
     out
 }
 
-/// Byte ranges of the credentials that [`FORMS`] describes, in order. Words that only look similar are not
-/// among them: a configuration contains more prose than an error.
+/// Byte ranges of the private keys, and of the credentials that [`FORMS`] describes, in order. Words that only
+/// look similar are not among them: a configuration contains more prose than an error.
 pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
     FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found)).collect()
 }

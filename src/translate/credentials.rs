@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::LazyLock};
 use regex::{Captures, Regex};
 
 use super::leak_filter::compile;
-use crate::settings::credential_forms::FORMS;
+use crate::settings::credential_forms::{FORMS, PRIVATE_KEYS};
 
 /// Replacement of a credential.
 const MARK: &str = "[credential]";
@@ -29,7 +29,10 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
     );
     // The names first: after `npm_token_of_the_registry=`, the value is the credential and not the name.
     static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| compile(&[IN_CONTEXT, "|", FORMS].concat()));
-    CREDENTIALS.replace_all(text, |found: &Captures<'_>| {
+    static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| compile(&["(?i)", PRIVATE_KEYS].concat()));
+    // Before all others: after `private_key:`, the value would end at the first space of the key.
+    let text = PRIVATE_KEY.replace_all(text, MARK);
+    let masked = CREDENTIALS.replace_all(&text, |found: &Captures<'_>| {
         let whole = &found[0];
         let part = |name: &str| found.name(name).map(|part| part.as_str());
         let shown = if let Some(named) = part("named") {
@@ -44,7 +47,12 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
             None
         };
         shown.unwrap_or_else(|| MARK.to_owned())
-    })
+    });
+    let changed = match masked {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(masked) => Some(masked),
+    };
+    changed.map_or(text, Cow::Owned)
 }
 
 /// Masks a password in a sentence, if the word is one. `before` are the words that name it; `after` follows
@@ -122,6 +130,18 @@ mod tests {
         check("no such token 8f3ac01d99 (7)", "no such token [credential] (7)");
         check("API key aBcDeFgH refused", "API key [credential] refused");
         check("token is swordfish", "token is [credential]");
+    }
+
+    #[test]
+    fn a_private_key_after_its_name_is_replaced_to_its_end() {
+        for key in [
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END RSA PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg",
+        ] {
+            check(&format!("private_key: {key}"), "[credential]");
+            check(&format!("refused secret=\"{key}"), "refused [credential]");
+            check(&format!("the private key {key}"), "the private key [credential]");
+        }
     }
 
     #[test]
