@@ -70,8 +70,8 @@ pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> Strin
     out
 }
 
-/// Byte ranges of the private keys, and of the credentials that [`FORMS`] describes, in order. Words that only
-/// look similar are not among them: a configuration contains more prose than an error.
+/// Byte ranges of the private keys, and of the credentials that [`FORMS`] describes, in order. Words that
+/// only look similar are not among them: a configuration contains more prose than an error.
 pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
     FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found)).collect()
 }
