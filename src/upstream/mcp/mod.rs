@@ -23,7 +23,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, value::RawValue};
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tracing::warn;
 
 use self::{
@@ -397,12 +400,13 @@ impl McpUpstream {
             Link::Http(_) | Link::Child(_) => None,
         };
         let sent = param_link.and_then(|link| link.param_headers.schema_of(tool));
+        let sent_at = Instant::now();
         let mut response = self.request(&outgoing).await?;
         // The server has rejected the call without processing it. Boxed, so that the future of every call has
         // no space for it.
         if let Some(link) = param_link
             && is_header_mismatch(&response)
-            && Box::pin(self.has_other_param_headers(link, tool, sent.as_ref())).await
+            && Box::pin(self.has_other_param_headers(link, tool, sent.as_ref(), sent_at)).await
         {
             response = Box::pin(self.request(&outgoing)).await?;
         }
@@ -430,13 +434,20 @@ impl McpUpstream {
         link: &HttpLink,
         tool: &str,
         sent: Option<&MarkedSchema>,
+        sent_at: Instant,
     ) -> bool {
         let has_changed = || link.param_headers.schema_of(tool).as_ref() != sent;
-        let _refreshing = link.param_headers.refreshing.lock().await;
+        let mut refreshed_at = link.param_headers.refreshed_at.lock().await;
         if has_changed() {
             return true;
         }
-        let Ok(tools) = self.list_of(ListKind::Tools).await else { return false };
+        if refreshed_at.is_some_and(|refreshed_at| refreshed_at > sent_at) {
+            return false;
+        }
+        let started = Instant::now();
+        let tools = self.list_of(ListKind::Tools).await;
+        *refreshed_at = Some(started);
+        let Ok(tools) = tools else { return false };
         link.param_headers.update(&self.name, tools);
         let has_changed = has_changed();
         if has_changed {

@@ -12,6 +12,7 @@ use std::{
 use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::{McpList, McpRequest, McpResponse, jsonrpc};
@@ -24,8 +25,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct ParamHeaders {
     tools: Mutex<MarkedTools>,
-    /// Held while the list is read again, so that calls that fail together read it once.
-    pub(super) refreshing: tokio::sync::Mutex<()>,
+    /// Time at which the list was last read again because of a rejected call. Locked during the read, so that
+    /// calls that are rejected together read it once.
+    pub(super) refreshed_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]

@@ -8,15 +8,16 @@ use std::sync::{
 use serde_json::{Map, Value, json};
 
 use super::{RpcRequest, Served, names_of_requests, server};
-use crate::support::{Scripted, Step, response};
+use crate::support::{Gate, Scripted, Step, response};
+
+/// Result of `server/discover`.
+const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#;
 
 /// Server of revision 2026-07-28 with tools of these input schemas. It rejects a call without the header of a
 /// marked property of the root, and otherwise returns the headers that it got.
 async fn strict_server(schemas: impl Fn() -> Value + Send + Sync + 'static) -> Scripted {
     server(move |rpc| match rpc.method() {
-        "server/discover" => {
-            Some(rpc.result(r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#))
-        }
+        "server/discover" => Some(rpc.result(DISCOVERED)),
         "tools/list" => {
             let entry = |(name, schema): (&String, &Value)| json!({ "name": name, "inputSchema": schema });
             let tools: Vec<Value> = schemas().as_object().unwrap().iter().map(entry).collect();
@@ -34,9 +35,7 @@ fn checked(rpc: &RpcRequest<'_>, schema: &Value) -> Vec<Step> {
         let Some(header) = property["x-mcp-header"].as_str() else { continue };
         let found = rpc.http.header(&format!("Mcp-Param-{header}"));
         if arguments[name].is_null() != found.is_empty() {
-            let error = json!({ "code": -32020, "message": format!("Header mismatch: Mcp-Param-{header}") });
-            let body = json!({ "jsonrpc": "2.0", "id": rpc.message["id"], "error": error }).to_string();
-            return vec![Step::Send(response("400 Bad Request", "application/json", &body))];
+            return mismatch(rpc, header);
         }
     }
     let lines = rpc.http.head.lines().filter_map(|line| line.split_once(": "));
@@ -45,6 +44,16 @@ fn checked(rpc: &RpcRequest<'_>, schema: &Value) -> Vec<Step> {
         Some((name.strip_prefix("mcp-param-")?.to_owned(), value.into()))
     });
     rpc.text(&json!({ "headers": sent.collect::<Map<String, Value>>() }).to_string())
+}
+
+fn mismatch(rpc: &RpcRequest<'_>, header: &str) -> Vec<Step> {
+    let error = json!({ "code": -32020, "message": format!("Header mismatch: Mcp-Param-{header}") });
+    let body = json!({ "jsonrpc": "2.0", "id": rpc.message["id"], "error": error }).to_string();
+    vec![Step::Send(response("400 Bad Request", "application/json", &body))]
+}
+
+fn lists_of(server: &Scripted) -> usize {
+    names_of_requests(server).iter().filter(|what| *what == "tools/list").count()
 }
 
 fn properties(properties: Value) -> Value {
@@ -90,8 +99,7 @@ async fn marked_arguments_are_repeated_in_headers() {
     assert_eq!(sent(all).await, expected);
     assert_eq!(sent(json!({})).await, json!({}));
     assert_eq!(sent(json!({ "region": " padded " })).await, json!({ "region": "=?base64?IHBhZGRlZCA=?=" }));
-    let lists = names_of_requests(&old).iter().filter(|what| *what == "tools/list").count();
-    assert_eq!(lists, 2, "no call needs another list");
+    assert_eq!(lists_of(&old), 2, "no call needs another list");
 }
 
 #[tokio::test]
@@ -134,4 +142,34 @@ async fn a_call_is_sent_again_after_the_header_of_its_tool_has_changed() {
     assert_eq!(find().await, json!({ "city": "Oslo" }));
     let calls = names_of_requests(&old).iter().filter(|what| *what == "tools/call find").count();
     assert_eq!(calls, 4, "one was sent twice");
+}
+
+#[tokio::test]
+async fn calls_that_are_rejected_together_cause_one_more_list() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let old = server(move |rpc| match rpc.method() {
+        "server/discover" => Some(rpc.result(DISCOVERED)),
+        "tools/list" => Some(rpc.result(r#"{"tools":[{"name":"find","inputSchema":{"type":"object"}}]}"#)),
+        "tools/call" => {
+            let mut steps = vec![Step::Hold(held.clone())];
+            steps.extend(mismatch(rpc, "City"));
+            Some(steps)
+        }
+        _ => None,
+    })
+    .await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    let release = async {
+        old.until("both calls are in flight", |state| {
+            let is_call = |body: &[u8]| String::from_utf8_lossy(body).contains("tools/call");
+            state.requests.iter().filter(|request| is_call(&request.body)).count() == 2
+        })
+        .await;
+        gate.open();
+    };
+    let find = || served.call("find", json!({}));
+    tokio::join!(find(), find(), release);
+    assert_eq!(lists_of(&old), 2);
 }
