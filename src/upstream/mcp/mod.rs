@@ -431,11 +431,15 @@ impl McpUpstream {
     /// Behavior").
     async fn has_other_param_headers(
         &self,
-        link: &HttpLink,
+        link: &Arc<HttpLink>,
         tool: &str,
         sent: Option<&MarkedSchema>,
         sent_at: Instant,
     ) -> bool {
+        // In earlier revisions the code may mean anything.
+        if !link.agreed().await.is_ok_and(|agreed| agreed.is_per_request()) {
+            return false;
+        }
         let has_changed = || link.param_headers.schema_of(tool).as_ref() != sent;
         let mut refreshed_at = link.param_headers.refreshed_at.lock().await;
         if has_changed() {

@@ -7,7 +7,7 @@ use std::sync::{
 
 use serde_json::{Map, Value, json};
 
-use super::{RpcRequest, Served, names_of_requests, server};
+use super::{RpcRequest, Served, names_of_requests, server, server_of};
 use crate::support::{Gate, Scripted, Step, response};
 
 /// Result of `server/discover`.
@@ -172,4 +172,14 @@ async fn calls_that_are_rejected_together_cause_one_more_list() {
     let find = || served.call("find", json!({}));
     tokio::join!(find(), find(), release);
     assert_eq!(lists_of(&old), 2);
+}
+
+#[tokio::test]
+async fn an_earlier_revision_has_no_code_for_headers() {
+    let tools = json!([{ "name": "find", "inputSchema": { "type": "object" } }]);
+    let old = server_of(tools, |rpc, _| rpc.answer(r#""error":{"code":-32020,"message":"no city"}"#)).await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    served.call("find", json!({})).await;
+    assert_eq!(lists_of(&old), 1);
 }
