@@ -16,7 +16,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
@@ -90,8 +90,11 @@ impl McpEndpoint {
                 () = &mut stop => return ConnectionEnd::Clean,
                 () = &mut gone => return ConnectionEnd::Clean,
                 // Frees slots for further requests.
-                Some(_) = connection.running.join_next() => continue,
-                line = lines.recv() => line,
+                Some(_) = connection.running.join_next() => {
+                    connection.notify_changes();
+                    continue;
+                }
+                line = lines.recv(), if !connection.awaits_handshake() => line,
             };
             match line {
                 None => break,
@@ -131,6 +134,8 @@ struct StdioConnection {
     /// Signals that the client has closed its input: endless streams end then.
     shutdown: watch::Sender<Shutdown>,
     running: JoinSet<()>,
+    /// A handshake that waited for the lists of MCP servers.
+    slow_handshake: Option<AbortHandle>,
     /// The notifications for a client up to 2025-11-25, and the handshake that they are for.
     telling: JoinSet<()>,
     told_for: Option<Arc<Handshake>>,
@@ -147,6 +152,7 @@ impl StdioConnection {
             connection: Arc::new(connection),
             shutdown,
             running: JoinSet::new(),
+            slow_handshake: None,
             telling: JoinSet::new(),
             told_for: None,
         }
@@ -156,13 +162,26 @@ impl StdioConnection {
         if self.running.len() >= IN_FLIGHT_LIMIT && message::needs_response(&message) {
             return self.reject(Some(&message), RpcError::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
+        let is_initialize = |message: &[u8]| match message::message(message) {
+            Ok(ClientMessage::Request(request)) => request.method == "initialize",
+            Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_) => false,
+        };
+        let may_be_slow = self.dispatcher.gateway.is_fetching_lists() && is_initialize(&message);
         let (dispatcher, context) = (Arc::clone(&self.dispatcher), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
         let mut pending = Box::pin(respond(dispatcher, context, message, out, handshake));
         // Polled once before the next line is read: messages after a handshake depend on it.
         if poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await.is_pending() {
-            self.running.spawn(pending);
+            let task = self.running.spawn(pending);
+            if may_be_slow {
+                self.slow_handshake = Some(task);
+            }
         }
+    }
+
+    /// Whether a handshake is not complete, on which the next line may depend.
+    fn awaits_handshake(&self) -> bool {
+        self.slow_handshake.as_ref().is_some_and(|handshake| !handshake.is_finished())
     }
 
     /// Context of a message from the client, which is the process that started us.

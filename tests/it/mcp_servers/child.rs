@@ -6,8 +6,8 @@ use glossator::{
 };
 use serde_json::json;
 
-use super::Served;
-use crate::support::{Scripted, response, soon};
+use super::{Served, server};
+use crate::support::{Gate, Piped, Scripted, Step, response, soon};
 
 /// MCP server as a short shell script. It selects the response by the content of the request.
 const SERVER: &str = r##"
@@ -180,6 +180,45 @@ async fn a_server_that_hangs_at_its_start_delays_only_what_needs_it() {
         assert_eq!(own.tool_text(), "done");
     }
     std::fs::remove_file(&go).unwrap();
+}
+
+/// A client may send the next message before the response to `initialize`.
+#[tokio::test]
+async fn over_stdio_a_handshake_that_waits_for_lists_precedes_the_next_message() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let notes = server(move |rpc| match rpc.method() {
+        "initialize" => {
+            let result = json!({ "protocolVersion": "2025-06-18", "capabilities": { "prompts": {} },
+                "serverInfo": { "name": "notes", "version": "1" } });
+            Some(rpc.result(&result.to_string()))
+        }
+        "tools/list" => Some(rpc.result(r#"{"tools":[]}"#)),
+        "prompts/list" => {
+            let mut steps = vec![Step::Hold(held.clone())];
+            steps.extend(rpc.result(r#"{"prompts":[{"name":"sum_up"}]}"#));
+            Some(steps)
+        }
+        _ => None,
+    })
+    .await;
+    let config = format!("upstreams: {{ notes: {{ mcp: 'http://{}/mcp' }} }}", notes.address);
+    let mut piped = Piped::start(&config);
+    let client = json!({ "name": "t", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    piped.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
+    piped.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "prompts/list" }));
+    notes
+        .until("the list is requested", |state| {
+            let is_list = |body: &[u8]| String::from_utf8_lossy(body).contains("prompts/list");
+            state.requests.iter().any(|request| is_list(&request.body))
+        })
+        .await;
+    gate.open();
+    let hello = piped.next().await;
+    assert!(hello["result"]["capabilities"]["prompts"].is_object(), "{hello}");
+    let list = piped.next().await;
+    assert_eq!(list["result"]["prompts"][0]["name"], "sum_up", "{list}");
 }
 
 #[cfg(target_os = "linux")]
