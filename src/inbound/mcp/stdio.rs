@@ -137,8 +137,8 @@ struct StdioConnection {
     /// A handshake that waited for the lists of MCP servers.
     slow_handshake: Option<AbortHandle>,
     /// The notifications for a client up to 2025-11-25, and the handshake that they are for.
-    telling: JoinSet<()>,
-    told_for: Option<Arc<Handshake>>,
+    notification_tasks: JoinSet<()>,
+    notified_handshake: Option<Arc<Handshake>>,
 }
 
 impl StdioConnection {
@@ -153,8 +153,8 @@ impl StdioConnection {
             shutdown,
             running: JoinSet::new(),
             slow_handshake: None,
-            telling: JoinSet::new(),
-            told_for: None,
+            notification_tasks: JoinSet::new(),
+            notified_handshake: None,
         }
     }
 
@@ -196,11 +196,11 @@ impl StdioConnection {
     /// them.
     fn notify_changes(&mut self) {
         let handshake = self.handshake.load_full();
-        if handshake.as_ref().map(Arc::as_ptr) == self.told_for.as_ref().map(Arc::as_ptr) {
+        if handshake.as_ref().map(Arc::as_ptr) == self.notified_handshake.as_ref().map(Arc::as_ptr) {
             return;
         }
-        self.telling.abort_all();
-        self.told_for.clone_from(&handshake);
+        self.notification_tasks.abort_all();
+        self.notified_handshake.clone_from(&handshake);
         let Some(handshake) = handshake else { return };
         let (dispatcher, out) = (Arc::clone(&self.dispatcher), self.out.clone());
         let session = handshake.session.as_str();
@@ -211,15 +211,15 @@ impl StdioConnection {
         let listener = dispatcher.gateway.changes().listen();
         let declared = dispatcher.sessions.declared_lists(session);
         let subscribed = (declared, dispatcher.subscribed.listen(&dispatcher.gateway, session));
-        self.telling.spawn(async move {
+        self.notification_tasks.spawn(async move {
             let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
             let recipient =
                 subscriptions::Recipient { gateway: &dispatcher.gateway, client: ClientIdentity::Only };
-            let telling = async {
+            let notify = async {
                 subscriptions::notify_session(listener, &outbox, &recipient, &slot, subscribed, closed).await;
                 Some(())
             };
-            send_during(telling, mailbox, &out).await;
+            send_during(notify, mailbox, &out).await;
         });
     }
 
