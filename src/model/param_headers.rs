@@ -10,6 +10,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::HeaderValue;
 use serde_json::{Map, Number, Value};
 
+use super::text::pointer_segment;
+
 /// Keyword of a property that names the header of an argument.
 pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
 
@@ -155,7 +157,7 @@ impl ParamHeaderSearch {
 
     fn members(&mut self, schema: &Map<String, Value>, position: SchemaPosition, pointer: &str) {
         for (keyword, value) in schema {
-            let below = format!("{pointer}/{}", escaped(keyword));
+            let below = format!("{pointer}/{}", pointer_segment(keyword));
             match keyword.as_str() {
                 PARAM_HEADER_KEYWORD => self.header(schema, value, position, pointer),
                 "const" | "enum" | "default" | "examples" => {}
@@ -177,7 +179,7 @@ impl ParamHeaderSearch {
 
     fn named(&mut self, schemas: &Value, position: SchemaPosition, pointer: &str) {
         for (name, schema) in schemas.as_object().into_iter().flatten() {
-            self.schema(schema, position, &format!("{pointer}/{}", escaped(name)));
+            self.schema(schema, position, &format!("{pointer}/{}", pointer_segment(name)));
         }
     }
 
@@ -203,11 +205,6 @@ impl ParamHeaderSearch {
             SchemaPosition::Property => report(ParamHeaderError::Type),
         }
     }
-}
-
-/// A name as a segment of a JSON Pointer.
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Whether it is a character of a token (RFC 9110, section 5.6.2).

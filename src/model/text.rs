@@ -1,4 +1,4 @@
-//! Truncation of texts, and bounds of numbers.
+//! Truncation of texts, bounds of numbers, and segments of JSON Pointers.
 
 use std::io;
 
@@ -23,6 +23,12 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// A name as a segment of a JSON Pointer.
+pub fn pointer_segment(name: &str) -> String {
+    // `~` before `/`, or the `~` of `~1` would be escaped again (RFC 6901, section 3).
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Writer with a limit. A write beyond it fails, after writing the part that fits.

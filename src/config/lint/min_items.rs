@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{code::Code, report::Report, response::CompiledRule, tree::Node};
+use crate::model::pointer_segment;
 use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
 
 /// Warns of such rules: every longer list would be a tool error.
@@ -68,8 +69,7 @@ fn lists_in<'s>(
     for (name, property) in properties.into_iter().flatten() {
         let Some(property) = property.as_object() else { continue };
         names.push(name.clone());
-        let escaped = name.replace('~', "~0").replace('/', "~1");
-        lists_in(property, format!("{place}/properties/{escaped}"), names, lists);
+        lists_in(property, format!("{place}/properties/{}", pointer_segment(name)), names, lists);
         names.pop();
     }
 }

@@ -4,7 +4,10 @@
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-use super::{super::violation::shown, SchemaError};
+use super::{
+    super::{text::pointer_segment, violation::shown},
+    SchemaError,
+};
 
 /// Dialect of a schema, one that the validator supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +93,7 @@ impl SchemaDialect {
             // These keywords have values, not schemas.
             let is_value = matches!(name.as_str(), "const" | "enum" | "default" | "examples");
             let found = if is_value { None } else { self.foreign_within(member) };
-            found.map(|found| format!("/{}{found}", name.replace('~', "~0").replace('/', "~1")))
+            found.map(|found| format!("/{}{found}", pointer_segment(name)))
         })
     }
 

@@ -15,7 +15,7 @@ pub use self::dialect::SchemaDialect;
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
 use self::{cost::CostError, plan::SchemaPlan};
 use super::{
-    text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
+    text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number, pointer_segment},
     violation::{Violation, shown},
 };
 
@@ -195,9 +195,9 @@ fn number_out_of_bounds<'v>(members: impl IntoIterator<Item = (&'v String, &'v V
             Value::Null | Value::Bool(_) | Value::String(_) => None,
         }
     }
-    members.into_iter().find_map(|(name, member)| {
-        within(member).map(|rest| format!("/{}{rest}", name.replace('~', "~0").replace('/', "~1")))
-    })
+    members
+        .into_iter()
+        .find_map(|(name, member)| within(member).map(|rest| format!("/{}{rest}", pointer_segment(name))))
 }
 
 impl fmt::Debug for Schema {

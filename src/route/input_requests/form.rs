@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::model::{Schema, kind_of};
+use crate::model::{Schema, kind_of, pointer_segment};
 
 /// Form for a person. Clones share the fields.
 #[derive(Debug, Clone, Default)]
@@ -234,7 +234,7 @@ fn check_titles(at: &str, choices: &Value) -> Result<(), FormError> {
 }
 
 fn pointer(at: &str, key: &str) -> String {
-    format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
+    format!("{at}/{}", pointer_segment(key))
 }
 
 fn wrong(at: &str, message: impl Into<String>, help: &'static str) -> FormError {
