@@ -90,9 +90,18 @@ impl SchemaDialect {
     /// Position of a `$schema` below the root that names another dialect.
     fn foreign_part(self, members: &Map<String, Value>) -> Option<String> {
         members.iter().find_map(|(name, member)| {
-            // These keywords have values, not schemas.
-            let is_value = matches!(name.as_str(), "const" | "enum" | "default" | "examples");
-            let found = if is_value { None } else { self.foreign_within(member) };
+            let found = match name.as_str() {
+                // These keywords have values, not schemas.
+                "const" | "enum" | "default" | "examples" => None,
+                // Maps with user-defined names, which may look like keywords.
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
+                | "dependentSchemas" => {
+                    member.as_object().into_iter().flatten().find_map(|(name, schema)| {
+                        Some(format!("/{}{}", pointer_segment(name), self.foreign_within(schema)?))
+                    })
+                }
+                _ => self.foreign_within(member),
+            };
             found.map(|found| format!("/{}{found}", pointer_segment(name)))
         })
     }
@@ -207,6 +216,8 @@ mod tests {
         assert_eq!(error(json!({ "$schema": 5 })).pointer, "/$schema");
         let nested = json!({ "properties": { "a": { "anyOf": [{ "$schema": DRAFT_07 }] } } });
         assert_eq!(error(nested).pointer, "/properties/a/anyOf/0/$schema");
+        let named = json!({ "properties": { "default": { "$schema": DRAFT_07 } } });
+        assert_eq!(error(named).pointer, "/properties/default/$schema");
         let value = json!({ "$schema": DRAFT_07, "default": { "$schema": "mine" } });
         Schema::compile(value.as_object().unwrap()).unwrap();
     }
