@@ -198,7 +198,7 @@ fn literal(text: &str, ends: impl Fn(char) -> bool) -> &str {
 fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
     let mut reference_end = 0;
     while text[reference_end..].starts_with("${")
-        && let Some(length) = text[reference_end..].find('}')
+        && let Some(length) = beginning(&text[reference_end..]).find('}')
     {
         reference_end += length + 1;
     }
@@ -381,7 +381,9 @@ mod tests {
 
     #[test]
     fn a_long_text_is_searched_in_linear_time() {
-        for part in ["http://a:b/", "?", "?token=", "password=x,", "password={x,", ";password=", "a:b@"] {
+        for part in
+            ["http://a:b/", "?", "?token=", "?token=${ ", "password=x,", "password={x,", ";password=", "a:b@"]
+        {
             let text = part.repeat((1 << 16) / part.len());
             assert!(credentials_in(&text).len() <= text.len());
         }
