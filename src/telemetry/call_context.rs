@@ -102,9 +102,9 @@ struct CallState {
 struct UpstreamTime {
     /// Number of attempts in flight.
     in_flight: u32,
-    /// Since when there is one.
+    /// Start of the current period with one; `None` if there is none.
     since: Option<Instant>,
-    /// Time before that; `None` if no attempt has ended.
+    /// Total of the earlier periods; `None` before the first has ended.
     before: Option<Duration>,
 }
 

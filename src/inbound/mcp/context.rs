@@ -534,7 +534,11 @@ mod tests {
             })
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
-        assert_eq!(session_of(None).as_deref(), Some("a-session"), "who does not say it speaks 2025-03-26");
+        assert_eq!(
+            session_of(None).as_deref(),
+            Some("a-session"),
+            "without a header, the revision is 2025-03-26"
+        );
         assert_eq!(session_of(Some("2026-07-28")), None);
         assert_eq!(session_of(Some("2099-01-01")), None);
     }
