@@ -380,16 +380,6 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_searched_in_linear_time() {
-        for part in
-            ["http://a:b/", "?", "?token=", "?token=${ ", "password=x,", "password={x,", ";password=", "a:b@"]
-        {
-            let text = part.repeat((1 << 16) / part.len());
-            assert!(credentials_in(&text).len() <= text.len());
-        }
-    }
-
-    #[test]
     fn harmless_texts_are_shown() {
         for text in [
             "sk-learn",

@@ -88,7 +88,8 @@ impl ParamHeaders {
             for_each_param_header(&schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
                 if let Ok(name) = HeaderName::from_bytes(format!("mcp-param-{suffix}").as_bytes()) {
                     match argument.and_then(param_header_text) {
-                        Some(text) => headers.insert(name, encode_header_text(&text)),
+                        // Without those beyond the number of headers that a map can hold.
+                        Some(text) => headers.try_insert(name, encode_header_text(&text)).ok().flatten(),
                         // A header of the client, if forwarded, is about its own arguments.
                         None => headers.remove(&name),
                     };
