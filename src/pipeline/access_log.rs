@@ -112,12 +112,7 @@ impl<'a> AccessLog<'a> {
                 self.upstream_status = Some(*status);
                 meters.upstream_responded(status_class(*status), took);
             }
-            Some(Err(error)) => {
-                let properties = error.properties();
-                if properties.stage != FailureStage::Rejected {
-                    meters.upstream_responded(properties.label, took);
-                }
-            }
+            Some(Err(error)) => self.report_upstream_error(error, took),
         }
     }
 
@@ -172,34 +167,31 @@ impl<'a> AccessLog<'a> {
     }
 
     fn record_upstream_error(&mut self, error: &UpstreamError, took: Duration) {
+        self.report_upstream_error(error, took);
+        self.rejected_by = error.properties().rejected_by;
+        self.reason = Some(ErrorChain(error).to_string());
+    }
+
+    /// Counts a failure of the upstream, and logs it. One of our own limits is in the log line of the call only;
+    /// the reason for a missing credential is logged where it is missing.
+    fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
         let properties = error.properties();
         if properties.stage != FailureStage::Rejected {
             self.route.meters.upstream_responded(properties.label, took);
         }
-        let chain = ErrorChain(error).to_string();
-        // The log line of the call has it. The reason for a missing credential is logged here.
-        self.rejected_by = properties.rejected_by;
-        if self.rejected_by.is_some() {
-            self.reason = Some(chain);
+        if properties.rejected_by.is_some() {
             return;
         }
-        warn!(
-            route = %self.route.definition.name,
-            request_id = %self.request_id,
-            upstream = %error.upstream(),
-            error = %chain,
-            "upstream request failed"
-        );
+        let (route, request_id) = (&self.route.definition.name, &self.request_id);
+        let upstream = error.upstream();
+        warn!(%route, %request_id, %upstream, error = %ErrorChain(error), "upstream request failed");
         if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
             let quoted = self.route.translator.redaction.redact_long(quoted);
-            let (route, request_id) = (&self.route.definition.name, &self.request_id);
-            let upstream = error.upstream();
             debug!(
                 %route, %request_id, %upstream, text = %UntrustedOutput(&quoted),
                 "error text of the upstream"
             );
         }
-        self.reason = Some(chain);
     }
 
     /// Logs the notes of the rule about the response. If the response was unparseable, the operator must see
