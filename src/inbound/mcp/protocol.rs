@@ -334,8 +334,12 @@ impl MessageDispatcher {
         self.gateway.complete_snapshot(is_complete).await
     }
 
-    fn has(&self, needs: RequiredCapability) -> bool {
-        let snapshot = self.gateway.snapshot();
+    /// Whether the server has what a method needs.
+    async fn has(&self, needs: RequiredCapability) -> bool {
+        if needs == RequiredCapability::Nothing {
+            return true;
+        }
+        let snapshot = self.snapshot_for_capabilities().await;
         match needs {
             RequiredCapability::Nothing => true,
             RequiredCapability::Prompts => snapshot.has_prompts(),
@@ -355,12 +359,13 @@ impl MessageDispatcher {
                 rpc.message_context.check_method(&request.method)?;
             }
         }
-        let row = MethodRow::by_name(&request.method);
-        let row = row.filter(|row| row.exists_in(revision) && self.has(row.needs));
-        let method = row.map(|row| row.method).ok_or_else(|| RpcError::UnknownMethod {
-            method: request.method.clone().into_owned(),
-            revision,
-        })?;
+        let method = match MethodRow::by_name(&request.method).filter(|row| row.exists_in(revision)) {
+            Some(row) if self.has(row.needs).await => row.method,
+            Some(_) | None => {
+                let method = request.method.clone().into_owned();
+                return Err(RpcError::UnknownMethod { method, revision });
+            }
+        };
         match revision.lifecycle() {
             Lifecycle::Handshake => {}
             // Not only where log messages are sent (2026-07-28, Logging, "Error Handling").
