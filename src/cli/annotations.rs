@@ -34,8 +34,7 @@ fn escape_property(text: &str) -> String {
 }
 
 /// A log of SARIF 2.1.0 with one run.
-pub(super) fn sarif<'a>(problems: impl Iterator<Item = &'a Problem>) -> Value {
-    let problems: Vec<&Problem> = problems.collect();
+pub(super) fn sarif(problems: &[Problem]) -> Value {
     let mut codes: Vec<Code> = problems.iter().map(|problem| problem.code).collect();
     codes.sort_unstable();
     codes.dedup();
@@ -138,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_sarif_result_has_rule_and_position() {
-        let log = sarif(problems("a b.yaml", "routes: 3\n").iter());
+        let log = sarif(&problems("a b.yaml", "routes: 3\n"));
         let (run, result) = (&log["runs"][0], &log["runs"][0]["results"][0]);
         assert_eq!(run["tool"]["driver"]["rules"][0]["id"], "G0104");
         assert_eq!(

@@ -64,12 +64,12 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
         Ok(loaded) => loaded.warnings.as_slice(),
         Err(problems) => problems.as_slice(),
     };
-    let with_notes = || problems.iter().chain(loaded.iter().flat_map(|loaded| &loaded.notes));
+    let with_notes = || [problems, &loaded.as_ref().map(Loaded::notes).unwrap_or_default()].concat();
     let is_good = loaded.is_ok() && (problems.is_empty() || !arguments.deny_warnings);
     match arguments.output {
-        CheckOutput::Json => screen.json(&json!(with_notes().collect::<Vec<_>>())),
+        CheckOutput::Json => screen.json(&json!(with_notes())),
         CheckOutput::Github => problems.iter().for_each(|problem| screen.line(github(problem))),
-        CheckOutput::Sarif => screen.json(&sarif(with_notes())),
+        CheckOutput::Sarif => screen.json(&sarif(&with_notes())),
         CheckOutput::Text => {
             screen.problems(problems);
             let path = arguments.config.path()?;

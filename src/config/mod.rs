@@ -175,8 +175,13 @@ pub struct Loaded {
     pub importer: Importer,
     /// Warnings.
     pub warnings: Vec<Problem>,
+}
+
+impl Loaded {
     /// Notes on tools without an output schema, with the reason.
-    pub notes: Vec<Problem>,
+    pub fn notes(&self) -> Vec<Problem> {
+        self.routes.iter().filter_map(|file| no_output_schema(&self.importer.files, file)).collect()
+    }
 }
 
 /// Shows the names only: a file may contain secrets.
@@ -256,9 +261,8 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let found = report.into_problems();
     match loaded {
         Some(loaded) if !has_errors => {
-            let notes = loaded.routes.iter().filter_map(|file| no_output_schema(&files, file)).collect();
             let importer = loaded.importer.with_files(files);
-            Ok(Loaded { warnings: found, notes, named_files, importer, ..loaded })
+            Ok(Loaded { warnings: found, named_files, importer, ..loaded })
         }
         _ => Err(Problems::from_list(found)),
     }

@@ -204,7 +204,6 @@ pub(in crate::config) fn compile(
         named_files: Vec::new(),
         certificates,
         warnings: Vec::new(),
-        notes: Vec::new(),
     })
 }
 
