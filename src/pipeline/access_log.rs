@@ -172,8 +172,8 @@ impl<'a> AccessLog<'a> {
         self.reason = Some(ErrorChain(error).to_string());
     }
 
-    /// Counts a failure of the upstream, and logs it. One of our own limits is in the log line of the call only;
-    /// the reason for a missing credential is logged where it is missing.
+    /// Counts a failure of the upstream, and logs it. A rejection by one of our own limits is only in the log
+    /// line of the call, and the reason for a missing credential is logged where it is missing.
     fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
         let properties = error.properties();
         if properties.stage != FailureStage::Rejected {

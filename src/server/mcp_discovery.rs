@@ -162,7 +162,10 @@ impl DiscoveredLists {
             match of.1 {
                 "tools" => warn!(%upstream, tool, reason = text, "MCP tool imported with limitations"),
                 _ => {
-                    warn!(%upstream, name = tool, reason = text, "MCP prompt or resource imported with limitations")
+                    warn!(
+                        %upstream, name = tool, reason = text,
+                        "MCP prompt or resource imported with limitations"
+                    )
                 }
             }
         }

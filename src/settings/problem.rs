@@ -414,7 +414,8 @@ mod tests {
         check(
             "X-Digest: glpat-abcdefghij1234567890 # Server=db;Password=abc; oops",
             "oops",
-            "a.yaml:1:64: error[G0109]: no good\n1 | X-Digest: ***** # Server=db;Password=*****; oops\n  |                                             ^^^^ help: do better",
+            "a.yaml:1:64: error[G0109]: no good\n1 | X-Digest: ***** # Server=db;Password=*****; oops\n  \
+             |                                             ^^^^ help: do better",
         );
         check(
             "u: http://me:pw@host/oops",

@@ -22,7 +22,8 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
         r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[0-9a-z_\-]*["']?\s*[=:]\s*"#,
         r#"(?<named>"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
         // In a sentence: `the password is hunter2`, `token 8f3a…`.
-        r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token|(?:api|access|private)[_ -]?key)",
+        r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token",
+        r"|(?:api|access|private)[_ -]?key)",
         r#"(?<verb>\s+(?:is|was))?\s+)(?<said>"[^"\r\n]+"?|'[^'\r\n]+'?|`[^`\r\n]+`?|[^\s"',;]+)"#,
         // In a command line: `mysql -phunter2`.
         r#"|(?<option>(?:^|[\s"'`=])-p)(?<given>[^\s"'`,;]{3,})"#,

@@ -148,7 +148,8 @@ def check(gateway, faces, operators):
     strange = {metric.name: to_prometheus(metric) for metric in others if to_prometheus(metric) not in shown}
     report("collector: what it would hand to Prometheus has the names of /metrics", others and not strange, strange)
     result = dict(re.findall(r'^glossator_telemetry_spans_total\{result="(\w+)"\} (\d+)', ask(f"{operators}/metrics"), re.M))
-    equal("collector: all that was sent was taken", {"rejected": "0", "export_failed": "0", "queue_full": "0"},
+    equal("collector: all that was sent was taken",
+          {"rejected": "0", "export_failed": "0", "queue_full": "0"},
           {name: count for name, count in result.items() if name != "sent"})
 
     ask(f"{faces}/tools/well", {}, traceparent=f"00-{'1' * 32}-{PARENT}-01")

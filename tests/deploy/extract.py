@@ -112,7 +112,8 @@ report("kubernetes: which asks for a token of a Secret", token in given, (token,
 manifest = (deploy / "kubernetes.yaml").read_text()
 job = yaml.safe_load(re.sub(r"^# {5}", "", manifest[manifest.index("#     scrape_configs:"):], flags=re.M))["scrape_configs"][0]
 report("kubernetes: Prometheus shows it", "credentials_file" in job["authorization"], job)
-report("kubernetes: and is told the right port", job["relabel_configs"][0]["regex"] == f"{pod['metadata']['labels']['app']};admin", job)
+port_regex = f"{pod['metadata']['labels']['app']};admin"
+report("kubernetes: and is told the right port", job["relabel_configs"][0]["regex"] == port_regex, job)
 summed = hashlib.sha256(config["data"]["glossator.yaml"].encode()).hexdigest()
 found = pod["metadata"]["annotations"]["checksum/config"]
 report("kubernetes: another configuration replaces the pods", found == summed, f"{found} is not {summed}")
@@ -194,7 +195,8 @@ with helm.Chart.load(chart_folder) as chart:
         token = next(e["valueFrom"]["secretKeyRef"] for e in box["env"] if e["name"] == "GLOSSATOR__ADMIN__TOKEN")
         secrets = {d["metadata"]["name"]: d["data"] for d in made if d["kind"] == "Secret"}
         secrets |= {values["admin"]["existingSecret"]: {"token": ""}} if "admin" in values else {}
-        report(f"helm, {example}: the admin port asks for a token of a Secret", token["key"] in secrets[token["name"]], token)
+        has_key = token["key"] in secrets[token["name"]]
+        report(f"helm, {example}: the admin port asks for a token of a Secret", has_key, token)
         if monitor := of.get("ServiceMonitor"):
             shown = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
             report(f"helm, {example}: and the ServiceMonitor shows it", shown == token, shown)

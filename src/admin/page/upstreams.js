@@ -11,12 +11,18 @@ function endpointItem(endpoint) {
   return el("li", {}, el("span", { class: "mono" }, endpoint.address), " ", state, endpoint.in_flight ? ` (${count(endpoint.in_flight)} in flight)` : "");
 }
 
-const PROGRAM = { running: "running", starting: "starting", stopped: "not running", restarting: "restarting" };
+const PROGRAM = {
+  running: "running",
+  starting: "starting",
+  stopped: "not running",
+  restarting: "restarting",
+};
 
 // The program of an MCP server. One that is not running is started by the next call.
 function programState({ state, starts_in_ms }) {
   const style = state === "running" ? "good" : state === "restarting" ? "bad" : "warn";
-  return el("span", { class: style }, `program ${PROGRAM[state]}` + (starts_in_ms ? ` in ${span(starts_in_ms / 1000)}` : ""));
+  const when = starts_in_ms ? ` in ${span(starts_in_ms / 1000)}` : "";
+  return el("span", { class: style }, `program ${PROGRAM[state]}${when}`);
 }
 
 const fill = rows(at("upstreams-table").tBodies[0], (upstream) => {
@@ -36,8 +42,11 @@ const fill = rows(at("upstreams-table").tBodies[0], (upstream) => {
       const now = JSON.stringify([upstream.endpoints, upstream.program]);
       if (now !== before) {
         before = now;
-        const other = upstream.program ? programState(upstream.program) : el("span", { class: "muted" }, upstream.kind === "http" ? "not resolved yet" : "–");
-        endpoints.replaceChildren(upstream.endpoints.length ? el("ul", {}, ...upstream.endpoints.map(endpointItem)) : other);
+        const none = upstream.kind === "http" ? "not resolved yet" : "–";
+        const list = upstream.endpoints.length
+          ? el("ul", {}, ...upstream.endpoints.map(endpointItem))
+          : upstream.program ? programState(upstream.program) : el("span", { class: "muted" }, none);
+        endpoints.replaceChildren(list);
       }
       const events = upstream.policy_events ?? {};
       const sum = (...names) => names.reduce((all, name) => all + (events[name] ?? 0), 0);

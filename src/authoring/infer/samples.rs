@@ -315,7 +315,8 @@ impl ErrorEvidence {
             Self::SoapFault => format!("a SOAP fault with a success status, in {count} of the samples"),
             Self::WebPage => format!("a web page instead of data, in {count} of the samples"),
             Self::LoginPage => format!(
-                "a web page with a password field, in {count} of the samples: set `credentials` of the upstream"
+                "a web page with a password field, in {count} of the samples: set `credentials` of the \
+                 upstream"
             ),
         }
     }

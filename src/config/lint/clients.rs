@@ -1,4 +1,4 @@
-//! Checks of `clients` against `server.auth`, the listener and every `scopes`, that of `passthrough` included.
+//! Checks of `clients` against `server.auth`, the listener and every `scopes`, also that of `passthrough`.
 
 use std::collections::HashSet;
 
@@ -98,7 +98,8 @@ pub(in crate::config) fn warn_of_open_port(
 pub(in crate::config) fn check_passthrough_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
     if clients.are_authenticated && node.get("scopes").is_none() {
         let message = "`passthrough` needs `scopes`, because there are `clients`";
-        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every authenticated client";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every \
+                    authenticated client";
         report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
     }
 }

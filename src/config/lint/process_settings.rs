@@ -1,5 +1,5 @@
-//! Checks of process settings: `shared_state` against the settings that need it, or that it needs, and timeouts
-//! against `server.shutdown_timeout`.
+//! Checks of process settings: `shared_state` against the settings that need it, or that it needs, and
+//! timeouts against `server.shutdown_timeout`.
 
 use std::time::Duration;
 
@@ -74,7 +74,8 @@ pub(in crate::config) fn warn_of_long_timeouts(
         let [timeout, waits] = [route.timeout, shutdown_timeout]
             .map(|time| units::format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
         let message = format!(
-            "a call may take {timeout}, but `server.shutdown_timeout` is {waits}: a restart would end such a call with an error"
+            "a call may take {timeout}, but `server.shutdown_timeout` is {waits}: a restart would end such \
+             a call with an error"
         );
         let help = format!("write `shutdown_timeout: {timeout}` under `server`, or a shorter `timeout`");
         report.warning(Code::TimeoutBeyondShutdown.at_span(place), message, help);
