@@ -10,69 +10,62 @@ use serde_json::{Map, Value, json};
 use super::{lines, markup, samples::ClassifiedSamples, trial};
 
 /// Extractor that may fit the responses.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Candidate {
-    /// Value of `extract`, without fields.
-    pub(super) extract: Value,
+    /// Name of the extractor.
+    pub(super) name: &'static str,
+    /// Options of the extractor, without fields.
+    pub(super) options: Map<String, Value>,
+    /// The `source` of the parsed text, if that is not the response.
+    pub(super) source: Option<Value>,
     /// Evidence for it.
     pub(super) reason: String,
     /// Whether the format is too strict to match by coincidence, as JSON and XML are.
     pub(super) is_strict: bool,
     /// Whether its result is of little use: its values are named by position only, or it is one text.
     pub(super) is_weak: bool,
-    /// Whether it accepts every text.
-    pub(super) is_last_resort: bool,
-    /// Whether it returns a content block rather than a value.
-    pub(super) is_block: bool,
     /// Whether its pattern covers every word of the text, constant words included.
     pub(super) reads_all: bool,
 }
 
 impl Candidate {
-    pub(super) fn strict(extract: Value, reason: impl Into<String>) -> Self {
-        Self { is_strict: true, ..Self::likely(extract, reason) }
+    pub(super) fn strict(name: &'static str, options: Value, reason: impl Into<String>) -> Self {
+        Self { is_strict: true, ..Self::likely(name, options, reason) }
     }
 
-    pub(super) fn likely(extract: Value, reason: impl Into<String>) -> Self {
-        Self {
-            extract,
-            reason: reason.into(),
-            is_strict: false,
-            is_weak: false,
-            is_last_resort: false,
-            is_block: false,
-            reads_all: false,
-        }
+    /// Options are a JSON object, or null.
+    pub(super) fn likely(name: &'static str, options: Value, reason: impl Into<String>) -> Self {
+        let options = options.as_object().cloned().unwrap_or_default();
+        Self { name, options, reason: reason.into(), ..Self::default() }
+    }
+
+    /// Whether it accepts every text, or any bytes.
+    pub(super) fn is_last_resort(&self) -> bool {
+        matches!(self.name, "text" | "binary")
     }
 
     /// Whether it extracts strings only, so that the schema must declare which are numbers.
     pub(super) fn finds_texts(&self) -> bool {
-        !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
+        !matches!(self.name, "json" | "ndjson" | "metrics" | "mcp")
     }
 
     /// Whether it extracts a table from text.
     pub(super) fn is_table(&self) -> bool {
-        matches!(self.name(), "csv" | "columns")
+        matches!(self.name, "csv" | "columns")
     }
 
     /// The same extractor with one more option.
-    fn with_option(&self, option: &str, value: impl Into<Value>) -> Self {
-        let name = self.name().to_owned();
-        let mut options = self.extract[&name].as_object().cloned().unwrap_or_default();
-        options.insert(option.to_owned(), value.into());
-        Self { extract: json!({ name: options }), ..self.clone() }
+    fn with_option(mut self, option: &str, value: impl Into<Value>) -> Self {
+        self.options.insert(option.to_owned(), value.into());
+        self
     }
 
-    /// The `source` of the parsed text, if that is not the response.
-    pub(super) fn source(&self) -> Option<&Value> {
-        self.extract.get("source")
-    }
-
-    /// The name of the extractor.
-    pub(super) fn name(&self) -> &str {
-        match &self.extract {
-            Value::Object(members) => members.keys().next().map_or("text", String::as_str),
-            other => other.as_str().unwrap_or("text"),
+    /// The value of `extract`, without fields.
+    pub(super) fn extract(&self) -> Value {
+        match &self.source {
+            Some(source) => json!({ self.name: self.options, "source": source }),
+            None if self.options.is_empty() => self.name.into(),
+            None => json!({ self.name: self.options }),
         }
     }
 }
@@ -110,7 +103,7 @@ fn line_candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found.extend(lines::repeated_lines(texts));
     if tables.len() < texts.len() {
         // Without a header, or with one that looks like a message, an empty table is an error by default.
-        let tables = found.iter().filter(|candidate| candidate.is_table());
+        let tables = found.iter().filter(|candidate| candidate.is_table()).cloned();
         let may_be_empty: Vec<_> = tables.map(|table| table.with_option("allow_empty", true)).collect();
         found.extend(may_be_empty);
     }
@@ -139,31 +132,24 @@ fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -
     if !sources.iter().all(is_listing) {
         return Vec::new();
     }
-    let source = json!({ "html": { "text": "pre" } });
-    let shown = Candidate::likely(source.clone(), "");
+    let shown = Candidate::likely("html", json!({ "text": "pre" }), "");
     let Ok(values) = trial::values(&shown, classified) else { return Vec::new() };
-    let Some(texts) = values.iter().map(|value| value.as_str()).collect::<Option<Vec<_>>>() else {
+    let Some(texts) = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>() else {
         return Vec::new();
     };
     let beside = |candidate: Candidate| {
-        let mut extract = match candidate.extract {
-            Value::Object(members) => members,
-            name => Map::from_iter([(name.as_str().unwrap_or("text").to_owned(), json!({}))]),
-        };
-        extract.insert("source".to_owned(), source.clone());
         let reason = format!("in the `<pre>` of the page, {}", candidate.reason);
-        Candidate { extract: Value::Object(extract), reason, ..candidate }
+        Candidate { source: Some(shown.extract()), reason, ..candidate }
     };
     line_candidates(&texts, "").into_iter().map(beside).collect()
 }
 
 fn last_resort(classified: &ClassifiedSamples<'_>) -> Candidate {
-    let is_binary = classified.texts.is_none() && !classified.successes.is_empty();
-    let (extract, reason) = match is_binary {
-        true => (json!("binary"), "the samples are not text"),
-        false => (json!("text"), "no extractor parses every sample: the whole text"),
+    let (name, reason) = match classified.texts.is_none() && !classified.successes.is_empty() {
+        true => ("binary", "the samples are not text"),
+        false => ("text", "no extractor parses every sample: the whole text"),
     };
-    Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, reason) }
+    Candidate::likely(name, Value::Null, reason)
 }
 
 /// Lines that are not blank.
@@ -178,20 +164,20 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
         let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
         // A bare number is valid JSON, but more likely plain text.
         if documents || media_type.ends_with("json") {
-            found.push(Candidate::strict(json!("json"), "every sample is a JSON document"));
+            found.push(Candidate::strict("json", Value::Null, "every sample is a JSON document"));
         }
     }
     let is_line = |line: &str| line.starts_with(['{', '[']) && serde_json::from_str::<Value>(line).is_ok();
     if texts.iter().all(|text| full_lines(text).all(is_line))
         && texts.iter().any(|text| full_lines(text).count() > 1)
     {
-        found.push(Candidate::strict(json!("ndjson"), "every line is a JSON document"));
+        found.push(Candidate::strict("ndjson", Value::Null, "every line is a JSON document"));
     }
     let is_html = texts.iter().all(|text| markup::is_html(text, media_type));
     if is_html {
         found.extend(markup::html(classified, texts));
     } else if texts.iter().all(|text| text.trim_start_matches('\u{feff}').trim_start().starts_with('<')) {
-        found.extend(markup::xml(texts));
+        found.push(markup::xml(texts));
     }
     found
 }
@@ -224,8 +210,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
                 options["header"] = "# ".into();
             }
             let reason = format!("every line has {width} values between {word}");
-            let extract = if options == json!({}) { json!("csv") } else { json!({ "csv": options }) };
-            Some(if named { Candidate::strict(extract, reason) } else { Candidate::likely(extract, reason) })
+            Some(Candidate { is_strict: named, ..Candidate::likely("csv", options, reason) })
         })
         .collect()
 }
@@ -288,7 +273,7 @@ fn header_is_text(text: &str, delimiter: char) -> bool {
 }
 
 /// Aligned columns.
-fn columns(texts: &[&str]) -> Vec<Candidate> {
+fn columns(texts: &[&str]) -> Option<Candidate> {
     let is_table = |text: &&str| {
         let lines: Vec<&str> = full_lines(text).collect();
         let Some((header, rows)) = lines.split_first() else { return false };
@@ -331,24 +316,21 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
             && header.trim().contains("  ")
             && rows.iter().filter(|row| words(row) == words(title)).count() * 2 < rows.len()
     };
-    if texts.iter().all(|text| is_drawn(text)) {
-        vec![Candidate::likely(json!("columns"), "the values are between bars, below a drawn line")]
+    let (options, reason) = if texts.iter().all(|text| is_drawn(text)) {
+        (json!({}), "the values are between bars, below a drawn line")
     } else if texts.iter().all(is_table) && !texts.iter().all(has_title) {
-        vec![Candidate::likely(
-            json!("columns"),
-            "the first line has the column names, and the values are below them",
-        )]
+        (json!({}), "the first line has the column names, and the values are below them")
     } else if texts.iter().all(|text| is_led(text)) {
-        vec![Candidate::likely(
-            json!({ "columns": { "first_column": "name" } }),
+        (
+            json!({ "first_column": "name" }),
             "the first line has the column names, except for the first column",
-        )]
+        )
     } else if texts.iter().all(is_below_title) {
-        let reason = "the line below a title has the column names, and the values are below them";
-        vec![Candidate::likely(json!({ "columns": { "skip": 1 } }), reason)]
+        (json!({ "skip": 1 }), "the line below a title has the column names, and the values are below them")
     } else {
-        Vec::new()
-    }
+        return None;
+    };
+    Some(Candidate::likely("columns", options, reason))
 }
 
 fn are_distinct(names: &[&str]) -> bool {
@@ -387,28 +369,23 @@ pub(super) fn join_names(values: &mut [Value], texts: &[String]) {
 }
 
 /// Aligned columns above a last line such as `Total: 4 devices` or `4 rows`.
-fn above_footer(texts: &[&str]) -> Vec<Candidate> {
+fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
     // In a drawn table, the borders already show which lines are rows.
     if texts.iter().any(|text| is_drawn(text)) {
-        return Vec::new();
+        return None;
     }
-    let Some(first) = texts.first().and_then(|text| footer(text)) else { return Vec::new() };
-    let Ok(pattern) = Regex::new(&first) else { return Vec::new() };
-    let mut tables = Vec::new();
-    for text in texts {
-        let mut lines = full_lines(text).filter(|line| pattern.is_match(line));
-        let (Some(last), None) = (lines.next(), lines.next()) else { return Vec::new() };
-        let at = last.as_ptr() as usize - text.as_ptr() as usize;
-        if !text[at + last.len()..].trim().is_empty() {
-            return Vec::new();
-        }
-        tables.push(&text[..at]);
-    }
-    let until_footer = |candidate: Candidate| {
-        let reason = format!("{}; the last line is not a row", candidate.reason);
-        Candidate { reason, ..candidate.with_option("stop_before", first.as_str()) }
+    let first = footer(texts.first()?)?;
+    let pattern = Regex::new(&first).ok()?;
+    let above = |text: &&'t str| {
+        let text = text.trim_end();
+        let (table, last) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
+        let is_single = !full_lines(table).any(|line| pattern.is_match(line));
+        (pattern.is_match(last) && is_single).then_some(table)
     };
-    columns(&without_empty_tables(&tables)).into_iter().map(until_footer).collect()
+    let tables: Vec<&str> = texts.iter().map(above).collect::<Option<_>>()?;
+    let table = columns(&without_empty_tables(&tables))?;
+    let reason = format!("{}; the last line is not a row", table.reason);
+    Some(Candidate { reason, ..table.with_option("stop_before", first) })
 }
 
 /// Pattern for the last line of a text, if that line may be the footer of a table. A footer begins with a

@@ -1,7 +1,7 @@
 //! Inferred fields with names and types, and an output schema for values that fields can't express. `guess`
 //! infers the type of one field, `times` the formats of timestamps, durations and sizes.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, slice};
 
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,7 @@ pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
     let mut possible_types = Vec::new();
     if let Some(records) = records(&ranked.values) {
         let is_flat = records.iter().all(|record| record.values().all(|value| texts(value).is_some()));
-        let is_document = matches!(ranked.candidate.name(), "json" | "ndjson" | "xml");
+        let is_document = matches!(ranked.candidate.name, "json" | "ndjson" | "xml");
         if is_flat && !is_document {
             for types in [AvailableTypes::All, AvailableTypes::Json] {
                 if let Some(fields) = fields(&records, types) {
@@ -60,7 +60,7 @@ pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
         if has_required(&schema) {
             reason += "; properties that all of them have are required";
         }
-        let finding = Finding { part: "output".into(), value: "a schema".into(), confidence, reason };
+        let finding = Finding::new("output", "a schema", confidence, reason);
         possible_types.push(InferredTypes { fields: Vec::new(), output: Some((schema, finding)) });
     }
     possible_types.push(InferredTypes::default());
@@ -75,33 +75,20 @@ fn has_required(schema: &Value) -> bool {
 
 /// Records of all samples: one object each, or lists of objects.
 fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
-    let mut records = Vec::new();
-    for value in values {
-        match value {
-            Value::Object(record) => records.push(record),
-            Value::Array(items) => {
-                for item in items {
-                    records.push(item.as_object()?);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
-        }
-    }
+    let items = values.iter().flat_map(|value| match value {
+        Value::Array(items) => items.as_slice(),
+        _ => slice::from_ref(value),
+    });
+    let records: Vec<_> = items.map(Value::as_object).collect::<Option<_>>()?;
     (!records.is_empty()).then_some(records)
 }
 
 fn fields(records: &[&Map<String, Value>], types: AvailableTypes) -> Option<Vec<InferredField>> {
-    let mut order: Vec<&str> = Vec::new();
     let mut seen = HashSet::new();
-    for record in records {
-        for name in record.keys() {
-            if seen.insert(name.as_str()) {
-                order.push(name);
-            }
-        }
-        if order.len() > MAX_FIELDS {
-            return None;
-        }
+    let order: Vec<&String> =
+        records.iter().flat_map(|record| record.keys()).filter(|name| seen.insert(*name)).collect();
+    if order.len() > MAX_FIELDS {
+        return None;
     }
     let mut names = HashSet::new();
     let mut fields = Vec::new();
@@ -144,9 +131,7 @@ fn field(
         guess.kind += "[]";
         guess.reason += "; several in one response";
     }
-    let mut spec = guess.options;
-    let is_short = from == name && spec.is_empty();
-    let spec = if is_short {
+    let spec = if from == name && guess.options.is_empty() {
         Value::from(format!("{}{}", guess.kind, if optional { "?" } else { "" }))
     } else {
         let mut whole = Map::new();
@@ -157,7 +142,7 @@ fn field(
         if optional {
             whole.insert("optional".into(), true.into());
         }
-        whole.append(&mut spec);
+        whole.extend(guess.options);
         Value::Object(whole)
     };
     let mut reason = guess.reason;
@@ -170,8 +155,7 @@ fn field(
         let empty = values.iter().filter(is_empty).count();
         reason += &format!("; empty in {empty} of {records}");
     }
-    let finding =
-        Finding { part: format!("field {name}"), value: guess.kind, confidence: guess.confidence, reason };
+    let finding = Finding::new(&format!("field {name}"), &guess.kind, guess.confidence, reason);
     InferredField { name, spec, finding }
 }
 
@@ -208,7 +192,7 @@ enum Numbers {
 
 impl Numbers {
     fn from_candidate(candidate: &Candidate) -> Self {
-        match candidate.name() {
+        match candidate.name {
             "metrics" => Self::Measured,
             _ if candidate.finds_texts() => Self::Texts,
             _ => Self::AsSent,
@@ -220,10 +204,9 @@ impl Numbers {
 fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Value {
     /// Limit of nesting; nobody reads a deeper schema.
     const MAX_DEPTH: usize = 8;
-    let is_null = |value: &&Value| value.is_null();
     let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
-    let nullable = values.iter().any(is_null);
-    let every = |test: fn(&Value) -> bool| !present.is_empty() && present.iter().all(|value| test(value));
+    let nullable = present.len() < values.len();
+    let every = |test: fn(&Value) -> bool| present.iter().all(|value| test(value));
     let with_null = |kind: &str| if nullable { json!([kind, "null"]) } else { json!(kind) };
     if depth > MAX_DEPTH || present.is_empty() {
         return json!({});
@@ -242,23 +225,23 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             }
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
+        let mut object = json!({ "type": with_null("object") });
         // Labels vary between metrics.
         if properties.is_empty() || properties.len() > MAX_FIELDS || (depth > 0 && name == "labels") {
-            return json!({ "type": with_null("object") });
+            return object;
         }
-        let mut schema = json!({ "type": with_null("object"), "properties": properties });
+        object["properties"] = properties.into();
         if !required.is_empty() {
-            schema["required"] = required.into();
+            object["required"] = required.into();
         }
-        schema
+        object
     } else if every(Value::is_array) {
         let items: Vec<&Value> = present.iter().filter_map(|value| value.as_array()).flatten().collect();
-        match items.is_empty() {
-            true => json!({ "type": with_null("array") }),
-            false => {
-                json!({ "type": with_null("array"), "items": schema(&items, name, depth + 1, numbers) })
-            }
+        let mut array = json!({ "type": with_null("array") });
+        if !items.is_empty() {
+            array["items"] = schema(&items, name, depth + 1, numbers);
         }
+        array
     } else if every(Value::is_boolean) {
         json!({ "type": with_null("boolean") })
     } else if every(Value::is_number) {

@@ -31,6 +31,19 @@ pub(super) struct Guess {
     pub(super) reason: String,
 }
 
+impl Guess {
+    /// Options are texts.
+    pub(super) fn new(
+        kind: &str,
+        options: &[(&str, &str)],
+        confidence: Confidence,
+        reason: impl Into<String>,
+    ) -> Self {
+        let options = options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
+        Self { kind: kind.to_owned(), options, confidence, reason: reason.into() }
+    }
+}
+
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?$").expect("a good pattern")
 });
@@ -96,7 +109,9 @@ fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
     }
-    let counted: Option<Vec<u64>> = texts.iter().map(|text| as_count(text)).collect();
+    // A count, or seconds since 1970, has digits only.
+    let count_of = |text: &&str| text.parse().ok().filter(|_| !text.starts_with('+'));
+    let counted: Option<Vec<u64>> = texts.iter().map(count_of).collect();
     if types == AvailableTypes::All
         && let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers))
     {
@@ -109,7 +124,7 @@ fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
         false => ("number", "numbers"),
     };
     let reason = format!("{count} of {count} are {what}");
-    Some(Guess { kind: kind.into(), options: Map::new(), confidence: confidence_by_count(count), reason })
+    Some(Guess::new(kind, &[], confidence_by_count(count), reason))
 }
 
 /// Infers booleans.
@@ -124,13 +139,13 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
             && texts.iter().all(among)
             && (both || (flags[0].len() > 1 && !texts.iter().all(may_be_code)))
     })?;
-    let mut options = Map::new();
-    if yes != "true" {
-        options.insert("true_values".into(), json!([yes]));
-        options.insert("false_values".into(), json!([no]));
-    }
     let reason = format!("{count} of {count} are `{yes}` or `{no}`");
-    Some(Guess { kind: "boolean".into(), options, confidence: confidence_by_count(count), reason })
+    let mut guess = Guess::new("boolean", &[], confidence_by_count(count), reason);
+    if yes != "true" {
+        guess.options.insert("true_values".into(), json!([yes]));
+        guess.options.insert("false_values".into(), json!([no]));
+    }
+    Some(guess)
 }
 
 /// Infers types that only fields have.
@@ -157,14 +172,12 @@ fn text(texts: &[&str]) -> Guess {
         0 => "always empty".to_owned(),
         // With `values`, a new word would be an error, so only an author who knows all words can decide.
         _ if few && texts.len() >= 8 => {
-            format!(
-                "a string; only {} so far: if there are no others, list them in `values`",
-                quoted_list(&different)
-            )
+            let words = quoted_list(&different);
+            format!("a string; only {words} so far: if there are no others, list them in `values`")
         }
         _ => "a string".to_owned(),
     };
-    Guess { kind: "string".into(), options: Map::new(), confidence: confidence_by_count(texts.len()), reason }
+    Guess::new("string", &[], confidence_by_count(texts.len()), reason)
 }
 
 fn quoted_list(words: &[&str]) -> String {
@@ -209,38 +222,28 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         return None;
     }
     let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
-    let format = number_format(&numbers)?;
-    if before.is_empty() && behind.is_empty() && format.is_plain() {
-        return None;
-    }
-    if before.is_empty() && behind.is_empty() && format.is_bare_comma() && !has_decimal_comma(&numbers) {
-        let reason = "lists, or numbers with a decimal comma; `type: number` parses numbers, with \
-                   `decimal_separator: \",\"`";
-        return Some(Guess {
-            kind: "string".into(),
-            options: Map::new(),
-            confidence: Confidence::Guess,
-            reason: reason.into(),
-        });
-    }
-    let mut options = Map::new();
-    for (name, text) in [("prefix", before), ("suffix", behind)] {
-        if !text.is_empty() {
-            options.insert(name.into(), text.into());
+    let NumberFormat { decimal, thousands, is_certain, plain } = number_format(&numbers)?;
+    let unit = format!("{before} {behind}");
+    let unit = unit.trim();
+    match (decimal, thousands) {
+        (".", "") if unit.is_empty() => return None,
+        (",", "") if unit.is_empty() && !has_decimal_comma(&numbers) => {
+            let reason = "lists, or numbers with a decimal comma; `type: number` parses numbers, with \
+                          `decimal_separator: \",\"`";
+            return Some(Guess::new("string", &[], Confidence::Guess, reason));
         }
+        _ => {}
     }
-    if format.decimal != '.' {
-        options.insert("decimal_separator".into(), format.decimal.to_string().into());
-    }
-    if let Some(separator) = format.thousands {
-        options.insert("thousands_separator".into(), separator.to_string().into());
-    }
-    let unit = [before, behind].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join(" ");
     // The number alone does not show its unit.
-    if !unit.is_empty() {
-        let spoken = if unit == "%" { "percent" } else { &unit };
-        options.insert("description".into(), json!(format!("In {spoken}.")));
-    }
+    let description = format!("In {}.", if unit == "%" { "percent" } else { unit });
+    let mut options = vec![
+        ("prefix", before),
+        ("suffix", behind),
+        ("decimal_separator", if decimal == "." { "" } else { decimal }),
+        ("thousands_separator", thousands),
+        ("description", if unit.is_empty() { "" } else { &description }),
+    ];
+    options.retain(|(_, text)| !text.is_empty());
     let mut confidence = confidence_by_count(texts.len());
     if !behind_is_known {
         confidence = confidence.min(Confidence::Likely);
@@ -249,38 +252,26 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     if !unit.is_empty() {
         reason += &format!(" with `{unit}`");
     }
-    if !format.is_certain {
+    if !is_certain {
         // `1,024` may have a decimal comma, and mean 1.024.
         confidence = confidence.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
-        reason += &format!("; `{}` separates thousands, or else a fraction", format.separator());
+        // Without a separator of thousands, the format is certain.
+        reason += &format!("; `{thousands}` separates thousands, or else a fraction");
     }
-    let whole = format.plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
+    let whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
-    Some(Guess { kind: kind.to_owned(), options, confidence, reason })
+    Some(Guess::new(kind, &options, confidence, reason))
 }
 
 /// Number format of the texts.
 struct NumberFormat {
-    decimal: char,
-    thousands: Option<char>,
+    decimal: &'static str,
+    /// Empty if there is none.
+    thousands: &'static str,
     /// Whether the numbers mean the same in every format that parses them.
     is_certain: bool,
     /// The numbers in plain notation.
     plain: Vec<String>,
-}
-
-impl NumberFormat {
-    fn is_plain(&self) -> bool {
-        self.decimal == '.' && self.thousands.is_none()
-    }
-
-    fn is_bare_comma(&self) -> bool {
-        self.decimal == ',' && self.thousands.is_none()
-    }
-
-    fn separator(&self) -> char {
-        self.thousands.unwrap_or(self.decimal)
-    }
 }
 
 /// Whether numbers without a unit have a decimal comma. Otherwise they may be lists, such as `0,1` of
@@ -294,16 +285,10 @@ fn has_decimal_comma(numbers: &[&str]) -> bool {
 
 /// The simplest format that parses all numbers.
 fn number_format(numbers: &[&str]) -> Option<NumberFormat> {
-    const FORMATS: [(char, Option<char>); 7] = [
-        ('.', None),
-        ('.', Some(',')),
-        (',', None),
-        (',', Some('.')),
-        ('.', Some(' ')),
-        (',', Some(' ')),
-        ('.', Some('\'')),
-    ];
-    let read = |(decimal, thousands): (char, Option<char>)| -> Option<Vec<String>> {
+    const FORMATS: [(&str, &str); 7] =
+        [(".", ""), (".", ","), (",", ""), (",", "."), (".", " "), (",", " "), (".", "'")];
+    let read = |(decimal, thousands): (&str, &str)| -> Option<Vec<String>> {
+        let (decimal, thousands) = (decimal.parse().ok()?, thousands.parse().ok());
         let form = NumberForm { decimal, thousands, ..NumberForm::default() };
         let plain = |number: &&str| Some(form.plain(number)?.into_owned()).filter(|plain| is_number(plain));
         numbers.iter().map(plain).collect()
@@ -311,13 +296,8 @@ fn number_format(numbers: &[&str]) -> Option<NumberFormat> {
     let mut formats = FORMATS.into_iter().filter_map(|format| Some((format, read(format)?)));
     let ((decimal, thousands), plain) = formats.next()?;
     // Another format may have a different meaning: `1,024`. A decimal point is unambiguous.
-    let is_certain = thousands.is_none() || formats.all(|(_, other)| other == plain);
+    let is_certain = thousands.is_empty() || formats.all(|(_, other)| other == plain);
     Some(NumberFormat { decimal, thousands, is_certain, plain })
-}
-
-/// Parses a number of digits only: a count, or seconds since 1970.
-fn as_count(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]

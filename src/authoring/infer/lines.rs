@@ -28,10 +28,9 @@ pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
         has_metadata
             && full_lines(text).all(|line| line.starts_with('#') || METRIC_LINE.is_match(line.trim()))
     };
-    texts
-        .iter()
-        .all(has_format)
-        .then(|| Candidate::strict(json!("metrics"), "every line is a sample of a metric, or describes one"))
+    texts.iter().all(has_format).then(|| {
+        Candidate::strict("metrics", Value::Null, "every line is a sample of a metric, or describes one")
+    })
 }
 
 /// Form-encoded text: `a=1&b=2`.
@@ -41,7 +40,7 @@ pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
     texts
         .iter()
         .all(has_format)
-        .then(|| Candidate::strict(json!("form"), "every sample is `name=value&…` in one line"))
+        .then(|| Candidate::strict("form", Value::Null, "every sample is `name=value&…` in one line"))
 }
 
 /// Lines with several `key=value`, as in logfmt.
@@ -66,13 +65,13 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
         options["each"] = "block".into();
         options["block_start"] = "^".into();
     }
-    Some(Candidate::likely(json!({ "pairs": options }), "every line has several `key=value`"))
+    Some(Candidate::likely("pairs", options, "every line has several `key=value`"))
 }
 
 /// Form of a text with lines of key and value.
 struct PairForm<'a> {
     separator: &'a str,
-    comments: Vec<&'static str>,
+    comments: &'a [&'static str],
     /// Whether blank lines separate records with the same keys.
     has_records: bool,
     /// Whether indented lines continue a value, so that the others are keys of a record.
@@ -82,13 +81,13 @@ struct PairForm<'a> {
 /// Lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let has_sections = texts.iter().any(|text| full_lines(text).any(is_section));
+    let any = |test: &dyn Fn(&str) -> bool| texts.iter().any(|text| test(text));
+    let has_sections = any(&|text| full_lines(text).any(is_section));
     for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
         // In INI files and those of shells, these begin a comment.
         let is_settings = has_sections || separator == "=";
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
-        comments
-            .retain(|mark| texts.iter().any(|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
+        comments.retain(|mark| any(&|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
         let mut options = Map::new();
         if separator != ":" {
             options.insert("separator".into(), separator.into());
@@ -96,55 +95,51 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         if !comments.is_empty() {
             options.insert("comment".into(), json!(comments));
         }
-        if is_settings && texts.iter().any(|text| has_quotes(text, separator)) {
+        if is_settings && any(&|text| has_quotes(text, separator)) {
             options.insert("unquote".into(), true.into());
         }
-        let is_nested = !has_sections && texts.iter().any(|text| has_nesting(text, separator));
-        let mut form = PairForm {
-            separator,
-            comments,
-            has_records: !has_sections && texts.iter().any(|text| has_records(text, separator)),
-            has_continuations: !has_sections
-                && !is_nested
-                && texts.iter().any(|text| has_continuations(text, separator)),
-        };
-        let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        let mut add = |form: &PairForm<'_>, more: &[(&str, Value)], what: &str| {
-            let share = texts.iter().map(|text| form.share(text)).fold(1.0, f64::min);
-            if share < 0.5 {
-                return;
+        let is_nested = !has_sections && any(&|text| has_nesting(text, separator));
+        let has_records = !has_sections && any(&|text| has_records(text, separator));
+        let has_continuations =
+            !has_sections && !is_nested && any(&|text| has_continuations(text, separator));
+        // More options, and their evidence.
+        let mut forms = Vec::new();
+        match (has_records, has_continuations) {
+            (true, true) => forms.push((
+                json!({ "each": "block", "indented": "words" }),
+                ", in records between blank lines; indented lines continue a value",
+            )),
+            (true, false) => forms.push((json!({ "each": "block" }), ", in records between blank lines")),
+            (false, true) => {
+                forms.push((json!({ "indented": "words" }), "; indented lines continue a value"));
             }
-            let mut options = options.clone();
-            options.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-            let extract = if options.is_empty() { json!("pairs") } else { json!({ "pairs": options }) };
-            let percent = (share * 100.0).round();
-            let reason = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
-            found.push(Candidate::likely(extract, reason));
-        };
-        if form.has_records || form.has_continuations {
-            let mut more = Vec::new();
-            if form.has_records {
-                more.push(("each", "block".into()));
-            }
-            if form.has_continuations {
-                more.push(("indented", "words".into()));
-            }
-            let what = match (form.has_records, form.has_continuations) {
-                (true, true) => ", in records between blank lines; indented lines continue a value",
-                (true, false) => ", in records between blank lines",
-                (false, _) => "; indented lines continue a value",
-            };
-            add(&form, &more, what);
-            (form.has_records, form.has_continuations) = (false, false);
+            (false, false) => {}
         }
         if is_nested {
-            let more = [("separator", separator.into()), ("indented", "nested".into())];
-            add(&form, &more, "; some are indented below others");
+            let nested = json!({ "separator": separator, "indented": "nested" });
+            forms.push((nested, "; some are indented below others"));
         }
-        if has_sections {
-            add(&form, &[("sections", true.into())], ", in sections");
-        } else {
-            add(&form, &[], "");
+        forms.push(match has_sections {
+            true => (json!({ "sections": true }), ", in sections"),
+            false => (json!({}), ""),
+        });
+        let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
+        for (more, what) in forms {
+            let form = PairForm {
+                separator,
+                comments: &comments,
+                has_records: more["each"] == "block",
+                has_continuations: more["indented"] == "words",
+            };
+            let share = texts.iter().map(|text| form.share(text)).fold(1.0, f64::min);
+            if share < 0.5 {
+                continue;
+            }
+            let more = more.as_object().cloned().unwrap_or_default();
+            let options: Map<String, Value> = options.clone().into_iter().chain(more).collect();
+            let percent = (share * 100.0).round();
+            let reason = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
+            found.push(Candidate::likely("pairs", options.into(), reason));
         }
     }
     found
@@ -161,7 +156,7 @@ impl PairForm<'_> {
                 continue;
             }
             let is_continuation = self.has_continuations && line.starts_with([' ', '\t']);
-            if line.trim().is_empty() || is_comment(line, &self.comments) || is_continuation {
+            if line.trim().is_empty() || is_comment(line, self.comments) || is_continuation {
                 continue;
             }
             all += 1;
@@ -274,21 +269,17 @@ fn is_capture_name(name: &str) -> bool {
 
 /// Capture group for the words at one position: a number if all are, with common marks outside of the group,
 /// else any text without white space.
-fn capture<'t>(name: &str, words: impl Iterator<Item = &'t str> + Clone) -> String {
-    let Some(first) = words.clone().next() else { return String::new() };
-    let marks = marks_of(first);
-    let same_marks = words.clone().all(|other| marks_of(other) == marks);
-    if words.clone().all(is_number) && same_marks {
-        format!("{}(?<{name}>[-+]?[0-9.]+){}", regex::escape(marks.0), regex::escape(marks.1))
-    } else {
-        format!(r"(?<{name}>\S+)")
+fn capture(name: &str, words: &[&str]) -> String {
+    let marks = marks_of(words[0]);
+    match words.iter().all(|word| is_number(word) && marks_of(word) == marks) {
+        true => format!("{}(?<{name}>[-+]?[0-9.]+){}", regex::escape(marks.0), regex::escape(marks.1)),
+        false => format!(r"(?<{name}>\S+)"),
     }
 }
 
 /// Whether a word is a number, apart from marks around it.
 fn is_number(word: &str) -> bool {
-    word.trim_matches(MARKS).parse::<f64>().is_ok_and(f64::is_finite)
-        && word.contains(|c: char| c.is_ascii_digit())
+    word.trim_matches(MARKS).parse::<f64>().is_ok_and(f64::is_finite) && has_digit(word)
 }
 
 fn marks_of(word: &str) -> (&str, &str) {
@@ -324,32 +315,16 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let aligned = AlignedSamples { samples: &samples };
     // Without a line of values below names, the `pairs` extractor fits better.
     (1..first.len()).find(|line| aligned.is_below_names(*line))?;
-    let mut names: Vec<String> = Vec::new();
-    let mut parts = Vec::new();
-    for (line, words) in first.iter().enumerate() {
-        for (index, word) in words.iter().enumerate() {
-            if aligned.is_constant(line, index) {
-                parts.push(regex::escape(word));
-                continue;
-            }
-            // A word that varies and is not a number would make a pattern for this sample only.
-            if !aligned.split_words(line, index).all(is_number) {
-                return None;
-            }
-            let name =
-                aligned.name(line, index).filter(|name| is_capture_name(name) && !names.contains(name))?;
-            parts.push(capture(&name, aligned.split_words(line, index)));
-            names.push(name);
-        }
-    }
-    let pattern = format!(r"^\s*{}\s*$", parts.join(r"\s+"));
-    let reason = format!(
-        "{} numbers in {} lines of constant words, some in a line below their names",
-        names.len(),
-        first.len()
-    );
-    let extract = json!({ "regex": { "pattern": pattern } });
-    Some(Candidate { reads_all: true, ..Candidate::likely(extract, reason) })
+    let (pattern, numbers) = aligned.pattern(|line, index, names| {
+        // A word that varies and is not a number would make a pattern for this sample only.
+        let is_number = aligned.words(line, index).into_iter().all(is_number);
+        let name = aligned.name(line, index).filter(|_| is_number);
+        name.filter(|name| is_capture_name(name) && !names.contains(name))
+    })?;
+    let lines = first.len();
+    let reason =
+        format!("{numbers} numbers in {lines} lines of constant words, some in a line below their names");
+    Some(Candidate { reads_all: true, ..Candidate::likely("regex", json!({ "pattern": pattern }), reason) })
 }
 
 /// Samples with the same number of lines, and of words in each line.
@@ -358,15 +333,18 @@ struct AlignedSamples<'s, 't> {
 }
 
 impl<'t> AlignedSamples<'_, 't> {
-    fn split_words(&self, line: usize, index: usize) -> impl Iterator<Item = &'t str> + Clone {
-        self.samples.iter().map(move |lines| lines[line][index])
+    /// The words at one position.
+    fn words(&self, line: usize, index: usize) -> Vec<&'t str> {
+        self.samples.iter().map(|lines| lines[line][index]).collect()
     }
 
-    /// Whether a word is the same in all samples, and not a number.
+    /// Whether a word is the same in all samples, not a number, and not the only one.
     fn is_constant(&self, line: usize, index: usize) -> bool {
-        let word = self.samples[0][line][index];
-        self.split_words(line, index).all(|other| other == word)
-            && !word.contains(|c: char| c.is_ascii_digit())
+        let first = &self.samples[0];
+        let word = first[line][index];
+        self.words(line, index).into_iter().all(|other| other == word)
+            && !has_digit(word)
+            && (first.len() > 1 || first[0].len() > 1)
     }
 
     fn width(&self, line: usize) -> usize {
@@ -376,7 +354,7 @@ impl<'t> AlignedSamples<'_, 't> {
     /// Whether a line has numbers only, and the line above has a word for each.
     fn is_below_names(&self, line: usize) -> bool {
         line > 0
-            && (0..self.width(line)).all(|index| self.split_words(line, index).all(is_number))
+            && (0..self.width(line)).all(|index| self.words(line, index).into_iter().all(is_number))
             && self.width(line - 1) >= self.width(line)
             && (0..self.width(line - 1)).all(|index| self.is_constant(line - 1, index))
     }
@@ -390,97 +368,89 @@ impl<'t> AlignedSamples<'_, 't> {
             return Some(slug(first[line - 1][above]));
         }
         let from = (0..index).rev().take_while(|other| self.is_constant(line, *other)).last();
-        if let Some(from) = from {
-            let label: Vec<&str> =
-                first[line][from..index].iter().copied().filter(|word| may_be_label(word)).collect();
-            if !label.is_empty() {
-                return Some(slug(&label.join(" ")));
+        let before = &first[line][from.unwrap_or(index)..index];
+        let mut label: Vec<&str> = before.iter().copied().filter(|word| may_be_label(word)).collect();
+        if label.is_empty() {
+            let behind = first[line].get(index + 1);
+            label.extend(behind.filter(|word| self.is_constant(line, index + 1) && may_be_label(word)));
+        }
+        (!label.is_empty()).then(|| slug(&label.join(" ")))
+    }
+
+    /// Pattern of the samples, and its number of captures: constant words are literal; the others are
+    /// captured by the name that a function finds for their line and index, other than the earlier names.
+    fn pattern(&self, name: impl Fn(usize, usize, &[String]) -> Option<String>) -> Option<(String, usize)> {
+        let (mut names, mut parts) = (Vec::new(), Vec::new());
+        for (line, words) in self.samples[0].iter().enumerate() {
+            for (index, word) in words.iter().enumerate() {
+                if self.is_constant(line, index) {
+                    parts.push(regex::escape(word));
+                } else {
+                    let name = name(line, index, &names)?;
+                    parts.push(capture(&name, &self.words(line, index)));
+                    names.push(name);
+                }
             }
         }
-        let behind = index + 1;
-        (behind < self.width(line) && self.is_constant(line, behind) && may_be_label(first[line][behind]))
-            .then(|| slug(first[line][behind]))
+        Some((format!(r"^\s*{}\s*$", parts.join(r"\s+")), names.len()))
     }
+}
+
+fn has_digit(word: &str) -> bool {
+    word.contains(|c: char| c.is_ascii_digit())
 }
 
 /// Maximum number of words of a line; a longer pattern would not be readable.
 const MAX_LINE_WORDS: usize = 20;
 
 /// Lines with the same words, some of which vary.
-pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
-    let lines: Vec<Vec<&str>> = texts
-        .iter()
-        .flat_map(|text| full_lines(text))
-        .take(10_000)
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    let Some(first) = lines.first() else { return Vec::new() };
+pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
+    let all_lines = texts.iter().flat_map(|text| full_lines(text)).take(10_000);
+    let lines: Vec<Lines<'_>> = all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();
+    let first = &lines.first()?[0];
     let width = first.len();
-    if width > MAX_LINE_WORDS || lines.iter().any(|line| line.len() != width) {
-        return Vec::new();
+    if width > MAX_LINE_WORDS || lines.iter().any(|line| line[0].len() != width) {
+        return None;
     }
     let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
     let times: Vec<&str> = texts.iter().map(|text| text.trim()).collect();
     if is_single && times::date_or_time(&times).is_some() {
-        let extract = json!({ "regex": { "pattern": r"^\s*(?<time>.*\S)" } });
-        return vec![Candidate::likely(extract, "every sample is a date or a timestamp")];
+        let options = json!({ "pattern": r"^\s*(?<time>.*\S)" });
+        return Some(Candidate::likely("regex", options, "every sample is a date or a timestamp"));
     }
-    let Some(pattern) = pattern(&lines, is_single) else { return Vec::new() };
-    let extract = match is_single {
-        true => json!({ "regex": { "pattern": pattern } }),
-        false => json!({ "regex": { "pattern": pattern, "each": "line" } }),
-    };
-    let reason = match is_single {
-        true => format!("every sample is one line of {width} word{}", if width == 1 { "" } else { "s" }),
-        false => format!("all {} lines have {width} words", lines.len()),
-    };
-    vec![Candidate { is_weak: true, ..Candidate::likely(extract, reason) }]
-}
-
-/// Pattern of lines: constant words are literal; the others are captured, and named by the word before them.
-fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
-    let first = lines.first()?;
-    let mut names: Vec<String> = Vec::new();
-    let mut parts = Vec::new();
-    let is_constant = |index: usize| {
-        let word = first[index];
-        let same = lines.iter().all(|line| line[index] == word);
-        same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
-    };
+    let aligned = AlignedSamples { samples: &lines };
     // The name of a value: the word before it, else the word after it, else an earlier one.
-    let names_a_value = |index: usize| is_constant(index) && may_be_label(first[index]);
+    let names_a_value = |index: &usize| aligned.is_constant(0, *index) && may_be_label(first[*index]);
     let label = |index: usize| {
-        let before = (0..index).rev().take_while(|other| is_constant(*other));
-        let near = index.checked_sub(1).filter(|other| names_a_value(*other));
+        let mut before = (0..index).rev().take_while(|other| aligned.is_constant(0, *other));
+        let near = index.checked_sub(1).filter(names_a_value);
         // `1 user`, but not `12:30:45 up`.
-        let is_count = lines.iter().all(|line| is_number(line[index]));
-        let after = Some(index + 1).filter(|other| is_count && *other < first.len() && names_a_value(*other));
-        near.or(after)
-            .or_else(|| before.into_iter().find(|other| names_a_value(*other)))
-            .map(|other| slug(first[other]))
+        let is_count = aligned.words(0, index).into_iter().all(is_number);
+        let after = Some(index + 1).filter(|other| is_count && *other < width && names_a_value(other));
+        near.or(after).or_else(|| before.find(names_a_value)).map(|other| slug(first[other]))
     };
-    for (index, word) in first.iter().enumerate() {
-        if is_constant(index) {
-            parts.push(regex::escape(word));
-            continue;
-        }
-        let name = match label(index).filter(|name| !names.contains(name) && is_capture_name(name)) {
+    let (pattern, values) = aligned.pattern(|_, index, names| {
+        let label = label(index).filter(|name| !names.contains(name) && is_capture_name(name));
+        Some(match label {
             Some(name) => name,
-            None if first.len() == 1 => "value".to_owned(),
+            None if width == 1 => "value".to_owned(),
             None => format!("value{}", index + 1),
-        };
-        let captured = capture(&name, lines.iter().map(|line| line[index]));
-        names.push(name);
-        parts.push(captured);
-    }
-    if names.is_empty()
-        || (is_single
-            && lines.len() == 1
-            && !first.iter().any(|word| word.contains(|c: char| c.is_ascii_digit())))
-    {
+        })
+    })?;
+    if values == 0 || is_single && lines.len() == 1 && !first.iter().any(|word| has_digit(word)) {
         return None;
     }
-    Some(format!(r"^\s*{}\s*$", parts.join(r"\s+")))
+    let (options, reason) = match is_single {
+        true => {
+            let plural = if width == 1 { "" } else { "s" };
+            (json!({ "pattern": pattern }), format!("every sample is one line of {width} word{plural}"))
+        }
+        false => {
+            let reason = format!("all {} lines have {width} words", lines.len());
+            (json!({ "pattern": pattern, "each": "line" }), reason)
+        }
+    };
+    Some(Candidate { is_weak: true, ..Candidate::likely("regex", options, reason) })
 }
 
 #[cfg(test)]
@@ -489,7 +459,7 @@ mod tests {
 
     #[track_caller]
     fn check(texts: &[&str], expected: Option<&str>) {
-        let found = report(texts).map(|candidate| candidate.extract["regex"]["pattern"].clone());
+        let found = report(texts).map(|candidate| candidate.options["pattern"].clone());
         assert_eq!(found.as_ref().and_then(|pattern| pattern.as_str()), expected);
     }
 

@@ -38,24 +38,18 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     if tables.len() == texts.len() {
         let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
         let more = if more { "; the first of several is used" } else { "" };
-        let pairs = Candidate::strict(
-            json!({ "html": { "table": true, "as": "pairs" } }),
-            format!("every sample is HTML with a table of names and values{more}"),
-        );
-        if tables.iter().all(|table| is_of_pairs(table)) {
-            found.push(pairs);
+        let (options, what) = if tables.iter().all(|table| is_of_pairs(table)) {
+            (json!({ "table": true, "as": "pairs" }), " of names and values")
         } else {
-            found.push(match column_names(classified, &tables) {
-                Some(columns) => Candidate::strict(
-                    json!({ "html": { "table": true, "columns": columns } }),
-                    format!("every sample is HTML with a table without headings: name its columns{more}"),
-                ),
-                None => Candidate::strict(
-                    json!({ "html": { "table": true } }),
-                    format!("every sample is HTML with a table{more}"),
-                ),
-            });
-        }
+            match column_names(classified, &tables) {
+                Some(columns) => {
+                    (json!({ "table": true, "columns": columns }), " without headings: name its columns")
+                }
+                None => (json!({ "table": true }), ""),
+            }
+        };
+        let reason = format!("every sample is HTML with a table{what}{more}");
+        found.push(Candidate::strict("html", options, reason));
     }
     // A list of links, as directories and menus of old servers are.
     let is_list = |text: &&str| {
@@ -64,10 +58,8 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     };
     if texts.iter().all(is_list) {
         let select = json!({ "text": {}, "href": { "css": "a[href]", "attribute": "href" } });
-        found.push(Candidate::likely(
-            json!({ "html": { "items": "li:has(a[href])", "select": select } }),
-            "every sample is HTML with a list of links",
-        ));
+        let options = json!({ "items": "li:has(a[href])", "select": select });
+        found.push(Candidate::likely("html", options, "every sample is HTML with a list of links"));
     }
     let mut reason = "every sample is HTML: its text, as a browser shows it".to_owned();
     let is_mixed = !tables.is_empty() && tables.len() < texts.len();
@@ -78,7 +70,7 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     if texts.iter().all(|text| has_password_field(text)) {
         reason += "; every sample has a password field: it may be a login page";
     }
-    let text = Candidate::strict(json!("html"), reason);
+    let text = Candidate::strict("html", Value::Null, reason);
     found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..text });
     found
 }
@@ -103,7 +95,7 @@ fn column_names(classified: &ClassifiedSamples<'_>, tables: &[String]) -> Option
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
     let rows = |options: Value| {
-        let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), classified).ok()?;
+        let values = trial::values(&Candidate::likely("html", options, ""), classified).ok()?;
         values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
     };
     let all = rows(json!({ "table": true, "columns": names(MAX_COLUMNS) }))?;
@@ -156,9 +148,8 @@ fn is_of_pairs(table: &str) -> bool {
     !rows.is_empty() && rows.iter().all(|row| matches!(row, (1, 1) | (0, 2)))
 }
 
-/// Extractors for XML documents.
-pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
-    let mut found = Vec::new();
+/// Extractor for XML documents.
+pub(super) fn xml(texts: &[&str]) -> Candidate {
     let (mut options, mut reason) = (Map::new(), "every sample is an XML document".to_owned());
     // Of a SOAP envelope, only the contents of the body are useful.
     let in_bodies: Option<Vec<String>> = texts.iter().map(|text| first_in_body(text)).collect();
@@ -176,9 +167,7 @@ pub(super) fn xml(texts: &[&str]) -> Vec<Candidate> {
         reason += &format!("; repeated elements are always lists: {}", names.join(", "));
         options.insert("lists".to_owned(), lists.into());
     }
-    let extract = if options.is_empty() { json!("xml") } else { json!({ "xml": options }) };
-    found.push(Candidate::strict(extract, reason));
-    found
+    Candidate::strict("xml", options.into(), reason)
 }
 
 /// Names of elements that occur several times in one parent. Without `lists`, an element would be a list in

@@ -97,6 +97,10 @@ pub struct Proposal {
 }
 
 impl Finding {
+    fn new(part: &str, value: &str, confidence: Confidence, reason: impl Into<String>) -> Self {
+        Self { part: part.to_owned(), value: value.to_owned(), confidence, reason: reason.into() }
+    }
+
     /// The finding as a comment: confidence and evidence.
     fn comment(&self) -> String {
         format!("{}: {}", self.confidence.word(), write::one_line(&self.reason))
@@ -121,7 +125,7 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let errors = samples::error_rules(&classified);
     // From the most specific to the simplest: with and without types; the best extractor, the second, the
     // whole text.
-    for errors in [errors.as_ref(), None] {
+    for errors in [errors.as_slice(), &[]] {
         for (index, ranked) in all_ranked.iter().enumerate() {
             let runner_up = all_ranked.get(index + 1);
             for types in fields::possible_types(ranked) {
@@ -162,7 +166,7 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
             let mut values = match trial::values(&candidate, classified) {
                 Ok(values) => values,
                 Err(reason) => {
-                    first_error.get_or_insert_with(|| (candidate.name().to_owned(), reason));
+                    first_error.get_or_insert((candidate.name, reason));
                     return None;
                 }
             };
@@ -174,29 +178,27 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCan
                     return None;
                 }
             }
-            if let ("columns", Some(texts)) = (candidate.name(), &classified.texts) {
+            if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
                 candidates::join_names(&mut values, texts);
             }
-            let extracted_share = if candidate.reads_all {
-                1.0
-            } else {
-                trial::extracted_share(&candidate, &values, &classified.texts)
+            let extracted_share = match candidate.reads_all {
+                true => 1.0,
+                false => trial::extracted_share(&candidate, &values, &classified.texts),
             };
             Some(RankedCandidate { candidate, values, extracted_share })
         })
         .collect();
     if let (Some((name, reason)), Some(last)) = (first_error, all_ranked.last_mut())
-        && last.candidate.name() == "text"
+        && last.candidate.name == "text"
         && !reason.is_empty()
     {
         last.candidate.reason =
             format!("the whole text, because `{name}` does not parse every sample: {reason}");
     }
     // A line below a table would be read as a row of it.
-    let ends_early =
-        |ranked: &RankedCandidate| ranked.candidate.extract["columns"]["stop_before"].is_string();
+    let ends_early = |ranked: &RankedCandidate| ranked.candidate.options.contains_key("stop_before");
     if all_ranked.iter().any(ends_early) {
-        all_ranked.retain(|ranked| ranked.candidate.name() != "columns" || ends_early(ranked));
+        all_ranked.retain(|ranked| ranked.candidate.name != "columns" || ends_early(ranked));
     }
     trial::rank(&mut all_ranked);
     all_ranked

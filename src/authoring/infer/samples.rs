@@ -11,8 +11,8 @@ pub(super) struct ClassifiedSamples<'a> {
     pub(super) successes: Vec<&'a Sample>,
     /// Decompressed and decoded texts of the successes; `None` if one of them is binary.
     pub(super) texts: Option<Vec<String>>,
-    /// Charset that the rules must set, if the samples' own declarations fail.
-    pub(super) charset: Option<CharsetFallback>,
+    /// Charset that the rules must set, because the samples declare none, or a wrong one.
+    pub(super) charset: Option<Finding>,
     /// Failures by HTTP status.
     pub(super) failures: Vec<&'a Sample>,
     /// Failures with a success status, with the evidence.
@@ -20,6 +20,11 @@ pub(super) struct ClassifiedSamples<'a> {
 }
 
 impl<'a> ClassifiedSamples<'a> {
+    /// Label of the charset that the rules must set.
+    pub(super) fn charset(&self) -> Option<&str> {
+        self.charset.as_ref().map(|finding| finding.value.as_str())
+    }
+
     /// All samples: successes, failures by status, hidden failures.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Sample> {
         let hidden_failures = self.hidden_failures.iter().map(|(sample, _)| *sample);
@@ -27,20 +32,11 @@ impl<'a> ClassifiedSamples<'a> {
     }
 }
 
-/// Charset for samples that declare none, or a wrong one.
-#[derive(Debug)]
-pub(super) struct CharsetFallback {
-    /// Label of the charset.
-    pub(super) label: &'static str,
-    /// Evidence for it.
-    pub(super) finding: Finding,
-}
-
 /// Evidence of an error in a response with a success status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ErrorEvidence {
-    /// The text begins with this word.
-    Word(&'static str),
+    /// The text begins with a word for an error.
+    Word,
     /// This member of the JSON object is false, such as `success`.
     False(&'static str),
     /// The member `status` has this value.
@@ -70,11 +66,22 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
         failures,
         hidden_failures: Vec::new(),
     };
-    let pages = PageCounts::new(&good, &decoded);
+    let samples_and_texts = good.iter().zip(&decoded);
+    let pages: Vec<&str> = samples_and_texts
+        .filter_map(|(sample, text)| text.as_deref().filter(|text| is_page(sample, text)))
+        .collect();
+    let is_page_rare = pages.len() * 2 <= good.len();
+    let is_password_rare = !pages.iter().all(|text| markup::has_password_field(text));
+    // A page may stand in for the data, which the other samples have.
+    let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
+        true if is_page_rare => Some(ErrorEvidence::WebPage),
+        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence::LoginPage),
+        _ => None,
+    };
     let mut texts = Some(Vec::new());
     for (sample, text) in good.into_iter().zip(decoded) {
         let evidence =
-            text.as_deref().and_then(|text| pages.evidence(sample, text).or_else(|| error_evidence(text)));
+            text.as_deref().and_then(|text| page_evidence(sample, text).or_else(|| error_evidence(text)));
         match evidence {
             Some(evidence) => classified.hidden_failures.push((sample, evidence)),
             None => {
@@ -90,69 +97,37 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     classified
 }
 
-/// Numbers of web pages among the samples with a success status.
-struct PageCounts {
-    samples: usize,
-    pages: usize,
-    pages_with_password: usize,
-}
-
-impl PageCounts {
-    fn new(samples: &[&Sample], texts: &[Option<String>]) -> Self {
-        let texts = samples.iter().zip(texts).filter_map(|(sample, text)| Some((sample, text.as_deref()?)));
-        let pages: Vec<_> = texts.filter(|(sample, text)| is_page(sample, text)).collect();
-        let pages_with_password = pages.iter().filter(|(_, text)| markup::has_password_field(text)).count();
-        Self { samples: samples.len(), pages: pages.len(), pages_with_password }
-    }
-
-    /// Evidence that a page stands in for the data, which the other samples have.
-    fn evidence(&self, sample: &Sample, text: &str) -> Option<ErrorEvidence> {
-        if !is_page(sample, text) {
-            None
-        } else if self.pages * 2 <= self.samples {
-            Some(ErrorEvidence::WebPage)
-        } else if self.pages_with_password < self.pages && markup::has_password_field(text) {
-            Some(ErrorEvidence::LoginPage)
-        } else {
-            None
-        }
-    }
-}
-
 fn is_page(sample: &Sample, text: &str) -> bool {
     markup::is_html(text, &sample.response.media_type().unwrap_or_default())
 }
 
 /// Decodes samples; also returns the charset that a rule must set for them.
-fn decode(samples: &[&Sample]) -> (Option<CharsetFallback>, Vec<Option<String>>) {
+fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
     let read = |charset| samples.iter().map(|sample| trial::text(sample, charset)).collect::<Vec<_>>();
     let own = read(None);
     let Some(undecodable) = own.iter().position(Option::is_none) else { return (None, own) };
     let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
     match fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some)) {
-        Some((label, texts)) => (Some(CharsetFallback::new(label, samples[undecodable])), texts),
+        Some((label, texts)) => (Some(charset_finding(label, samples[undecodable])), texts),
         None => (None, own),
     }
 }
 
-impl CharsetFallback {
-    fn new(label: &'static str, sample: &Sample) -> Self {
-        let named = sample.response.charset();
-        let wrong = match named {
-            Some(name) if name.parse::<Charset>().is_err() => {
-                format!("`Content-Type` declares `{name}`, which is not a charset")
-            }
-            Some(name) => format!("the text is not in `{name}`, which `Content-Type` declares"),
-            None if label == "utf-8" => "the document declares an unknown charset".to_owned(),
-            None => "the text is not in UTF-8, and `Content-Type` declares no charset".to_owned(),
-        };
-        let (confidence, right) = match label {
-            "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
-            _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
-        };
-        let reason = format!("{wrong}; {right}");
-        Self { label, finding: Finding { part: "charset".into(), value: label.into(), confidence, reason } }
-    }
+/// The evidence for a charset in a sample that can't be decoded with its own.
+fn charset_finding(label: &str, sample: &Sample) -> Finding {
+    let wrong = match sample.response.charset() {
+        Some(name) if name.parse::<Charset>().is_err() => {
+            format!("`Content-Type` declares `{name}`, which is not a charset")
+        }
+        Some(name) => format!("the text is not in `{name}`, which `Content-Type` declares"),
+        None if label == "utf-8" => "the document declares an unknown charset".to_owned(),
+        None => "the text is not in UTF-8, and `Content-Type` declares no charset".to_owned(),
+    };
+    let (confidence, right) = match label {
+        "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
+        _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
+    };
+    Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
 }
 
 fn error_evidence(text: &str) -> Option<ErrorEvidence> {
@@ -180,10 +155,8 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
     let goes_on =
         rest.trim().is_empty() || rest.starts_with([' ', ':', '!', '-', '[', '(', '\t', '\r', '\n']);
     let is_number = rest.trim_start_matches([':', ' ']).trim().parse::<f64>().is_ok() && rest.contains(':');
-    (is_short && goes_on && !is_number)
-        .then(|| ERROR_WORDS.iter().find(|known| known.eq_ignore_ascii_case(word)).copied())
-        .flatten()
-        .map(ErrorEvidence::Word)
+    let is_known = ERROR_WORDS.iter().any(|known| known.eq_ignore_ascii_case(word));
+    (is_known && is_short && goes_on && !is_number).then_some(ErrorEvidence::Word)
 }
 
 /// Whether an `error` member has a value that means an error.
@@ -218,45 +191,30 @@ pub(super) enum ErrorRuleSource {
 
 /// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
 /// true`, `false` is presumably an error.
-pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Option<Vec<InferredErrorRule>> {
+pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErrorRule> {
     let mut rules: Vec<InferredErrorRule> = Vec::new();
-    let mut known: Vec<ErrorEvidence> = Vec::new();
-    let charset = classified.charset.as_ref().map(|charset| charset.label);
+    let mut known: Vec<&ErrorEvidence> = Vec::new();
     for (_, evidence) in &classified.hidden_failures {
-        // One rule covers all words.
-        let evidence = if matches!(evidence, ErrorEvidence::Word(_)) {
-            ErrorEvidence::Word(ERROR_WORDS[0])
-        } else {
-            evidence.clone()
-        };
         if known.contains(&evidence) {
             continue;
         }
-        let same = |other: &ErrorEvidence| {
-            *other == evidence
-                || matches!((other, &evidence), (ErrorEvidence::Word(_), ErrorEvidence::Word(_)))
+        let same = classified.hidden_failures.iter().filter(|(_, other)| other == evidence);
+        let texts: Vec<String> =
+            same.filter_map(|(sample, _)| trial::text(sample, classified.charset())).collect();
+        let confidence = match texts.len() >= 2 && !classified.successes.is_empty() {
+            true => Confidence::Sure,
+            false => Confidence::Likely,
         };
-        let texts: Vec<String> = classified
-            .hidden_failures
-            .iter()
-            .filter(|(_, other)| same(other))
-            .filter_map(|(sample, _)| trial::text(sample, charset))
-            .collect();
-        let confidence = if texts.len() >= 2 && !classified.successes.is_empty() {
-            Confidence::Sure
-        } else {
-            Confidence::Likely
-        };
-        rules.push(error_rule(&evidence, &texts, confidence, evidence.reason(texts.len())));
+        rules.push(error_rule(evidence, &texts, confidence, evidence.reason(texts.len())));
         known.push(evidence);
     }
     if let Some(name) = implied_error_member(classified)
-        && !known.contains(&ErrorEvidence::False(name))
+        && !known.contains(&&ErrorEvidence::False(name))
     {
         let reason = format!("every success has `{name}: true`; no sample has `false`");
         rules.push(error_rule(&ErrorEvidence::False(name), &[], Confidence::Guess, reason));
     }
-    (!rules.is_empty()).then_some(rules)
+    rules
 }
 
 /// The member that is `true` in every success, and presumably `false` in an error.
@@ -276,40 +234,40 @@ fn error_rule(
     confidence: Confidence,
     reason: String,
 ) -> InferredErrorRule {
-    let own = |name: &str, condition: String, error: String| ErrorRuleSource::Own {
+    let own = |name: &str, condition: &str, error: &str| ErrorRuleSource::Own {
         when: json!({ name: condition }),
-        error,
+        error: error.to_owned(),
     };
     let source = match evidence {
-        ErrorEvidence::Word(_) => {
+        ErrorEvidence::Word => {
             let words = ERROR_WORDS.join("|");
             let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
-            own("text", pattern, "{{ why }}".to_owned())
+            own("text", &pattern, "{{ why }}")
         }
-        ErrorEvidence::False(name) => own("json", format!(".{name} == false"), message(texts)),
+        ErrorEvidence::False(name) => own("json", &format!(".{name} == false"), &message(texts)),
         ErrorEvidence::Status(word) => {
-            own("json", format!(".status == {}", Value::from(word.as_str())), message(texts))
+            own("json", &format!(".status == {}", Value::from(word.as_str())), &message(texts))
         }
         ErrorEvidence::Error => {
             let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
-            own("json", condition.to_owned(), message(texts))
+            own("json", condition, &message(texts))
         }
         ErrorEvidence::SoapFault => ErrorRuleSource::Preset("soap"),
         ErrorEvidence::WebPage => ErrorRuleSource::Preset("html_message"),
         ErrorEvidence::LoginPage => {
             let error = "The service responded with a login page instead of data.";
-            own("text", markup::PASSWORD_FIELD.to_owned(), error.to_owned())
+            own("text", markup::PASSWORD_FIELD, error)
         }
     };
-    let value = "an error in a response with a success status".to_owned();
-    InferredErrorRule { source, finding: Finding { part: "when".into(), value, confidence, reason } }
+    let value = "an error in a response with a success status";
+    InferredErrorRule { source, finding: Finding::new("when", value, confidence, reason) }
 }
 
 impl ErrorEvidence {
     /// The evidence in this number of samples, as a reason for a rule.
     fn reason(&self, count: usize) -> String {
         match self {
-            Self::Word(_) | Self::False(_) | Self::Status(_) | Self::Error => {
+            Self::Word | Self::False(_) | Self::Status(_) | Self::Error => {
                 format!("{count} of the samples report it with a success status")
             }
             Self::SoapFault => format!("a SOAP fault with a success status, in {count} of the samples"),
@@ -324,34 +282,18 @@ impl ErrorEvidence {
 
 /// Template for the member that has the message in these texts.
 fn message(texts: &[String]) -> String {
-    const ERROR_PATHS: [&str; 9] = [
-        "error.message",
-        "error.detail",
-        "message",
-        "error",
-        "detail",
-        "reason",
-        "msg",
-        "error_message",
-        "description",
-    ];
+    const ERROR_PATHS: &str =
+        "error.message error.detail message error detail reason msg error_message description";
     const FALLBACK_MESSAGE: &str = "The service reported an error without a message.";
     let values: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-    let at = |value: &Value, place: &str| {
-        value
-            .pointer(&format!("/{}", place.replace('.', "/")))
-            .is_some_and(|found| found.as_str().is_some_and(|text| !text.is_empty()))
+    let count = |path: &&str| {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        let found = values.iter().filter_map(|value| value.pointer(&pointer)?.as_str());
+        found.filter(|text| !text.is_empty()).count()
     };
-    let place = ERROR_PATHS
-        .into_iter()
-        .filter(|place| values.iter().any(|value| at(value, place)))
-        .max_by_key(|place| {
-            let order =
-                ERROR_PATHS.len() - ERROR_PATHS.iter().position(|other| other == place).unwrap_or_default();
-            (values.iter().filter(|value| at(value, place)).count(), order)
-        });
-    match place {
-        Some(place) => format!("{{{{ json.{place} | default(\"{FALLBACK_MESSAGE}\") }}}}"),
+    // The last of equals is the maximum, and the first is wanted.
+    match ERROR_PATHS.rsplit(' ').filter(|path| count(path) > 0).max_by_key(count) {
+        Some(path) => format!("{{{{ json.{path} | default(\"{FALLBACK_MESSAGE}\") }}}}"),
         None if values.is_empty() => format!("{{{{ json.message | default(\"{FALLBACK_MESSAGE}\") }}}}"),
         None => FALLBACK_MESSAGE.to_owned(),
     }
@@ -363,8 +305,8 @@ mod tests {
 
     #[test]
     fn errors_are_distinguished_from_reports() {
-        assert_eq!(error_evidence("ERR 17 NO SUCH STATION\n"), Some(ErrorEvidence::Word("ERR")));
-        assert_eq!(error_evidence("Error: no city"), Some(ErrorEvidence::Word("ERROR")));
+        assert_eq!(error_evidence("ERR 17 NO SUCH STATION\n"), Some(ErrorEvidence::Word));
+        assert_eq!(error_evidence("Error: no city"), Some(ErrorEvidence::Word));
         assert_eq!(
             error_evidence("{\"success\": false, \"message\": \"no\"}"),
             Some(ErrorEvidence::False("success"))

@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::guess::{Guess, confidence_by_count};
 use crate::{
     authoring::infer::Confidence,
-    translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat, TimeZoneSetting},
+    translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat},
 };
 
 /// Formats of timestamps with an offset from UTC, or with a word for UTC.
@@ -50,18 +50,10 @@ fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
     !texts.is_empty() && texts.iter().all(|text| kind.apply_at_path(&Value::from(*text)).is_ok())
 }
 
-fn form(format: &str, zone: Option<&str>) -> Option<TimeForm> {
-    let zone: Option<TimeZoneSetting> = match zone {
-        Some(zone) => Some(zone.parse().ok()?),
-        None => None,
-    };
-    Some(TimeForm { format: TimeFormat::Directives(format.to_owned()), zone })
-}
-
-fn inferred(kind: &str, options: &[(&str, &str)], confidence: Confidence, reason: String) -> Guess {
-    let options: Map<String, Value> =
-        options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
-    Guess { kind: kind.to_owned(), options, confidence, reason }
+/// Format of times with these directives, in a known time zone if there is one.
+fn form(format: &str, zone: Option<&str>) -> TimeForm {
+    let zone = zone.and_then(|zone| zone.parse().ok());
+    TimeForm { format: TimeFormat::Directives(format.to_owned()), zone }
 }
 
 /// Infers timestamps or dates.
@@ -76,79 +68,63 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     let confidence = confidence.max(Confidence::Likely);
     let evidence = |what: &str| format!("{count} of {count} are {what}");
     if parses_all(FieldKind::DateTime(TimeForm::default()), texts) {
-        return Some(inferred("date-time", &[], confidence, evidence("timestamps")));
+        return Some(Guess::new("date-time", &[], confidence, evidence("timestamps")));
     }
     for (format, zone) in ZONED_FORMATS {
-        if parses_all(FieldKind::DateTime(form(format, zone)?), texts) {
+        if parses_all(FieldKind::DateTime(form(format, zone)), texts) {
             let mut options = vec![("format", format)];
             options.extend(zone.map(|zone| ("timezone", zone)));
-            return Some(inferred("date-time", &options, confidence, evidence("timestamps")));
+            return Some(Guess::new("date-time", &options, confidence, evidence("timestamps")));
         }
     }
     if let Some(local) = local(texts) {
         return Some(local);
     }
     if parses_all(FieldKind::Date(TimeForm::default()), texts) {
-        return Some(inferred("date", &[], confidence, evidence("days")));
+        return Some(Guess::new("date", &[], confidence, evidence("days")));
     }
-    let fits =
-        |format: &&&str| form(format, None).is_some_and(|form| parses_all(FieldKind::Date(form), texts));
-    let formats: Vec<&&str> = DATE_FORMATS.iter().filter(fits).collect();
-    match formats.as_slice() {
+    let fits = |format: &&str| parses_all(FieldKind::Date(form(format, None)), texts);
+    match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
         [] => None,
-        [format] => Some(inferred("date", &[("format", format)], confidence, evidence("days"))),
+        [format] => Some(Guess::new("date", &[("format", format)], confidence, evidence("days"))),
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
             let reason =
                 format!("dates; `type: date` parses them with `format: \"{one}\"`, or else `\"{other}\"`");
-            Some(inferred("string", &[], Confidence::Guess, reason))
+            Some(Guess::new("string", &[], Confidence::Guess, reason))
         }
     }
 }
 
 /// Infers timestamps without an offset, which stay strings: with a wrong time zone, they would look right.
 fn local(texts: &[&str]) -> Option<Guess> {
-    let utc: Option<TimeZoneSetting> = "UTC".parse().ok();
-    let usual = TimeForm { format: TimeFormat::Standard, zone: utc };
-    if parses_all(FieldKind::DateTime(usual), texts) {
-        let reason = "times without an offset; `type: date-time` parses them, with the `timezone` of their \
-                   clock";
-        return Some(inferred("string", &[], Confidence::Likely, reason.to_owned()));
-    }
-    let fits = |format: &&str| {
-        form(format, Some("UTC")).is_some_and(|form| parses_all(FieldKind::DateTime(form), texts))
+    let in_utc = |format: &str| form(format, Some("UTC"));
+    let usual = TimeForm { format: TimeFormat::Standard, ..in_utc("") };
+    let options = if parses_all(FieldKind::DateTime(usual), texts) {
+        String::new()
+    } else {
+        let fits = |format: &&str| parses_all(FieldKind::DateTime(in_utc(format)), texts);
+        let format = LOCAL_FORMATS.into_iter().find(fits)?;
+        format!("`format: \"{format}\"` and ")
     };
-    let format = LOCAL_FORMATS.into_iter().find(fits)?;
     let reason = format!(
-        "times without an offset; `type: date-time` parses them, with `format: \"{format}\"` and the \
-         `timezone` of their clock"
+        "times without an offset; `type: date-time` parses them, with {options}the `timezone` of their clock"
     );
-    Some(inferred("string", &[], Confidence::Likely, reason))
+    Some(Guess::new("string", &[], Confidence::Likely, reason))
+}
+
+/// Whether a word of a field name is one of these words.
+fn has_word(name: &str, words: &str) -> bool {
+    name.split('_').any(|part| words.split(' ').any(|word| word == part))
 }
 
 /// Infers seconds or milliseconds since 1970, if the name suggests a time.
 pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
-    const NAMES: [&str; 16] = [
-        "time",
-        "timestamp",
-        "date",
-        "datetime",
-        "at",
-        "since",
-        "until",
-        "expires",
-        "created",
-        "updated",
-        "modified",
-        "mtime",
-        "ctime",
-        "started",
-        "epoch",
-        "seen",
-    ];
+    const NAMES: &str = "time timestamp date datetime at since until expires created updated modified mtime \
+                         ctime started epoch seen";
     /// From 2001 to 2100, in seconds.
     const SECONDS: std::ops::Range<u64> = 1_000_000_000..4_102_444_800;
-    let named = name.split('_').any(|word| NAMES.contains(&word));
+    let named = has_word(name, NAMES);
     let all_in =
         |unit: u64| !numbers.is_empty() && numbers.iter().all(|number| SECONDS.contains(&(number / unit)));
     let (format, word) = match (named, all_in(1), all_in(1000)) {
@@ -157,37 +133,19 @@ pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
         _ => return None,
     };
     let reason = format!("{0} of {0} may be {word} since 1970, and the name suggests a time", numbers.len());
-    Some(inferred(
-        "date-time",
-        &[("format", format)],
-        confidence_by_count(numbers.len()).min(Confidence::Likely),
-        reason,
-    ))
+    let confidence = confidence_by_count(numbers.len()).min(Confidence::Likely);
+    Some(Guess::new("date-time", &[("format", format)], confidence, reason))
 }
 
 /// Infers durations with units, or in clock format if the name suggests one.
 pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
-    const NAMES: [&str; 14] = [
-        "uptime",
-        "up",
-        "duration",
-        "elapsed",
-        "age",
-        "took",
-        "latency",
-        "runtime",
-        "cputime",
-        "delay",
-        "timeout",
-        "remaining",
-        "idle",
-        "length",
-    ];
+    const NAMES: &str =
+        "uptime up duration elapsed age took latency runtime cputime delay timeout remaining idle length";
     if !parses_all(FieldKind::Duration(DurationForm::default()), texts) {
         return None;
     }
     let count = texts.len();
-    let named = name.split('_').any(|word| NAMES.contains(&word));
+    let named = has_word(name, NAMES);
     let has_letters = |text: &&str| text.contains(char::is_alphabetic);
     let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
     let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
@@ -199,21 +157,17 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     if !certain && !likely {
         return None;
     }
-    let millis = texts.iter().all(|text| unit(text) == "ms");
-    let (options, what) = match millis {
+    let (options, what) = match texts.iter().all(|text| unit(text) == "ms") {
         true => {
             (vec![("output_unit", "ms"), ("description", "In milliseconds.")], "durations in milliseconds")
         }
         false => (vec![("description", "In seconds.")], "durations; the value is in seconds"),
     };
-    let most = if certain { Confidence::Sure } else { Confidence::Likely };
-    let least = if certain { Confidence::Likely } else { Confidence::Guess };
-    Some(inferred(
-        "duration",
-        &options,
-        confidence_by_count(count).clamp(least, most),
-        format!("{count} of {count} are {what}"),
-    ))
+    let confidence = match certain {
+        true => confidence_by_count(count).max(Confidence::Likely),
+        false => confidence_by_count(count).min(Confidence::Likely),
+    };
+    Some(Guess::new("duration", &options, confidence, format!("{count} of {count} are {what}")))
 }
 
 /// Infers sizes with units; `0` needs none.
@@ -233,20 +187,17 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     let reason = format!("{count} of {count} are sizes; the value is in bytes");
     let comma = SizeForm { decimal: ',', ..SizeForm::default() };
     let has_fraction = |mark: char| {
-        texts.iter().any(|text| {
-            let digits = |c: char| c.is_ascii_digit();
-            text.rsplit_once(mark)
-                .is_some_and(|(_, rest)| rest.chars().take_while(|c| digits(*c)).count() != 3)
-        })
+        let mut behind = texts.iter().filter_map(|text| text.rsplit_once(mark));
+        behind.any(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count() != 3)
     };
     let least = confidence_by_count(count).max(Confidence::Likely);
+    let mut options = vec![("decimal_separator", ","), ("description", "In bytes.")];
     if parses_all(FieldKind::Size(SizeForm::default()), texts) {
-        Some(inferred("size", &[("description", "In bytes.")], least, reason))
-    } else if has_fraction(',') && parses_all(FieldKind::Size(comma), texts) {
-        Some(inferred("size", &[("decimal_separator", ","), ("description", "In bytes.")], least, reason))
-    } else {
-        None
+        options.remove(0);
+    } else if !(has_fraction(',') && parses_all(FieldKind::Size(comma), texts)) {
+        return None;
     }
+    Some(Guess::new("size", &options, least, reason))
 }
 
 #[cfg(test)]

@@ -25,16 +25,16 @@ pub(super) fn values(
     candidate: &Candidate,
     classified: &ClassifiedSamples<'_>,
 ) -> Result<Vec<Value>, String> {
-    if candidate.is_block {
+    // It returns a content block rather than a value.
+    if candidate.name == "binary" {
         return Ok(Vec::new());
     }
-    let charset = classified.charset.as_ref().map(|charset| charset.label);
-    run(&candidate.extract, charset, classified.successes.iter().map(|sample| &sample.response))
+    run(candidate.extract(), classified.charset(), classified.successes.iter().map(|sample| &sample.response))
 }
 
 /// The text of a sample, decompressed and decoded, with the given charset or its own; `None` if it is binary.
 pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
-    let values = run(&json!("text"), charset, std::iter::once(&sample.response)).ok()?;
+    let values = run("text".into(), charset, std::iter::once(&sample.response)).ok()?;
     let text = values.first()?.as_str()?;
     // DEL and the control characters from U+0080 on occur in texts of old programs. Images and archives have
     // lower control characters near the beginning.
@@ -51,7 +51,7 @@ fn looks_binary(response: &UpstreamResponse) -> bool {
 }
 
 fn run<'r>(
-    extract: &Value,
+    extract: Value,
     charset: Option<&str>,
     responses: impl Iterator<Item = &'r UpstreamResponse>,
 ) -> Result<Vec<Value>, String> {
@@ -69,12 +69,10 @@ fn run<'r>(
     responses
         .map(|response| {
             let result = result(route, response);
-            match result.structured.as_ref().filter(|_| !result.is_error()) {
-                Some(structured) => Ok(structured.json().parse()),
-                None => {
-                    Err(result_json(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned())
-                }
-            }
+            let structured = result.structured.as_ref().filter(|_| !result.is_error());
+            structured.map(|structured| structured.json().parse()).ok_or_else(|| {
+                result_json(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+            })
         })
         .collect()
 }
@@ -95,28 +93,22 @@ pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
 /// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
 /// or XML markup.
 pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
-    let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
+    let is_markup = candidate.source.is_some() || matches!(candidate.name, "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
     // An empty table has a header only, with the names of the rows of others.
     let is_empty = |value: &Value| *value == json!([]);
     let mut names = HashSet::new();
     for name in values.iter().filter_map(|value| value.get(0)?.as_object()).flat_map(Map::keys) {
-        names.extend(word_count(name).map(str::to_owned));
+        collect_words(name, &mut names);
     }
     let share_of_sample = |(value, text): (&Value, &String)| {
         let mut found = if is_empty(value) { names.clone() } else { HashSet::new() };
         collect(value, &mut found);
+        let parts: Vec<&str> = if is_markup { between_tags(text).collect() } else { vec![text] };
         let (mut all, mut known) = (0_usize, 0_usize);
-        let mut count = |part: &str| {
-            for word in word_count(part) {
-                all += word.len();
-                known += if found.contains(word) { word.len() } else { 0 };
-            }
-        };
-        if is_markup {
-            between_tags(text).for_each(&mut count)
-        } else {
-            count(text)
+        for word in parts.into_iter().flat_map(words) {
+            all += word.len();
+            known += if found.contains(word) { word.len() } else { 0 };
         }
         match all {
             // Such a document is empty, or has all its data in attributes.
@@ -128,8 +120,12 @@ pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &O
     values.iter().zip(texts).map(share_of_sample).fold(1.0, f64::min)
 }
 
-fn word_count(text: &str) -> impl Iterator<Item = &str> {
+fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn collect_words(text: &str, found: &mut HashSet<String>) {
+    found.extend(words(text).map(str::to_owned));
 }
 
 /// Text of an HTML or XML document, in pieces: without tags, comments, scripts, style sheets and character
@@ -147,13 +143,12 @@ fn between_tags(document: &str) -> impl Iterator<Item = &str> {
 fn collect(value: &Value, found: &mut HashSet<String>) {
     match value {
         Value::Null => {}
-        Value::Bool(flag) => found.extend([flag.to_string()]),
-        Value::Number(number) => found.extend(word_count(&number.to_string()).map(str::to_owned)),
-        Value::String(text) => found.extend(word_count(text).map(str::to_owned)),
+        Value::Bool(_) | Value::Number(_) => collect_words(&value.to_string(), found),
+        Value::String(text) => collect_words(text, found),
         Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
         Value::Object(members) => {
             for (name, value) in members {
-                found.extend(word_count(name).map(str::to_owned));
+                collect_words(name, found);
                 collect(value, found);
             }
         }
@@ -170,7 +165,7 @@ pub(super) const MIN_EXTRACTED_SHARE: f64 = 0.5;
 pub(super) fn rank(all_ranked: &mut Vec<RankedCandidate>) {
     all_ranked.retain(|ranked| {
         let candidate = &ranked.candidate;
-        candidate.is_last_resort
+        candidate.is_last_resort()
             || candidate.is_strict
             || candidate.is_weak
             || ranked.extracted_share >= MIN_EXTRACTED_SHARE
@@ -179,7 +174,7 @@ pub(super) fn rank(all_ranked: &mut Vec<RankedCandidate>) {
     // The sort is stable: equals stay in the order of the candidates.
     all_ranked.sort_by_key(|ranked| {
         let c = &ranked.candidate;
-        (c.is_last_resort, c.is_weak, !c.is_strict, std::cmp::Reverse(tenth(ranked)))
+        (c.is_last_resort(), c.is_weak, !c.is_strict, std::cmp::Reverse(tenth(ranked)))
     });
 }
 
@@ -191,7 +186,7 @@ mod tests {
     fn markup_is_not_counted_as_text() {
         let document = "<!DOCTYPE html><style>p { a: b }</style><P class=x>one&nbsp;two<!-- no > --><br/>3 < 4 \
                         <![CDATA[five]]><script>if (a < b) {}</script>";
-        let found: Vec<&str> = between_tags(document).flat_map(word_count).collect();
+        let found: Vec<&str> = between_tags(document).flat_map(words).collect();
         assert_eq!(found, ["one", "two", "3", "4", "five"]);
     }
 }

@@ -11,7 +11,7 @@ use super::{
     Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample,
     fields::{InferredField, InferredTypes},
     markup::SOAP_BODY,
-    samples::{CharsetFallback, ClassifiedSamples, ErrorRuleSource, InferredErrorRule},
+    samples::{ClassifiedSamples, ErrorRuleSource, InferredErrorRule},
     trial,
 };
 use crate::{
@@ -37,27 +37,40 @@ pub(super) struct ProposalDraft<'a> {
     pub(super) ranked: &'a RankedCandidate,
     pub(super) runner_up: Option<&'a RankedCandidate>,
     pub(super) types: InferredTypes,
-    pub(super) errors: Option<&'a Vec<InferredErrorRule>>,
+    /// Rules for errors with a success status; none if such responses are not distinguished.
+    pub(super) errors: &'a [InferredErrorRule],
+}
+
+impl Proposal {
+    /// Adds a finding, and a line with it as a comment.
+    fn comment(&mut self, indent: usize, finding: Finding) {
+        let _ = writeln!(self.yaml, "{:indent$}# {}", "", finding.comment());
+        self.findings.push(finding);
+    }
+
+    /// Adds a line, and behind it a finding.
+    fn line(&mut self, line: &str, finding: Finding) {
+        let _ = writeln!(self.yaml, "{line} # {}", finding.comment());
+        self.findings.push(finding);
+    }
 }
 
 impl ProposalDraft<'_> {
     /// The proposal, if it handles every sample as classified.
     pub(super) fn verified(&self) -> Option<Proposal> {
-        let mut findings = Vec::new();
-        let mut route = self.route(&mut findings);
-        let loaded = trial::load(&route)?;
+        let mut proposal = self.route();
+        let loaded = trial::load(&proposal.yaml)?;
         let compiled = &loaded.routes.first()?.route;
-        let succeeds = |sample: &&Sample| !trial::result(compiled, &sample.response).is_error();
         let fails = |sample: &Sample| trial::result(compiled, &sample.response).is_error();
-        if !self.classified.successes.iter().all(succeeds)
-            || !self.classified.failures.iter().all(|sample| fails(sample))
-            || !(self.errors.is_none()
-                || self.classified.hidden_failures.iter().all(|(sample, _)| fails(sample)))
+        let ClassifiedSamples { successes, failures, hidden_failures, .. } = self.classified;
+        if successes.iter().any(|sample| fails(sample))
+            || !failures.iter().all(|sample| fails(sample))
+            || !(self.errors.is_empty() || hidden_failures.iter().all(|(sample, _)| fails(sample)))
         {
             return None;
         }
-        self.examples(compiled, &mut route);
-        let loaded = trial::load(&route)?;
+        self.examples(compiled, &mut proposal.yaml);
+        let loaded = trial::load(&proposal.yaml)?;
         let file = loaded.routes.first()?;
         let passes = |example: &crate::config::Example| {
             let result = result_json(&trial::result(&file.route, &example.response));
@@ -65,51 +78,46 @@ impl ProposalDraft<'_> {
             result["isError"] == example.expect.is_error()
                 && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
         };
-        file.tests.iter().all(passes).then_some(Proposal { yaml: route, findings })
+        file.tests.iter().all(passes).then_some(proposal)
     }
 
-    fn route(&self, findings: &mut Vec<Finding>) -> String {
-        let classified = self.classified;
-        let mut out = file_header(self.naming, classified.all().count());
-        findings.extend(guessed_request(self.naming));
+    fn route(&self) -> Proposal {
+        let samples = self.classified.all().count();
+        let plural = if samples == 1 { "" } else { "s" };
+        let mut out = file_header(self.naming, &format!("{samples} sample{plural}"));
         if let Some(finding) = self.response_limit() {
-            comment(&mut out, 4, &finding);
-            let _ = writeln!(out, "    response_limit: {}", finding.value);
-            findings.push(finding);
+            let limit = format!("    response_limit: {}\n", finding.value);
+            out.comment(4, finding);
+            out.yaml += &limit;
         }
-        out += "    response:\n";
-        for rule in self.errors.into_iter().flatten() {
-            comment(&mut out, 6, &rule.finding);
-            findings.push(rule.finding.clone());
+        out.yaml += "    response:\n";
+        for rule in self.errors {
+            out.comment(6, rule.finding.clone());
             match &rule.source {
                 // The rule of the successes covers its faults.
                 ErrorRuleSource::Preset("soap") if self.soap_parameters().is_some() => {}
-                ErrorRuleSource::Preset(name) => {
-                    let _ = writeln!(out, "      - use: {name}");
-                }
-                ErrorRuleSource::Own { when, error } => self.write_error(&mut out, when, error),
+                ErrorRuleSource::Preset(name) => out.yaml += &format!("      - use: {name}\n"),
+                ErrorRuleSource::Own { when, error } => self.write_error(&mut out.yaml, when, error),
             }
         }
         let finding = self.extract_finding();
-        comment(&mut out, 6, &finding);
-        if let Some(other) = self
-            .runner_up
-            .filter(|other| finding.confidence != Confidence::Sure && !other.candidate.is_last_resort)
-        {
-            let (extract, reason) = (yaml::flow(&other.candidate.extract), &other.candidate.reason);
-            let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {reason}")));
+        let is_sure = finding.confidence == Confidence::Sure;
+        out.comment(6, finding);
+        let other = self.runner_up.map(|other| &other.candidate);
+        if let Some(other) = other.filter(|other| !is_sure && !other.is_last_resort()) {
+            let (extract, reason) = (yaml::flow(&other.extract()), &other.reason);
+            let other = one_line(&format!("or else `extract: {extract}`: {reason}"));
+            let _ = writeln!(out.yaml, "      # {other}");
         }
-        findings.push(finding);
         match self.soap_parameters() {
             Some(parameters) => {
-                let _ = writeln!(out, "      - use: soap\n        with:{}", yaml::block(&parameters, 8));
+                let _ = writeln!(out.yaml, "      - use: soap\n        with:{}", yaml::block(&parameters, 8));
             }
-            None => self.write_success(&mut out, findings),
+            None => self.write_success(&mut out),
         }
         if let Some((schema, finding)) = &self.types.output {
-            comment(&mut out, 4, finding);
-            findings.push(finding.clone());
-            let _ = writeln!(out, "    output:{}", yaml::block(schema, 4));
+            out.comment(4, finding.clone());
+            let _ = writeln!(out.yaml, "    output:{}", yaml::block(schema, 4));
         }
         out
     }
@@ -122,16 +130,16 @@ impl ProposalDraft<'_> {
         }
         conditions.extend(when.as_object().cloned().unwrap_or_default());
         let _ = writeln!(out, "      - when:{}", yaml::block(&Value::Object(conditions), 8));
-        if let Some(charset) = &self.classified.charset {
-            let _ = writeln!(out, "        charset: {}", charset.label);
+        if let Some(charset) = self.classified.charset() {
+            let _ = writeln!(out, "        charset: {charset}");
         }
         let _ = writeln!(out, "        error: {}", yaml::flow(&error.into()));
     }
 
     /// Parameters of the preset `soap`, if it reads the successes.
     fn soap_parameters(&self) -> Option<Value> {
-        let options = &self.ranked.candidate.extract["xml"];
-        let element = options["path"].as_str()?.strip_prefix(SOAP_BODY)?;
+        let options = &self.ranked.candidate.options;
+        let element = options.get("path")?.as_str()?.strip_prefix(SOAP_BODY)?;
         let mut parameters = json!({ "path": element });
         if let Some(lists) = options.get("lists") {
             parameters["lists"] = lists.clone();
@@ -140,22 +148,18 @@ impl ProposalDraft<'_> {
         self.classified.charset.is_none().then_some(parameters)
     }
 
-    fn write_success(&self, out: &mut String, findings: &mut Vec<Finding>) {
-        let classified = self.classified;
+    fn write_success(&self, out: &mut Proposal) {
         let mut dash = "- ";
-        if let Some((media_type, finding)) = self.media_type() {
-            let (media_type, reason) = (yaml::text(&media_type), finding.comment());
-            let _ =
-                writeln!(out, "      {dash}when: {{ status: 2xx, content_type: {media_type} }} # {reason}");
-            findings.push(finding);
+        if let Some(finding) = self.media_type() {
+            let media_type = yaml::text(&finding.value);
+            out.line(&format!("      {dash}when: {{ status: 2xx, content_type: {media_type} }}"), finding);
             dash = "  ";
         }
-        if let Some(CharsetFallback { label, finding }) = &classified.charset {
-            let _ = writeln!(out, "      {dash}charset: {label} # {}", finding.comment());
-            findings.push(finding.clone());
+        if let Some(finding) = self.classified.charset.clone() {
+            out.line(&format!("      {dash}charset: {}", finding.value), finding);
             dash = "  ";
         }
-        self.write_extract(out, dash, findings);
+        self.write_extract(out, dash);
     }
 
     /// The limit that the longest sample needs, with a margin for longer ones; `None` if the default is
@@ -171,12 +175,7 @@ impl ProposalDraft<'_> {
         }
         let mebibytes = (2 * longest_bytes).next_power_of_two().min(MAX_RESPONSE_LIMIT_BYTES) >> 20;
         let reason = format!("the longest sample has {longest_bytes} bytes, more than the default limit");
-        Some(Finding {
-            part: "response_limit".into(),
-            value: format!("{mebibytes}MiB"),
-            confidence: Confidence::Likely,
-            reason,
-        })
+        Some(Finding::new("response_limit", &format!("{mebibytes}MiB"), Confidence::Likely, reason))
     }
 
     fn extract_finding(&self) -> Finding {
@@ -186,42 +185,41 @@ impl ProposalDraft<'_> {
         // One line does not show which of its words vary.
         let is_one_line = candidate.is_weak
             && samples == 1
-            && candidate.name() == "regex"
-            && candidate.extract["regex"].get("each").is_none();
-        let confidence = match (candidate.is_last_resort, candidate.is_strict, extracted_share) {
-            (true, ..) => Confidence::Guess,
-            _ if is_one_line => Confidence::Guess,
-            // The format matches, but most of the text is not extracted.
-            (false, true, share) if !candidate.reads_all && share < trial::MIN_EXTRACTED_SHARE => {
-                Confidence::Guess
-            }
-            (false, true, _) if samples > 1 => Confidence::Sure,
-            (false, true, _) => Confidence::Likely,
-            (false, false, share) if share >= 0.9 && samples > 1 => Confidence::Sure,
-            (false, false, share) if share >= 0.8 => Confidence::Likely,
-            (false, false, _) => Confidence::Guess,
+            && candidate.name == "regex"
+            && !candidate.options.contains_key("each");
+        // The format matches, but most of the text is not extracted.
+        let is_poor =
+            candidate.is_strict && !candidate.reads_all && extracted_share < trial::MIN_EXTRACTED_SHARE;
+        let confidence = if candidate.is_last_resort() || is_one_line || is_poor {
+            Confidence::Guess
+        } else if samples > 1 && (candidate.is_strict || extracted_share >= 0.9) {
+            Confidence::Sure
+        } else if candidate.is_strict || extracted_share >= 0.8 {
+            Confidence::Likely
+        } else {
+            Confidence::Guess
         };
         let mut reason = candidate.reason.clone();
         if samples == 0 {
             reason = "the samples have no success".to_owned();
         } else if self.classified.texts.is_some()
-            && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
+            && !(candidate.is_last_resort() || candidate.is_weak || candidate.reads_all)
         {
             let percent = (self.ranked.extracted_share * 100.0).floor();
-            let _ = match samples {
-                1 => write!(reason, "; it extracts {percent} % of the words of the sample"),
-                _ => write!(reason, "; it extracts at least {percent} % of the words of every sample"),
+            reason += &match samples {
+                1 => format!("; it extracts {percent} % of the words of the sample"),
+                _ => format!("; it extracts at least {percent} % of the words of every sample"),
             };
         }
         let (part, value) = match self.soap_parameters() {
             Some(_) => ("use", "soap"),
-            None => ("extract", candidate.name()),
+            None => ("extract", candidate.name),
         };
-        Finding { part: part.into(), value: value.to_owned(), confidence, reason }
+        Finding::new(part, value, confidence, reason)
     }
 
     /// The media type that all successes have.
-    fn media_type(&self) -> Option<(String, Finding)> {
+    fn media_type(&self) -> Option<Finding> {
         let mut types = self.classified.successes.iter().map(|sample| sample.response.media_type());
         let first = types.next().flatten()?;
         let samples = self.classified.successes.len();
@@ -231,33 +229,26 @@ impl ProposalDraft<'_> {
         let confidence = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
         let reason =
             format!("{samples} of {samples} successes have it; a response of another type is not a report");
-        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), confidence, reason }))
+        Some(Finding::new("when", &first, confidence, reason))
     }
 
-    fn write_extract(&self, out: &mut String, dash: &str, findings: &mut Vec<Finding>) {
+    fn write_extract(&self, out: &mut Proposal, dash: &str) {
         let candidate = &self.ranked.candidate;
         if self.types.fields.is_empty() {
-            let _ = writeln!(out, "      {dash}extract:{}", yaml::block(&candidate.extract, 8));
+            let _ = writeln!(out.yaml, "      {dash}extract:{}", yaml::block(&candidate.extract(), 8));
             return;
         }
-        let name = candidate.name();
-        let options = match &candidate.extract {
-            Value::Object(members) => members.get(name).cloned().unwrap_or_default(),
-            _ => Value::Null,
-        };
-        let _ = writeln!(out, "      {dash}extract:");
-        if let Some(source) = candidate.source() {
-            let _ = writeln!(out, "          source: {}", yaml::flow(source));
+        let _ = writeln!(out.yaml, "      {dash}extract:");
+        if let Some(source) = &candidate.source {
+            let _ = writeln!(out.yaml, "          source: {}", yaml::flow(source));
         }
-        let _ = writeln!(out, "          {name}:");
-        for (key, value) in options.as_object().into_iter().flatten() {
-            let _ = writeln!(out, "            {}:{}", yaml::text(key), yaml::block(value, 12));
+        let _ = writeln!(out.yaml, "          {}:", candidate.name);
+        for (key, value) in &candidate.options {
+            let _ = writeln!(out.yaml, "            {}:{}", yaml::text(key), yaml::block(value, 12));
         }
-        let _ = writeln!(out, "            fields:");
+        out.yaml += "            fields:\n";
         for InferredField { name, spec, finding } in &self.types.fields {
-            let (name, spec, reason) = (yaml::text(name), yaml::flow(spec), finding.comment());
-            let _ = writeln!(out, "              {name}: {spec} # {reason}");
-            findings.push(finding.clone());
+            out.line(&format!("              {}: {}", yaml::text(name), yaml::flow(spec)), finding.clone());
         }
     }
 
@@ -311,12 +302,12 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     if let Some(encoding) = header(CONTENT_ENCODING) {
         response.insert("headers".into(), json!({ "Content-Encoding": encoding.ok()? }));
     }
-    match std::str::from_utf8(&upstream_response.body) {
-        _ if upstream_response.body.is_empty() => {}
-        Ok(text) => drop(response.insert("body".into(), text.into())),
-        Err(_) => drop(
-            response.insert("body_base64".into(), BASE64_STANDARD.encode(&upstream_response.body).into()),
-        ),
+    let (key, body) = match std::str::from_utf8(&upstream_response.body) {
+        Ok(text) => ("body", text.to_owned()),
+        Err(_) => ("body_base64", BASE64_STANDARD.encode(&upstream_response.body)),
+    };
+    if !body.is_empty() {
+        response.insert(key.into(), body.into());
     }
     let result = result_json(&trial::result(route, &upstream_response));
     let expect = match result.get("structuredContent") {
@@ -336,21 +327,20 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
 /// The first lines of a long text.
 fn truncated(response: &UpstreamResponse) -> Option<UpstreamResponse> {
     let text = std::str::from_utf8(&response.body).ok()?;
-    let starts = text.match_indices('\n').map(|(at, _)| at + 1);
-    let end = starts.take(MAX_LINES).nth(MAX_LINES - 1).filter(|end| *end < text.len())?;
+    let mut starts = text.match_indices('\n').map(|(at, _)| at + 1);
+    let end = starts.nth(MAX_LINES - 1).filter(|end| *end < text.len())?;
     let mut cut = response.clone();
     cut.body = Bytes::copy_from_slice(&response.body[..end]);
     cut.headers.remove(CONTENT_LENGTH);
     Some(cut)
 }
 
-/// The file up to the rules.
-fn file_header(naming: &RouteNaming, samples: usize) -> String {
-    let plural = if samples == 1 { "" } else { "s" };
+/// The file up to the rules, with the guesses in it.
+fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let RouteNaming { name, upstream, address, method, path, .. } = naming;
-    let guesses = guessed_request(naming);
+    let findings = guessed_request(naming);
     let mark = |part: &str| {
-        let guess = guesses.iter().find(|guess| guess.part == part);
+        let guess = findings.iter().find(|guess| guess.part == part);
         guess.map(|guess| format!(" # {}", guess.comment())).unwrap_or_default()
     };
     let (upstream_value, description) = match naming.is_command() {
@@ -362,8 +352,8 @@ fn file_header(naming: &RouteNaming, samples: usize) -> String {
     let input = input_schema(path).map(|schema| {
         format!("    # guess: types of the arguments\n    input:{}\n", yaml::block(&schema, 4))
     });
-    format!(
-        "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` are \
+    let yaml = format!(
+        "# Proposed by `glossator infer` from {samples}. `sure`, `likely` and `guess` are \
          the confidence in each part.\n\
          upstreams:\n  {}: {}{}\nroutes:\n  {}:\n    \
          description: {} # guess: describe when a model should call this tool\n    request: {}{}\n{}",
@@ -375,7 +365,8 @@ fn file_header(naming: &RouteNaming, samples: usize) -> String {
         yaml::flow(&request.into()),
         mark("request"),
         input.unwrap_or_default(),
-    )
+    );
+    Proposal { yaml, findings }
 }
 
 /// Schema of the arguments, if one of them is optional, as `{name?}`. Without a schema, all are required.
@@ -401,42 +392,25 @@ fn input_schema(path: &str) -> Option<Value> {
 
 /// The parts of the request that neither the command line nor a recording gives.
 fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
-    let guess = |part: &str, value: String, reason: &str| Finding {
-        part: part.into(),
-        value,
-        confidence: Confidence::Guess,
-        reason: reason.into(),
-    };
     let mut guesses = Vec::new();
     if !naming.is_address_known {
         let reason = "the samples have no URL; `--url` sets it";
-        guesses.push(guess("upstream", naming.address.clone(), reason));
+        guesses.push(Finding::new("upstream", &naming.address, Confidence::Guess, reason));
     }
     if !naming.is_path_known {
         let reason = "the samples have no request; `--url` or `--request` sets it";
-        guesses.push(guess("request", format!("{} {}", naming.method, naming.path), reason));
+        let request = format!("{} {}", naming.method, naming.path);
+        guesses.push(Finding::new("request", &request, Confidence::Guess, reason));
     }
     guesses
 }
 
 /// The proposal if all others fail: the default rules, by media type.
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
-    let reason = "no rule matches every sample: responses are parsed by their media type".to_owned();
-    let finding = Finding {
-        part: "response".into(),
-        value: "the default rules".into(),
-        confidence: Confidence::Guess,
-        reason,
-    };
-    let mut yaml = file_header(naming, 0).replacen("0 samples", "samples that match no rule", 1);
-    comment(&mut yaml, 4, &finding);
-    let mut findings = guessed_request(naming);
-    findings.push(finding);
-    Proposal { yaml, findings }
-}
-
-fn comment(out: &mut String, indent: usize, finding: &Finding) {
-    let _ = writeln!(out, "{:indent$}# {}", "", finding.comment());
+    let mut proposal = file_header(naming, "samples that match no rule");
+    let reason = "no rule matches every sample: responses are parsed by their media type";
+    proposal.comment(4, Finding::new("response", "the default rules", Confidence::Guess, reason));
+    proposal
 }
 
 /// Makes a text safe for a comment: one line, of limited length.
