@@ -4,3 +4,9 @@
 pub mod import;
 pub mod infer;
 pub mod playground;
+
+/// A number with its noun: `1 route`, `2 routes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}

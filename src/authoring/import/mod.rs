@@ -10,9 +10,10 @@
 mod operation;
 mod schema;
 
-use std::fmt::Write;
+use std::{fmt::Write, slice};
 
 use percent_encoding::percent_decode_str;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use self::{operation::Operation, schema::shortened};
@@ -44,59 +45,49 @@ pub struct ImportResult {
 }
 
 /// Difference between the document and its import.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportRemark {
     /// Part of the document that differs, such as `GET /pets`.
     pub about: String,
     /// What was changed or omitted, and why.
+    #[serde(rename = "what")]
     pub text: String,
 }
 
-/// Reason why a document can't be imported.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
-    /// It is not an OpenAPI 3 document.
-    #[error("expected an OpenAPI document with `openapi: 3.0` or `3.1`, found {found}")]
-    Version {
-        /// Found version.
-        found: String,
-    },
-    /// It does not name the URL of the API.
-    #[error("the document has no server URL; set `--url http://HOST:PORT/BASE`")]
-    NoServer,
-    /// The URL of the API can't be used.
-    #[error("`{url}` is not a usable server URL: {reason}; set `--url http://HOST:PORT/BASE`")]
-    Server {
-        /// The URL.
-        url: String,
-        /// The problem with it.
-        reason: String,
-    },
-    /// It has no operation that can become a route.
-    #[error("the document has no operation that can become a route")]
-    Nothing,
-    /// It has too many operations.
-    #[error("a document may have at most {ROUTE_LIMIT} operations, found {found}; select some with `--tag`")]
-    TooMany {
-        /// Number of operations.
-        found: usize,
-    },
+impl ImportRemark {
+    fn new(about: &str, text: String) -> Self {
+        Self { about: about.to_owned(), text }
+    }
 }
 
 /// Converts an OpenAPI 3 document to a configuration.
 ///
 /// # Errors
 ///
-/// [`ImportError`].
-pub fn openapi(document: Value, options: &ImportOptions) -> Result<ImportResult, ImportError> {
+/// The reason why the document can't be imported: its version, its server URL, or its operations.
+pub fn openapi(document: Value, options: &ImportOptions) -> Result<ImportResult, String> {
     let document = Document::new(document)?;
     let mut remarks = Vec::new();
-    let operations = Operation::all(&document, &options.tags, &mut remarks);
+    let upstream = upstream_name(&document);
+    let operations = Operation::all(&document, &upstream, &options.tags, &mut remarks);
     if operations.len() > ROUTE_LIMIT {
-        return Err(ImportError::TooMany { found: operations.len() });
+        let found = operations.len();
+        return Err(format!(
+            "a document may have at most {ROUTE_LIMIT} operations, found {found}; select some with `--tag`"
+        ));
     }
-    file(&document, operations, options, remarks)
+    let url = options.url.clone().map_or_else(|| server(&document), Ok)?;
+    let head = file_header(&document, &upstream, &url, &options.source);
+    if let Err(reason) = check_loading(&format!("{head}passthrough: {upstream}\n")) {
+        return Err(format!("`{url}` is not a usable server URL: {reason}; {SET_URL}"));
+    }
+    let (yaml, routes) = file(&head, operations, &mut remarks)
+        .ok_or("the document has no operation that can become a route")?;
+    Ok(ImportResult { yaml, routes, remarks })
 }
+
+/// Way out for a document whose server URL is of no use.
+const SET_URL: &str = "set `--url http://HOST:PORT/BASE`";
 
 /// Maximum number of `$ref`s that lead to one value.
 const REFERENCE_LIMIT: usize = 16;
@@ -107,7 +98,7 @@ struct Document {
 }
 
 impl Document {
-    fn new(root: Value) -> Result<Self, ImportError> {
+    fn new(root: Value) -> Result<Self, String> {
         let found = match (root.get("openapi"), root.get("swagger")) {
             (Some(Value::String(version)), _) if version.starts_with("3.") => return Ok(Self { root }),
             (Some(version), _) => format!("`openapi: {version}`"),
@@ -116,7 +107,7 @@ impl Document {
             }
             (None, None) => "neither `openapi` nor `swagger` in it".to_owned(),
         };
-        Err(ImportError::Version { found })
+        Err(format!("expected an OpenAPI document with `openapi: 3.0` or `3.1`, found {found}"))
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
@@ -161,57 +152,39 @@ fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
 /// Longest generated name of an upstream, in characters.
 const MAX_NAME_LENGTH: usize = 40;
 
-/// Writes the configuration file, and verifies that it loads.
+/// Writes the configuration file, verifies that it loads, and returns it with the number of its routes;
+/// `None` if there are none.
 fn file(
-    document: &Document,
-    operations: Vec<Operation>,
-    options: &ImportOptions,
-    mut remarks: Vec<ImportRemark>,
-) -> Result<ImportResult, ImportError> {
-    let upstream = upstream_name(document);
-    let url = options.url.clone().map_or_else(|| server(document), Ok)?;
-    let head = file_header(document, &upstream, &url, &options.source);
-    let written = |operation: &Operation, with_output: bool| {
-        let route = operation.route(&upstream, with_output);
-        format!("  {}:{}\n", yaml::text(&operation.name), yaml::block(&route, 2))
-    };
-    if let Err(reason) = load_error(&format!("{head}passthrough: {upstream}\n")) {
-        return Err(ImportError::Server { url, reason });
-    }
-    let texts: Vec<String> = operations.iter().map(|operation| written(operation, true)).collect();
-    let mut routes: Vec<(Operation, String)> = operations.into_iter().zip(texts).collect();
-    let whole = |routes: &[(Operation, String)]| {
-        let texts: String = routes.iter().map(|(_, text)| text.as_str()).collect();
+    head: &str,
+    mut operations: Vec<Operation>,
+    remarks: &mut Vec<ImportRemark>,
+) -> Option<(String, usize)> {
+    let whole = |operations: &[Operation]| {
+        let texts: String = operations.iter().map(Operation::to_yaml).collect();
         format!("{head}routes:\n{texts}")
     };
-    if !routes.is_empty() && load_error(&whole(&routes)).is_err() {
-        routes.retain_mut(|(operation, text)| {
-            let alone = |text: &str| load_error(&format!("{head}routes:\n{text}"));
-            let Err(reason) = alone(text) else { return true };
-            let about = operation.about.clone();
-            let plain = written(operation, false);
-            if operation.has_output() && alone(&plain).is_ok() {
-                remarks.push(ImportRemark { about, text: format!("without an output schema: {reason}") });
-                *text = plain;
-                return true;
-            }
-            remarks.push(ImportRemark { about, text: format!("omitted: {reason}") });
-            false
+    if !operations.is_empty() && check_loading(&whole(&operations)).is_err() {
+        operations.retain_mut(|operation| {
+            let alone = |operation: &Operation| check_loading(&whole(slice::from_ref(operation)));
+            let Err(reason) = alone(operation) else { return true };
+            let is_kept = operation.remove_output() && alone(operation).is_ok();
+            let what = if is_kept { "without an output schema" } else { "omitted" };
+            remarks.push(ImportRemark::new(&operation.about, format!("{what}: {reason}")));
+            is_kept
         });
     }
-    if routes.is_empty() {
-        return Err(ImportError::Nothing);
-    }
     // Two routes that are valid alone may conflict; the later one is dropped.
-    while let Err(reason) = load_error(&whole(&routes)) {
-        let Some((operation, _)) = routes.pop() else { return Err(ImportError::Nothing) };
-        remarks.push(ImportRemark { about: operation.about, text: format!("omitted: {reason}") });
+    while !operations.is_empty()
+        && let Err(reason) = check_loading(&whole(&operations))
+        && let Some(operation) = operations.pop()
+    {
+        remarks.push(ImportRemark::new(&operation.about, format!("omitted: {reason}")));
     }
-    Ok(ImportResult { yaml: whole(&routes), routes: routes.len(), remarks })
+    (!operations.is_empty()).then(|| (whole(&operations), operations.len()))
 }
 
 /// Loads a file, and returns its first error.
-fn load_error(yaml: &str) -> Result<(), String> {
+fn check_loading(yaml: &str) -> Result<(), String> {
     let loaded = config::load(&Sources::from_text("imported.yaml", yaml));
     let Err(problems) = loaded else { return Ok(()) };
     let first = problems.as_slice().iter().find(|problem| problem.is_error());
@@ -262,20 +235,17 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
                 format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", quoted(text("name")))
             }
             ("apiKey", _, place) => {
-                format!(
-                    "a key in the {place}, `{}`: `credentials` does not support this",
-                    quoted(text("name"))
-                )
+                let name = quoted(text("name"));
+                format!("a key in the {place}, `{name}`: `credentials` does not support this")
             }
             ("oauth2", _, _) => {
                 let token_url = scheme.pointer("/flows/clientCredentials/tokenUrl").and_then(Value::as_str);
-                match token_url.map(quoted) {
-                    Some(token_url) => format!(
+                token_url.map(quoted).map_or_else(bearer, |token_url| {
+                    format!(
                         "credentials: {{ oauth: {{ token_url: {token_url}, client_id: NAME, \
                          client_secret: \"${{{variable}_SECRET}}\" }} }}"
-                    ),
-                    None => bearer(),
-                }
+                    )
+                })
             }
             ("mutualTLS", _, _) => "tls: { certificate: file:/path, key: file:/path }".to_owned(),
             _ => continue,
@@ -287,7 +257,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
 }
 
 /// The URL of the first server, with the defaults of its variables.
-fn server(document: &Document) -> Result<String, ImportError> {
+fn server(document: &Document) -> Result<String, String> {
     let first = items(document.get("servers")).next();
     let server = first.and_then(|server| server.get("url")).and_then(Value::as_str).unwrap_or("/");
     let mut url = server.to_owned();
@@ -299,7 +269,7 @@ fn server(document: &Document) -> Result<String, ImportError> {
     match url.contains("://") {
         true => Ok(url),
         // Relative to the URL of the document, which is unknown here.
-        false => Err(ImportError::NoServer),
+        false => Err(format!("the document has no server URL; {SET_URL}")),
     }
 }
 

@@ -1,13 +1,14 @@
 //! Conversion of one OpenAPI operation to a route.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 use serde_json::{Map, Value, json};
 
 use super::{
     Document, ImportRemark, items, members,
-    schema::{MAX_DESCRIPTION_LENGTH, SchemaUse, schema, shortened},
+    schema::{SchemaUse, description, schema, shortened},
 };
+use crate::config::yaml;
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
@@ -23,23 +24,25 @@ pub(super) struct Operation {
     pub(super) name: String,
     /// Method and path in the document: `GET /pets/{id}`.
     pub(super) about: String,
-    method: String,
-    title: Option<String>,
-    description: String,
-    parts: RequestParts,
-    output: Option<Value>,
+    /// The route as configuration.
+    route: Value,
 }
 
 impl Operation {
     /// The operations of a document that have one of these tags, or all if there are none. Operations that
     /// can't become routes are listed in `remarks`.
-    pub(super) fn all(document: &Document, tags: &[String], remarks: &mut Vec<ImportRemark>) -> Vec<Self> {
+    pub(super) fn all(
+        document: &Document,
+        upstream: &str,
+        tags: &[String],
+        remarks: &mut Vec<ImportRemark>,
+    ) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
         for (path, written) in members(document.get("paths")) {
             let item = match document.resolved(written) {
                 Ok(item) => item,
                 Err(reason) => {
-                    remarks.push(ImportRemark { about: path.clone(), text: format!("omitted: {reason}") });
+                    remarks.push(ImportRemark::new(path, format!("omitted: {reason}")));
                     continue;
                 }
             };
@@ -50,128 +53,108 @@ impl Operation {
                     continue;
                 }
                 let about = format!("{} {path}", method.to_ascii_uppercase());
-                match Self::read(document, path, method, item, operation) {
-                    Ok(mut operation) => {
-                        operation.name = unused_name(&operation.name, &names);
-                        names.insert(operation.name.clone());
-                        let omissions = std::mem::take(&mut operation.parts.omissions);
+                match parts(document, path, item, operation) {
+                    Ok(parts) => {
+                        let id = operation.get("operationId").and_then(Value::as_str);
+                        let name = unused_name(name_of(id, method, path), |name| names.contains(name));
+                        names.insert(name.clone());
                         remarks.extend(
-                            omissions.into_iter().map(|text| ImportRemark { about: about.clone(), text }),
+                            parts.omissions.iter().map(|text| ImportRemark::new(&about, text.clone())),
                         );
-                        operations.push(operation);
+                        let route = route(document, upstream, method, &about, operation, parts);
+                        operations.push(Self { name, about, route });
                     }
-                    Err(reason) => remarks.push(ImportRemark { about, text: format!("omitted: {reason}") }),
+                    Err(reason) => remarks.push(ImportRemark::new(&about, format!("omitted: {reason}"))),
                 }
             }
         }
         operations
     }
 
-    fn read(
-        document: &Document,
-        path: &str,
-        method: &str,
-        item: &Value,
-        operation: &Value,
-    ) -> Result<Self, String> {
-        let text =
-            |name: &str| operation.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-        let mut parts = parts(document, path, item.get("parameters"), operation)?;
-        if operation.get("servers").is_some() || item.get("servers").is_some() {
-            parts.omissions.push("requested at the URL of the document, not at its own server".to_owned());
-        }
-        let Success { output, as_json } = success(document, operation);
-        if as_json {
-            parts.headers.insert("Accept".into(), "application/json".into());
-        }
-        let about = format!("{} {path}", method.to_ascii_uppercase());
-        let mut description = text("description")
-            .or_else(|| text("summary"))
-            .map_or_else(|| format!("{about}."), |text| shortened(text, MAX_ROUTE_DESCRIPTION_LENGTH));
-        if operation.get("deprecated") == Some(&Value::Bool(true)) {
-            description.insert_str(0, "Deprecated. ");
-        }
-        Ok(Self {
-            name: name_of(text("operationId"), method, path),
-            title: text("summary").map(|text| shortened(text, MAX_TITLE_LENGTH)),
-            description,
-            method: method.to_ascii_uppercase(),
-            output,
-            about,
-            parts,
-        })
+    /// The route in the configuration file.
+    pub(super) fn to_yaml(&self) -> String {
+        format!("  {}:{}\n", yaml::text(&self.name), yaml::block(&self.route, 2))
     }
 
-    /// The route as configuration.
-    pub(super) fn route(&self, upstream: &str, with_output: bool) -> Value {
-        let RequestParts { path, query, headers, body, properties, required, omissions: _ } = &self.parts;
-        let (method, title) = (&self.method, self.title.as_ref());
-        let annotations = match method.as_str() {
-            "GET" => json!({ "readOnlyHint": true }),
-            "PUT" => json!({ "idempotentHint": true }),
-            "DELETE" => json!({ "destructiveHint": true, "idempotentHint": true }),
-            _ => Value::Null,
-        };
-        let request = if query.is_empty() && headers.is_empty() && body.is_none() {
-            format!("{method} {upstream}{path}").into()
-        } else {
-            without_nulls(
-                json!({ "upstream": upstream, "method": method, "path": path, "query": or_null(query),
-                "headers": or_null(headers), "body": body }),
-            )
-        };
-        let input = without_nulls(json!({ "type": "object", "properties": properties,
-            "required": Some(required).filter(|required| !required.is_empty()) }));
-        without_nulls(json!({
-            "title": title.filter(|title| **title != self.description),
-            "description": self.description,
-            "annotations": annotations,
-            "request": request,
-            "input": Some(input).filter(|_| !properties.is_empty()),
-            "output": self.output.as_ref().filter(|_| with_output),
-        }))
-    }
-
-    pub(super) fn has_output(&self) -> bool {
-        self.output.is_some()
+    /// Removes the output schema, and returns whether there was one.
+    pub(super) fn remove_output(&mut self) -> bool {
+        self.route.as_object_mut().and_then(|route| route.shift_remove("output")).is_some()
     }
 }
 
-/// Removes the null members of an object.
-fn without_nulls(mut object: Value) -> Value {
+/// The route of an operation as configuration.
+fn route(
+    document: &Document,
+    upstream: &str,
+    method: &str,
+    about: &str,
+    operation: &Value,
+    parts: RequestParts,
+) -> Value {
+    let text = |name: &str, most: usize| {
+        let text = operation.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+        text.map(|text| shortened(text, most))
+    };
+    let RequestParts { path, query, mut headers, body, properties, required, omissions: _ } = parts;
+    let (output, as_json) = success(document, operation);
+    if as_json {
+        headers.insert("Accept".into(), "application/json".into());
+    }
+    let mut description = text("description", MAX_ROUTE_DESCRIPTION_LENGTH)
+        .or_else(|| text("summary", MAX_ROUTE_DESCRIPTION_LENGTH))
+        .unwrap_or_else(|| format!("{about}."));
+    if operation.get("deprecated") == Some(&Value::Bool(true)) {
+        description.insert_str(0, "Deprecated. ");
+    }
+    let method = method.to_ascii_uppercase();
+    let annotations = match method.as_str() {
+        "GET" => json!({ "readOnlyHint": true }),
+        "PUT" => json!({ "idempotentHint": true }),
+        "DELETE" => json!({ "destructiveHint": true, "idempotentHint": true }),
+        _ => Value::Null,
+    };
+    let request = if query.is_empty() && headers.is_empty() && body.is_none() {
+        format!("{method} {upstream}{path}").into()
+    } else {
+        without_empty(json!({ "upstream": upstream, "method": method, "path": path, "query": query,
+            "headers": headers, "body": body }))
+    };
+    let has_input = !properties.is_empty();
+    let input = without_empty(json!({ "type": "object", "properties": properties, "required": required }));
+    without_empty(json!({
+        "title": text("summary", MAX_TITLE_LENGTH).filter(|title| *title != description),
+        "description": description,
+        "annotations": annotations,
+        "request": request,
+        "input": has_input.then_some(input),
+        "output": output,
+    }))
+}
+
+/// Removes the null and the empty members of an object.
+fn without_empty(mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
-        members.retain(|_, value| !value.is_null());
+        members
+            .retain(|_, value| !matches!(value, Value::Null) && *value != json!({}) && *value != json!([]));
     }
     object
 }
 
-fn or_null(members: &Map<String, Value>) -> Option<&Map<String, Value>> {
-    Some(members).filter(|members| !members.is_empty())
-}
-
-/// Successful response of an operation.
-#[derive(Default)]
-struct Success {
-    /// Its schema, if it is JSON.
-    output: Option<Value>,
-    /// Whether the request needs `Accept: application/json`, because the response is also available in other
-    /// formats.
-    as_json: bool,
-}
-
-/// The successful response of an operation. An operation with several kinds of success gets no output schema,
-/// because a schema is enforced on every success.
-fn success(document: &Document, operation: &Value) -> Success {
-    let none = Success::default();
+/// Schema of the successful response of an operation, if it is JSON, and whether the request needs `Accept:
+/// application/json`, because the response is also available in other formats. An operation with several
+/// kinds of success gets no output schema, because a schema is enforced on every success.
+fn success(document: &Document, operation: &Value) -> (Option<Value>, bool) {
     let mut successes = members(operation.get("responses")).filter(|(status, _)| status.starts_with('2'));
-    let (Some((_, response)), None) = (successes.next(), successes.next()) else { return none };
-    let Ok(response) = document.resolved(response) else { return none };
-    let contents: Vec<(&String, &Value)> = members(response.get("content")).collect();
-    let Some((_, described)) = contents.iter().find(|(name, _)| is_json(essence(name))) else { return none };
-    let as_json = contents.iter().any(|(name, _)| !is_json(essence(name)));
+    let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
+    let Ok(response) = document.resolved(response) else { return (None, false) };
+    let contents = || members(response.get("content"));
+    let Some((_, described)) = contents().find(|(name, _)| is_json(essence(name))) else {
+        return (None, false);
+    };
     let copied = described.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
     // A schema without a type has no information.
-    Success { output: copied.filter(|schema| schema.get("type").is_some()), as_json }
+    let output = copied.filter(|schema| schema.get("type").is_some());
+    (output, contents().any(|(name, _)| !is_json(essence(name))))
 }
 
 /// Tool name from the ID of an operation, such as `list_pets`, or from its method and path.
@@ -189,55 +172,39 @@ fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
 }
 
 /// The name, with a number appended if it is taken.
-fn unused_name(name: &str, taken: &BTreeSet<String>) -> String {
-    let mut free = name.to_owned();
-    let mut count = 2;
-    while taken.contains(&free) {
-        let begins: String = name.chars().take(MAX_NAME_LENGTH - 4).collect();
-        free = format!("{begins}_{count}");
-        count += 1;
-    }
-    free
+fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
+    let begin: String = name.chars().take(MAX_NAME_LENGTH - 4).collect();
+    let numbered = (2..).map(|number: u64| format!("{begin}_{number}"));
+    iter::once(name).chain(numbered).find(|name| !is_taken(name)).expect("there is always another number")
 }
 
 /// Parts of a request in configuration syntax, and the arguments that they use.
 #[derive(Debug, Default)]
-pub(super) struct RequestParts {
-    pub(super) path: String,
-    pub(super) query: Map<String, Value>,
-    pub(super) headers: Map<String, Value>,
-    pub(super) body: Option<Value>,
+struct RequestParts {
+    path: String,
+    query: Map<String, Value>,
+    headers: Map<String, Value>,
+    body: Option<Value>,
     /// Properties of `input`.
-    pub(super) properties: Map<String, Value>,
-    pub(super) required: Vec<Value>,
+    properties: Map<String, Value>,
+    required: Vec<Value>,
     /// Remarks on omitted parts.
-    pub(super) omissions: Vec<String>,
+    omissions: Vec<String>,
 }
 
 /// Headers that parameters can't set (OpenAPI 3.1, section 4.8.12.2), or that belong to the connection.
-const NO_PARAMETERS: [&str; 9] = [
-    "accept",
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
+const NO_PARAMETERS: &str =
+    "accept authorization connection content-length content-type host te transfer-encoding upgrade";
+
+/// Template of a parameter that is a list in one text.
+const JOINED: &str = " | default([]) | join(',')";
 
 /// Converts the parameters and the body of an operation; an error message if no request can be built.
-fn parts(
-    document: &Document,
-    path: &str,
-    shared: Option<&Value>,
-    operation: &Value,
-) -> Result<RequestParts, String> {
+fn parts(document: &Document, path: &str, item: &Value, operation: &Value) -> Result<RequestParts, String> {
     let mut parts = RequestParts { path: path.to_owned(), ..RequestParts::default() };
     let mut seen = BTreeSet::new();
     // Parameters of the operation come first, because they override those of the path with the same name.
-    for written in items(operation.get("parameters")).chain(items(shared)) {
+    for written in items(operation.get("parameters")).chain(items(item.get("parameters"))) {
         let parameter = document.resolved(written)?;
         let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default();
         let (name, place) = (text("name"), text("in"));
@@ -248,6 +215,9 @@ fn parts(
     if let Some(body) = operation.get("requestBody") {
         let body = document.resolved(body)?;
         parts.body(document, body)?;
+    }
+    if operation.get("servers").is_some() || item.get("servers").is_some() {
+        parts.omissions.push("requested at the URL of the document, not at its own server".to_owned());
     }
     Ok(parts)
 }
@@ -263,33 +233,32 @@ impl RequestParts {
         let flag = |word: &str| parameter.get(word).and_then(Value::as_bool);
         let is_needed = place == "path" || flag("required") == Some(true);
         let style = parameter.get("style").and_then(Value::as_str);
-        let schema_written = parameter.get("schema");
-        let reason = match (place, style, schema_written) {
-            (_, _, None) => Some("it has its own media type"),
-            ("path", None | Some("simple"), _) | ("query", None | Some("form"), _) => None,
-            ("header", _, _) if NO_PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) => return Ok(()),
-            ("header", _, _) => None,
-            ("cookie", ..) => Some("it is a cookie"),
-            _ => Some("its style is not supported by templates"),
+        let lower_name = name.to_ascii_lowercase();
+        let copied = match (place, style, parameter.get("schema")) {
+            (_, _, None) => Err("it has its own media type"),
+            ("header", ..) if NO_PARAMETERS.split(' ').any(|header| header == lower_name) => return Ok(()),
+            ("path", None | Some("simple"), Some(written))
+            | ("query", None | Some("form"), Some(written))
+            | ("header", _, Some(written)) => {
+                schema(document, written, SchemaUse::Input).ok_or("its schema has a broken `$ref`")
+            }
+            ("cookie", ..) => Err("it is a cookie"),
+            _ => Err("its style is not supported by templates"),
         };
-        let copied = schema_written.map(|written| schema(document, written, SchemaUse::Input));
-        let reason = match copied {
-            Some(None) => reason.or(Some("its schema has a broken `$ref`")),
-            _ => reason,
-        };
-        if let Some(reason) = reason {
-            if is_needed {
+        let mut copied = match copied {
+            Ok(copied) => copied,
+            Err(reason) if is_needed => {
                 return Err(format!("it needs the parameter `{name}`, and {reason}"));
             }
-            self.omissions.push(format!("without the parameter `{name}`: {reason}"));
-            return Ok(());
-        }
-        let mut copied = copied.flatten().unwrap_or_default();
+            Err(reason) => {
+                self.omissions.push(format!("without the parameter `{name}`: {reason}"));
+                return Ok(());
+            }
+        };
         if let (Some(text), Some(object)) =
-            (parameter.get("description").and_then(Value::as_str), copied.as_object_mut())
-            && !text.trim().is_empty()
+            (description(parameter.get("description")), copied.as_object_mut())
         {
-            object.insert("description".into(), shortened(text, MAX_DESCRIPTION_LENGTH).into());
+            object.insert("description".into(), text);
         }
         let is_list = copied.get("type").and_then(Value::as_str) == Some("array");
         let argument = self.argument(name, copied, is_needed);
@@ -301,20 +270,17 @@ impl RequestParts {
                 }
             }
             "query" => {
-                let one_word = is_list && flag("explode") == Some(false);
-                let template = match one_word {
-                    true => format!("{{{{ args.{argument} | default([]) | join(',') }}}}"),
-                    false => format!("{{{{ args.{argument} }}}}"),
-                };
-                self.query.insert(name.to_owned(), template.into());
+                let is_joined = is_list && flag("explode") == Some(false);
+                let template = template(&argument, if is_joined { JOINED } else { "" });
+                self.query.insert(name.to_owned(), template);
             }
             _ => {
-                let template = match (is_list, is_needed) {
-                    (true, _) => format!("{{{{ args.{argument} | default([]) | join(',') }}}}"),
-                    (false, true) => format!("{{{{ args.{argument} }}}}"),
-                    (false, false) => format!("{{{{ args.{argument} | default('') }}}}"),
+                let filters = match (is_list, is_needed) {
+                    (true, _) => JOINED,
+                    (false, true) => "",
+                    (false, false) => " | default('')",
                 };
-                self.headers.insert(name.to_owned(), template.into());
+                self.headers.insert(name.to_owned(), template(&argument, filters));
             }
         }
         Ok(())
@@ -347,20 +313,20 @@ impl RequestParts {
         match fields.filter(|_| !is_open && media_type != "text/plain") {
             Some(fields) => {
                 let required: Vec<&str> = items(copied.get("required")).filter_map(Value::as_str).collect();
-                let mut template = Map::new();
+                let mut form = Map::new();
                 for (name, field) in fields {
                     let needed = is_needed && required.contains(&name.as_str());
                     let argument = self.argument(name, field.clone(), needed);
-                    template.insert(name.clone(), format!("{{{{ args.{argument} }}}}").into());
+                    form.insert(name.clone(), template(&argument, ""));
                 }
                 let kind = if is_form(media_type) { "form" } else { "json" };
-                self.body = Some(json!({ kind: template }));
+                self.body = Some(json!({ kind: form }));
             }
             None if is_form(media_type) => return Err("its form declares no fields".to_owned()),
             None => {
                 let kind = if media_type == "text/plain" { "text" } else { "json" };
                 let argument = self.argument("body", copied, true);
-                self.body = Some(json!({ kind: format!("{{{{ args.{argument} }}}}") }));
+                self.body = Some(json!({ kind: template(&argument, "") }));
             }
         }
         Ok(())
@@ -374,18 +340,18 @@ impl RequestParts {
         if plain.is_empty() || plain.starts_with(|c: char| c.is_ascii_digit()) {
             plain.insert_str(0, "value_");
         }
-        let mut argument = plain.clone();
-        let mut count = 2;
-        while self.properties.contains_key(&argument) {
-            argument = format!("{plain}_{count}");
-            count += 1;
-        }
+        let argument = unused_name(plain, |name| self.properties.contains_key(name));
         self.properties.insert(argument.clone(), schema);
         if is_needed {
             self.required.push(argument.clone().into());
         }
         argument
     }
+}
+
+/// Template of an argument.
+fn template(argument: &str, filters: &str) -> Value {
+    format!("{{{{ args.{argument}{filters} }}}}").into()
 }
 
 /// Media type without its parameters.

@@ -12,7 +12,7 @@ const DEPTHS: [usize; 4] = [12, 6, 3, 1];
 /// Maximum number of subschemas of a converted schema, itself included: models read all of it.
 const SIZE_LIMIT: usize = 500;
 /// Limit of a description, in characters.
-pub(super) const MAX_DESCRIPTION_LENGTH: usize = 400;
+const MAX_DESCRIPTION_LENGTH: usize = 400;
 
 /// Purpose of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,15 +87,12 @@ impl<'d> SchemaConverter<'d> {
         if let Some(item) = object.get("items") {
             out.insert("items".into(), self.schema(item, depth + 1)?);
         }
-        match object.get("additionalProperties") {
-            Some(schema @ Value::Object(_)) => {
-                out.insert("additionalProperties".into(), self.schema(schema, depth + 1)?);
-            }
-            Some(Value::Bool(false)) if self.schema_use == SchemaUse::Input => {
-                out.insert("additionalProperties".into(), false.into());
-            }
-            _ => {}
-        }
+        let additional = match object.get("additionalProperties") {
+            Some(schema @ Value::Object(_)) => Some(self.schema(schema, depth + 1)?),
+            Some(Value::Bool(false)) if self.schema_use == SchemaUse::Input => Some(false.into()),
+            _ => None,
+        };
+        out.extend(additional.map(|schema| ("additionalProperties".to_owned(), schema)));
         for word in ["anyOf", "oneOf"] {
             let mut converted = Vec::new();
             for choice in items(object.get(word)) {
@@ -115,30 +112,17 @@ impl<'d> SchemaConverter<'d> {
 
     /// Copies the keywords that contain no subschemas.
     fn copy_keywords(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
-        const OF_BOTH: [&str; 5] = ["type", "enum", "const", "title", "required"];
-        const OF_INPUT: [&str; 11] = [
-            "default",
-            "minimum",
-            "maximum",
-            "multipleOf",
-            "minLength",
-            "maxLength",
-            "pattern",
-            "minItems",
-            "maxItems",
-            "uniqueItems",
-            "examples",
-        ];
-        let wanted = OF_BOTH.iter().chain(OF_INPUT.iter().filter(|_| self.schema_use == SchemaUse::Input));
-        for word in wanted {
-            if let Some(value) = written.get(*word) {
-                out.insert((*word).to_owned(), value.clone());
+        const OF_BOTH: &str = "type enum const title required";
+        const OF_INPUT: &str = "default minimum maximum multipleOf minLength maxLength pattern minItems \
+                                maxItems uniqueItems examples";
+        let of_input = if self.schema_use == SchemaUse::Input { OF_INPUT } else { "" };
+        for word in OF_BOTH.split(' ').chain(of_input.split_whitespace()) {
+            if let Some(value) = written.get(word) {
+                out.insert(word.to_owned(), value.clone());
             }
         }
-        if let Some(text) = written.get("description").and_then(Value::as_str)
-            && !text.trim().is_empty()
-        {
-            out.insert("description".into(), shortened(text, MAX_DESCRIPTION_LENGTH).into());
+        if let Some(text) = description(written.get("description")) {
+            out.insert("description".into(), text);
         }
         if self.schema_use == SchemaUse::Output {
             return;
@@ -157,10 +141,9 @@ impl<'d> SchemaConverter<'d> {
             }
         }
         const FORMATS: [&str; 6] = ["date", "date-time", "time", "email", "uri", "uuid"];
-        if let Some(format) =
-            written.get("format").and_then(Value::as_str).filter(|name| FORMATS.contains(name))
-        {
-            out.insert("format".into(), format.into());
+        let is_known = |format: &&Value| format.as_str().is_some_and(|name| FORMATS.contains(&name));
+        if let Some(format) = written.get("format").filter(is_known) {
+            out.insert("format".into(), format.clone());
         }
     }
 
@@ -179,11 +162,10 @@ impl<'d> SchemaConverter<'d> {
 fn drop_dangling_required(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     let Some(Value::Array(mut names)) = schema.shift_remove("required") else { return };
-    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = schema.get("properties").cloned().unwrap_or_default();
     let mut seen = BTreeSet::new();
     names.retain(|name| {
-        let name = name.as_str().filter(|name| properties.is_some_and(|known| known.contains_key(*name)));
-        name.is_some_and(|name| seen.insert(name.to_owned()))
+        name.as_str().is_some_and(|name| properties.get(name).is_some() && seen.insert(name.to_owned()))
     });
     if !names.is_empty() {
         schema.insert("required".into(), Value::Array(names));
@@ -237,6 +219,12 @@ fn join(whole: &mut Map<String, Value>, part: Value) {
             }
         }
     }
+}
+
+/// A description, truncated; `None` if it is blank.
+pub(super) fn description(written: Option<&Value>) -> Option<Value> {
+    let text = shortened(written?.as_str()?, MAX_DESCRIPTION_LENGTH);
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// Truncates a text to `most` characters in one line, at a word.

@@ -10,6 +10,7 @@ use super::{
     candidates::Candidate,
     guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole},
 };
+use crate::authoring::count;
 
 /// Inferred types of a route's values.
 #[derive(Debug, Clone, Default)]
@@ -54,9 +55,8 @@ pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
     if !ranked.values.is_empty() && !is_bare_text {
         let values: Vec<&Value> = ranked.values.iter().collect();
         let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
-        let (number, plural) = (values.len(), if values.len() == 1 { "" } else { "s" });
         let schema = schema(&values, "", 0, Numbers::from_candidate(&ranked.candidate));
-        let mut reason = format!("of {number} sample{plural}");
+        let mut reason = format!("of {}", count(values.len(), "sample"));
         if has_required(&schema) {
             reason += "; properties that all of them have are required";
         }

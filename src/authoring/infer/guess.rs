@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::{Map, json};
 
 use super::times;
-use crate::{authoring::infer::Confidence, translate::NumberForm};
+use crate::{authoring::infer::Confidence, config::quoted_list, translate::NumberForm};
 
 /// Types available to fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,11 +94,11 @@ pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess 
     if guess.kind != "string" && !null_words.is_empty() {
         if types == AvailableTypes::Json {
             // The type `number` has no word for null, so the field stays a string.
-            let reason = format!("numbers, and {}", quoted_list(&null_words));
+            let reason = format!("numbers, and {}", quoted_list(null_words.iter().copied()));
             return Guess { kind: "string".into(), options: Map::new(), reason, ..guess };
         }
         guess.options.insert("null_values".into(), json!(null_words));
-        guess.reason += &format!("; {} means null", quoted_list(&null_words));
+        guess.reason += &format!("; {} means null", quoted_list(null_words.iter().copied()));
     }
     guess
 }
@@ -172,16 +172,12 @@ fn text(texts: &[&str]) -> Guess {
         0 => "always empty".to_owned(),
         // With `values`, a new word would be an error, so only an author who knows all words can decide.
         _ if few && texts.len() >= 8 => {
-            let words = quoted_list(&different);
+            let words = quoted_list(different.iter().copied());
             format!("a string; only {words} so far: if there are no others, list them in `values`")
         }
         _ => "a string".to_owned(),
     };
     Guess::new("string", &[], confidence_by_count(texts.len()), reason)
-}
-
-fn quoted_list(words: &[&str]) -> String {
-    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Prefixes of amounts of money.

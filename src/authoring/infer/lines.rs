@@ -11,6 +11,7 @@ use super::{
     fields::slug,
     times,
 };
+use crate::authoring::count;
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
@@ -442,8 +443,8 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     }
     let (options, reason) = match is_single {
         true => {
-            let plural = if width == 1 { "" } else { "s" };
-            (json!({ "pattern": pattern }), format!("every sample is one line of {width} word{plural}"))
+            let reason = format!("every sample is one line of {}", count(width, "word"));
+            (json!({ "pattern": pattern }), reason)
         }
         false => {
             let reason = format!("all {} lines have {width} words", lines.len());

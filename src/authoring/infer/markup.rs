@@ -9,6 +9,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{candidates::Candidate, samples::ClassifiedSamples, trial};
+use crate::config::quoted_list;
 
 /// Path of the elements of a SOAP body, without the name of the element.
 pub(super) const SOAP_BODY: &str = "Envelope/Body/";
@@ -163,8 +164,8 @@ pub(super) fn xml(texts: &[&str]) -> Candidate {
     }
     let lists = repeated_elements(texts);
     if !lists.is_empty() {
-        let names: Vec<_> = lists.iter().map(|name| format!("`{name}`")).collect();
-        reason += &format!("; repeated elements are always lists: {}", names.join(", "));
+        let names = quoted_list(lists.iter().map(String::as_str));
+        reason += &format!("; repeated elements are always lists: {names}");
         options.insert("lists".to_owned(), lists.into());
     }
     Candidate::strict("xml", options.into(), reason)

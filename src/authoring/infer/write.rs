@@ -15,7 +15,10 @@ use super::{
     trial,
 };
 use crate::{
-    authoring::playground::result_json, config::yaml, model::UpstreamResponse, route::Route,
+    authoring::{count, playground::result_json},
+    config::yaml,
+    model::UpstreamResponse,
+    route::Route,
     translate::TranslationLimits,
 };
 
@@ -82,9 +85,7 @@ impl ProposalDraft<'_> {
     }
 
     fn route(&self) -> Proposal {
-        let samples = self.classified.all().count();
-        let plural = if samples == 1 { "" } else { "s" };
-        let mut out = file_header(self.naming, &format!("{samples} sample{plural}"));
+        let mut out = file_header(self.naming, &count(self.classified.all().count(), "sample"));
         if let Some(finding) = self.response_limit() {
             let limit = format!("    response_limit: {}\n", finding.value);
             out.comment(4, finding);
