@@ -1,6 +1,7 @@
 //! Problems as other programs read them: workflow commands of GitHub Actions, and SARIF.
 
-use serde_json::{Map, Value, json};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
 
 use crate::config::{Code, Problem, Severity};
 
@@ -11,18 +12,23 @@ pub(super) fn github(problem: &Problem) -> String {
         Severity::Warning => "warning",
         Severity::Note => "notice",
     };
-    let (place, mut message) = match (problem.line, problem.column) {
+    let (place, message) = match (problem.line, problem.column) {
         (Some(line), Some(column)) => {
             let place = format!("file={},line={line},col={column},", escape_property(&problem.file));
-            (place, problem.message.clone())
+            (place, message(problem))
         }
         // A variable is not a file of the repository.
-        _ => (String::new(), format!("{}: {}", problem.file, problem.message)),
+        _ => (String::new(), format!("{}: {}", problem.file, message(problem))),
     };
-    if let Some(help) = &problem.help {
-        message.push_str(&format!("\nhelp: {help}"));
-    }
     format!("::{command} {place}title={}::{}", problem.code, escape_data(&message))
+}
+
+/// The message, with help below it.
+fn message(problem: &Problem) -> String {
+    match &problem.help {
+        Some(help) => format!("{}\nhelp: {help}", problem.message),
+        None => problem.message.clone(),
+    }
 }
 
 fn escape_data(text: &str) -> String {
@@ -39,13 +45,7 @@ pub(super) fn sarif(problems: &[Problem]) -> Value {
     codes.sort_unstable();
     codes.dedup();
     let rules: Vec<Value> = codes.iter().map(|code| rule(*code)).collect();
-    let results: Vec<Value> = problems
-        .iter()
-        .map(|problem| {
-            let index = codes.iter().position(|code| *code == problem.code);
-            result(problem, index.unwrap_or_default())
-        })
-        .collect();
+    let results: Vec<Value> = problems.iter().map(|problem| result(problem, &codes)).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -74,11 +74,7 @@ fn rule(code: Code) -> Value {
     rule
 }
 
-fn result(problem: &Problem, rule: usize) -> Value {
-    let text = match &problem.help {
-        Some(help) => format!("{}\nhelp: {help}", problem.message),
-        None => problem.message.clone(),
-    };
+fn result(problem: &Problem, rules: &[Code]) -> Value {
     let location = match (problem.line, problem.column) {
         (Some(line), Some(column)) => json!({ "physicalLocation": {
             "artifactLocation": { "uri": uri_reference(&problem.file) },
@@ -87,32 +83,20 @@ fn result(problem: &Problem, rule: usize) -> Value {
         // A variable, a flag, or a file that cannot be read.
         _ => json!({ "logicalLocations": [{ "name": problem.file }] }),
     };
-    let level = match problem.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    };
-    let mut result = Map::new();
-    result.insert("ruleId".to_owned(), json!(problem.code));
-    result.insert("ruleIndex".to_owned(), json!(rule));
-    result.insert("level".to_owned(), json!(level));
-    result.insert("message".to_owned(), json!({ "text": text }));
-    result.insert("locations".to_owned(), json!([location]));
-    Value::Object(result)
+    json!({
+        "ruleId": problem.code,
+        "ruleIndex": rules.iter().position(|code| *code == problem.code),
+        "level": problem.severity.to_string(),
+        "message": { "text": message(problem) },
+        "locations": [location],
+    })
 }
 
 /// A path as a URI reference (RFC 3986): everything else than its unreserved characters and `/` is encoded.
 fn uri_reference(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    const ENCODED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(path, ENCODED).to_string()
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@ use super::{
     annotations::{github, sarif},
     output::{Color, Screen, TextStyle},
 };
-use crate::config::{Code, Loaded, Problem, Severity, quoted_list};
+use crate::{
+    authoring::count,
+    config::{Code, Loaded, Problem, Severity, quoted_list},
+};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -112,11 +115,6 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     if !by_reason.is_empty() {
         screen.line("A tool gets one from `output`, or from `fields` with types in each of its rules.");
     }
-}
-
-pub(super) fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 /// The last line: how much is configured where it is good, and the number of errors and warnings.

@@ -10,27 +10,24 @@ use super::{
     output::{Screen, read_input},
 };
 use crate::{
-    authoring::import::{self, ImportOptions},
+    authoring::{
+        count,
+        import::{self, ImportOptions},
+    },
     config::yaml,
 };
 
 /// Longest description, in bytes.
 const DOCUMENT_LIMIT_BYTES: u64 = 16 << 20;
 
-#[derive(Debug, Args)]
-pub(super) struct ImportArguments {
-    #[command(subcommand)]
-    source: ImportSource,
-}
-
 #[derive(Debug, Subcommand)]
-enum ImportSource {
+pub(super) enum ImportArguments {
     /// From an OpenAPI 3.0 or 3.1 document, in JSON or YAML
     Openapi(OpenapiArguments),
 }
 
 #[derive(Debug, Args)]
-struct OpenapiArguments {
+pub(super) struct OpenapiArguments {
     /// The document; `-` for standard input
     file: PathBuf,
     /// URL of the API, in place of the document's first server: `http://host:port/base`
@@ -41,19 +38,10 @@ struct OpenapiArguments {
     tags: Vec<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
 }
 
-impl ImportArguments {
-    pub(super) fn output(&self) -> Output {
-        match &self.source {
-            ImportSource::Openapi(arguments) => arguments.output,
-        }
-    }
-}
-
-pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let ImportSource::Openapi(arguments) = &arguments.source;
+pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Result<(), Failure> {
     let document = read(&arguments.file)?;
     let file_name = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let options = ImportOptions {
@@ -65,18 +53,12 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
     let imported =
         import::openapi(document, &options).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     match arguments.output {
-        Output::Json => {
-            let remarks: Vec<Value> = imported
-                .remarks
-                .iter()
-                .map(|remark| json!({ "about": remark.about, "what": remark.text }))
-                .collect();
-            screen.json(&json!({ "config": imported.yaml, "routes": imported.routes, "remarks": remarks }));
-        }
+        Output::Json => screen.json(
+            &json!({ "config": imported.yaml, "routes": imported.routes, "remarks": imported.remarks }),
+        ),
         Output::Text => {
             screen.line(imported.yaml.trim_end());
-            let plural = if imported.routes == 1 { "" } else { "s" };
-            screen.status_line(&format!("{} route{plural}; the output was checked", imported.routes));
+            screen.status_line(&format!("{}; the output was checked", count(imported.routes, "route")));
             for remark in &imported.remarks {
                 screen.status_line(&format!("  {}: {}", remark.about, remark.text));
             }

@@ -16,7 +16,10 @@ use super::{
     CONFIG_STATUS, Failure, Output,
     output::{Screen, TextStyle, read_input},
 };
-use crate::config::{Change, Format, Migrated, Problem, Problems, Remark, migrate as migrated};
+use crate::{
+    authoring::count,
+    config::{Change, Format, Migrated, Problem, Problems, Remark, migrate as migrated},
+};
 
 /// Longest file that is rewritten, in bytes: the longest configuration file.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
@@ -74,17 +77,11 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     if problems.is_empty() {
         return Ok(());
     }
-    match arguments.output {
-        Output::Json => Err(Failure::Reported(CONFIG_STATUS)),
-        Output::Text => {
-            let text = if arguments.keep_going {
-                "only the other files were checked"
-            } else {
-                "nothing was changed"
-            };
-            Err(Failure::Other { text: text.to_owned(), status: CONFIG_STATUS })
-        }
-    }
+    Err(match (arguments.output, arguments.keep_going) {
+        (Output::Json, _) => Failure::Reported(CONFIG_STATUS),
+        (Output::Text, true) => Failure::config("only the other files were checked"),
+        (Output::Text, false) => Failure::config("nothing was changed"),
+    })
 }
 
 /// Collects the files that a path names. Symbolic links in folders are skipped, as they may lead elsewhere.
@@ -156,7 +153,7 @@ fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
 }
 
 /// Writes a file with the permissions, and if possible the owner, of another.
-fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
     let metadata = fs::metadata(like)?;
     let mut file = File::create_new(path)?;
     // Only root can change the owner.
@@ -185,7 +182,6 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
     if !diff {
         let changes = files.iter().map(|file| file.after.changes.len()).sum();
         let changed = files.iter().filter(|file| file.after.text != file.before).count();
-        let count = super::check::count;
         screen.line(match changes {
             0 => format!("nothing to rename in {}", count(files.len(), "file")),
             _ => format!("{} in {changed} of {}", count(changes, "change"), count(files.len(), "file")),

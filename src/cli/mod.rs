@@ -52,7 +52,7 @@ enum Command {
     /// Serve MCP over stdio, for clients that start their servers themselves
     Stdio(serve::StdioArguments),
     /// Serve one request of a web server as a CGI program (RFC 3875), then exit
-    Cgi(serve::CgiArguments),
+    Cgi(serve::StdioArguments),
     /// Serve in front of a small built-in legacy server; needs no configuration
     Demo(demo::DemoArguments),
     /// Report all problems of a configuration, each with its position and a fix
@@ -68,6 +68,7 @@ enum Command {
     /// Propose a route from recorded responses
     Infer(infer::InferArguments),
     /// Generate routes from an API description
+    #[command(subcommand)]
     Import(import::ImportArguments),
     /// Check whether the process on this machine is ready, for health checks of containers
     Health(health::HealthArguments),
@@ -123,6 +124,11 @@ impl Failure {
         Self::Other { text: text.into(), status: 2 }
     }
 
+    /// Missing or invalid configuration.
+    fn config(text: impl Into<String>) -> Self {
+        Self::Other { text: text.into(), status: CONFIG_STATUS }
+    }
+
     /// Failure of the system, or of another program.
     fn runtime(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 1 }
@@ -130,14 +136,6 @@ impl Failure {
 
     fn from_error(error: impl std::error::Error) -> Self {
         Self::runtime(ErrorChain(&error).to_string())
-    }
-
-    fn exit_status(&self) -> u8 {
-        match self {
-            Self::Reported(status) => *status,
-            Self::Problems(_) => CONFIG_STATUS,
-            Self::Other { status, .. } => *status,
-        }
     }
 }
 
@@ -169,40 +167,49 @@ fn run_program() -> ExitCode {
         Ok(command_line) => command_line,
         Err(message) => return show_parse_result(&message, &mut screen),
     };
-    let command = command_line.command.unwrap_or(Command::Run(command_line.run));
-    let output = command.output();
-    let done = match command {
-        Command::Run(arguments) => serve::run(&arguments, &mut screen),
-        Command::Stdio(arguments) => serve::stdio(&arguments, &mut screen),
-        Command::Cgi(arguments) => serve::cgi(&arguments, &mut screen),
-        Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
-        Command::Check(arguments) => check::check(&arguments, &mut screen),
-        Command::New(arguments) => new::new(&arguments, &mut screen),
-        Command::Migrate(arguments) => migrate::migrate(&arguments, &mut screen),
-        Command::Test(arguments) => test::test(&arguments, &mut screen),
-        Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
-        Command::Infer(arguments) => infer::infer(&arguments, &mut screen),
-        Command::Import(arguments) => import::import(&arguments, &mut screen),
-        Command::Health(arguments) => health::health(&arguments, &mut screen),
-        Command::Key(arguments) => key::key(&arguments, &mut screen),
+    let (output, done) = match command_line.command.unwrap_or(Command::Run(command_line.run)) {
+        Command::Run(arguments) => (Output::Text, serve::run(&arguments, &mut screen)),
+        Command::Stdio(arguments) => (Output::Text, serve::stdio(&arguments, &mut screen)),
+        Command::Cgi(arguments) => (Output::Text, serve::cgi(&arguments, &mut screen)),
+        Command::Demo(arguments) => (Output::Text, demo::demo(&arguments, &mut screen)),
+        Command::Check(arguments) => (arguments.output(), check::check(&arguments, &mut screen)),
+        Command::New(arguments) => (arguments.output, new::new(&arguments, &mut screen)),
+        Command::Migrate(arguments) => (arguments.output, migrate::migrate(&arguments, &mut screen)),
+        Command::Test(arguments) => (arguments.output, test::test(&arguments, &mut screen)),
+        Command::Explain(arguments) => (arguments.output, explain::explain(&arguments, &mut screen)),
+        Command::Infer(arguments) => (arguments.output, infer::infer(&arguments, &mut screen)),
+        Command::Import(import::ImportArguments::Openapi(arguments)) => {
+            (arguments.output, import::openapi(&arguments, &mut screen))
+        }
+        Command::Health(arguments) => (Output::Text, health::health(&arguments, &mut screen)),
+        Command::Key(arguments) => (arguments.output, key::key(&arguments, &mut screen)),
         Command::Schema => {
             screen.json(&crate::config::schema());
-            Ok(())
+            (Output::Text, Ok(()))
         }
     };
     // Log lines must come before the messages below.
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
-    match (&failure, output) {
-        (Failure::Reported(_), _) => {}
-        (Failure::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
+    ExitCode::from(match (failure, output) {
+        (Failure::Reported(status), _) => status,
+        (Failure::Problems(problems), Output::Text) => {
+            screen.problems(problems.as_slice());
+            CONFIG_STATUS
+        }
         (Failure::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
+            CONFIG_STATUS
         }
-        (Failure::Other { text, .. }, Output::Text) => screen.error_line(text),
-        (Failure::Other { text, .. }, Output::Json) => screen.json(&json!({ "ok": false, "error": text })),
-    }
-    ExitCode::from(failure.exit_status())
+        (Failure::Other { text, status }, Output::Text) => {
+            screen.error_line(&text);
+            status
+        }
+        (Failure::Other { text, status }, Output::Json) => {
+            screen.json(&json!({ "ok": false, "error": text }));
+            status
+        }
+    })
 }
 
 /// Shows the immediate result of parsing the command line: help, version, or a usage error.
@@ -224,25 +231,6 @@ fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
     ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 
-impl Command {
-    /// Output format of the command, also for its failures.
-    fn output(&self) -> Output {
-        match self {
-            Self::Check(arguments) => arguments.output(),
-            Self::New(arguments) => arguments.output,
-            Self::Migrate(arguments) => arguments.output,
-            Self::Test(arguments) => arguments.output,
-            Self::Explain(arguments) => arguments.output,
-            Self::Infer(arguments) => arguments.output,
-            Self::Import(arguments) => arguments.output(),
-            Self::Key(arguments) => arguments.output,
-            Self::Run(_) | Self::Stdio(_) | Self::Cgi(_) | Self::Demo(_) | Self::Health(_) | Self::Schema => {
-                Output::Text
-            }
-        }
-    }
-}
-
 impl ConfigArgument {
     fn sources(&self, flags: Vec<Flag>) -> Result<Sources, Failure> {
         let origin = ConfigSource::Path(self.path()?);
@@ -257,10 +245,9 @@ impl ConfigArgument {
         let found = DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
         found.ok_or_else(|| {
             let [here, system] = DEFAULT_PATHS;
-            let text = format!(
+            Failure::config(format!(
                 "no configuration: neither `./{here}` nor `{system}` exists; set one with `--config`"
-            );
-            Failure::Other { text, status: CONFIG_STATUS }
+            ))
         })
     }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::Args;
+use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
 use tracing::{info, warn};
 
@@ -60,8 +61,7 @@ pub(super) struct LogOverrides {
 
 impl Overrides {
     pub(super) fn flags(&self) -> Vec<Flag> {
-        let mut flags: Vec<Flag> =
-            flag("--listen", "server.listen", self.listen.as_ref()).into_iter().collect();
+        let mut flags = flags([("--listen", "server.listen", &self.listen)]);
         flags.extend(self.log.flags());
         flags
     }
@@ -73,11 +73,18 @@ impl LogOverrides {
         early_log_format(self.log_format.as_deref())
     }
 
-    pub(super) fn flags(&self) -> Vec<Flag> {
-        let level = flag("--log-level", "log.level", self.log_level.as_ref());
-        let format = flag("--log-format", "log.format", self.log_format.as_ref());
-        level.into_iter().chain(format).collect()
+    fn flags(&self) -> Vec<Flag> {
+        flags([
+            ("--log-level", "log.level", &self.log_level),
+            ("--log-format", "log.format", &self.log_format),
+        ])
     }
+}
+
+/// The given ones of these flags: each with its setting and its value.
+fn flags<const N: usize>(all: [(&str, &str, &Option<String>); N]) -> Vec<Flag> {
+    let given = all.into_iter().filter_map(|(name, setting, value)| Some((name, setting, value.clone()?)));
+    given.map(|(name, setting, value)| Flag { name: name.into(), setting: setting.into(), value }).collect()
 }
 
 /// Log format from a flag, or else from the environment.
@@ -85,10 +92,7 @@ fn early_log_format(flag: Option<&str>) -> Option<LogFormat> {
     let mut variables = config::process_variables();
     let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
     let variable = variable.and_then(|(_, value)| value.into_string().ok());
-    match flag.or(variable.as_deref()) {
-        Some("json") => Some(LogFormat::Json),
-        Some(_) | None => None,
-    }
+    (flag.or(variable.as_deref()) == Some("json")).then_some(LogFormat::Json)
 }
 
 /// Log format from arguments that could not be parsed.
@@ -99,20 +103,8 @@ pub(super) fn log_format_in(arguments: impl Iterator<Item = OsString>) -> Option
     early_log_format(joined.or_else(|| after.next().map(String::as_str)))
 }
 
-fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
-    value.cloned().map(|value| Flag { name: name.into(), setting: setting.into(), value })
-}
-
 #[derive(Debug, Args)]
 pub(super) struct StdioArguments {
-    #[command(flatten)]
-    config: ConfigArgument,
-    #[command(flatten)]
-    log: LogOverrides,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct CgiArguments {
     #[command(flatten)]
     config: ConfigArgument,
     #[command(flatten)]
@@ -162,7 +154,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
 /// Response to a web server's request if the configuration is invalid. The reason is in the web server's log.
 const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
-pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.set_format(arguments.log.format());
     let served = serve_request(arguments, screen);
     if served.is_err() {
@@ -171,7 +163,7 @@ pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), F
     served
 }
 
-fn serve_request(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
+fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
     let (request, own): (Vec<_>, Vec<_>) =
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
@@ -317,14 +309,14 @@ impl BoundServer {
         let status = process.status.clone();
         let stop = async move {
             signal.await;
-            notify_supervisor(SupervisorState::Stopping);
+            notify_supervisor(NotifyState::Stopping);
             status.send_modify(|status| status.is_ending = true);
         };
         app.start().await;
         // Without a reloader `process` is dropped, which tells the admin API that there is none.
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
-        notify_supervisor(SupervisorState::Ready);
+        notify_supervisor(NotifyState::Ready);
         let outcome = server::serve(listener, settings, handler, stop).await;
         running.end().await;
         drop(admin);
@@ -334,25 +326,9 @@ impl BoundServer {
     }
 }
 
-/// State that is reported to systemd (`Type=notify`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SupervisorState {
-    Ready,
-    Stopping,
-}
-
 /// Notifies systemd, if it started the program with a notification socket.
-fn notify_supervisor(state: SupervisorState) {
-    #[cfg(unix)]
-    {
-        let state = match state {
-            SupervisorState::Ready => sd_notify::NotifyState::Ready,
-            SupervisorState::Stopping => sd_notify::NotifyState::Stopping,
-        };
-        if let Err(error) = sd_notify::notify(&[state]) {
-            tracing::warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` can't be reached");
-        }
+fn notify_supervisor(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` can't be reached");
     }
-    #[cfg(not(unix))]
-    let _ = state;
 }

@@ -8,10 +8,14 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ConfigArgument, Failure, Output,
+    migrate::write_beside,
     output::{Screen, TextStyle},
 };
 use crate::{
-    authoring::playground::{example_arguments, explain_translation},
+    authoring::{
+        count,
+        playground::{example_arguments, explain_translation},
+    },
     config::{
         Example, Expectation, ExpectationUpdate, ExpectedContent, Loaded, Position, RouteFile,
         update_expectation,
@@ -61,9 +65,16 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
-    let (updated, not_updated) =
-        if arguments.update { update(&verdicts, arguments.accept_errors) } else { (Vec::new(), Vec::new()) };
-    let different = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
+    let different: Vec<_> = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).collect();
+    // Those that can't be updated have a reason.
+    let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
+    for verdict in different.iter().filter(|_| arguments.update) {
+        match update(verdict, arguments.accept_errors) {
+            Ok(()) => updated.push(&verdict.name),
+            Err(why) => not_updated.push((&verdict.name, why)),
+        }
+    }
+    let different = different.len();
     let passed = verdicts.len() - different;
     let failed = different - updated.len();
     match arguments.output {
@@ -78,15 +89,14 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         }
         Output::Text => {
             for verdict in &verdicts {
-                verdict.show(updated.contains(&verdict.name), screen);
+                verdict.show(updated.contains(&&verdict.name), screen);
             }
             let mut routes: Vec<_> = verdicts.iter().map(|verdict| &verdict.route).collect();
             routes.dedup();
-            let plural = if routes.len() == 1 { "" } else { "s" };
             let updates =
                 if arguments.update { format!(", {} updated", updated.len()) } else { String::new() };
-            screen
-                .line(format!("{passed} passed, {failed} failed{updates} in {} route{plural}", routes.len()));
+            let routes = count(routes.len(), "route");
+            screen.line(format!("{passed} passed, {failed} failed{updates} in {routes}"));
         }
     }
     for (name, why) in not_updated {
@@ -116,25 +126,10 @@ struct ExampleResult {
     position: Position,
     differences: Vec<Difference>,
     /// Error that the example does not expect.
-    unexpected_error: Option<UnexpectedError>,
+    unexpected_error: Option<&'static str>,
 }
 
-/// Error that an example does not expect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnexpectedError {
-    InPlaceOfSuccess,
-    /// The example has no `expect` yet.
-    First,
-}
-
-impl UnexpectedError {
-    fn text(self) -> &'static str {
-        match self {
-            Self::InPlaceOfSuccess => "a success has become an error",
-            Self::First => "the result is an error",
-        }
-    }
-}
+const SUCCESS_BECAME_ERROR: &str = "a success has become an error";
 
 /// Difference between expected and actual result.
 struct Difference {
@@ -152,12 +147,11 @@ impl ExampleResult {
                 let result =
                     explain_translation(file, checked, &example.answers, &example.response, None).result;
                 found = Some(to_expect(&result, &example.expect));
-                let unexpected = match example.expect.is_missing {
-                    true => UnexpectedError::First,
-                    false => UnexpectedError::InPlaceOfSuccess,
-                };
                 let is_unexpected = result["isError"] == true && !example.expect.is_error();
-                unexpected_error = is_unexpected.then_some(unexpected);
+                unexpected_error = is_unexpected.then_some(match example.expect.is_missing {
+                    true => "the result is an error",
+                    false => SUCCESS_BECAME_ERROR,
+                });
                 differences(&result, &example.expect, &example.position)
             }
             Err(error) => vec![Difference {
@@ -177,7 +171,7 @@ impl ExampleResult {
             (false, true) => screen.styled(TextStyle::Good, "updated"),
             (false, false) => screen.styled(TextStyle::Bad, "FAILED"),
         };
-        let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {}", error.text()));
+        let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {error}"));
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
             let Position { file, line, column } = &difference.position;
@@ -195,9 +189,9 @@ impl ExampleResult {
                     "expected": difference.expected, "found": difference.found })
             })
             .collect();
-        let success_became_error = self.unexpected_error == Some(UnexpectedError::InPlaceOfSuccess);
         json!({ "name": self.name, "file": self.position.file, "line": self.position.line,
-            "passed": self.differences.is_empty(), "success_became_error": success_became_error,
+            "passed": self.differences.is_empty(),
+            "success_became_error": self.unexpected_error == Some(SUCCESS_BECAME_ERROR),
             "differences": differences })
     }
 }
@@ -234,23 +228,11 @@ impl Difference {
     }
 }
 
-/// Writes the actual results into the files. Returns the updated examples, and those that can't be updated,
-/// each with its reason.
-fn update(verdicts: &[ExampleResult], accept_errors: bool) -> (Vec<String>, Vec<(String, String)>) {
-    let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
-    for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {
-        match update_one(verdict, accept_errors) {
-            Ok(()) => updated.push(verdict.name.clone()),
-            Err(why) => not_updated.push((verdict.name.clone(), why)),
-        }
-    }
-    (updated, not_updated)
-}
-
-fn update_one(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
+/// Writes the actual result into the file, or returns the reason why it can't.
+fn update(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
     // Otherwise a broken rule would be written down as the expected behaviour.
     if let Some(error) = verdict.unexpected_error.filter(|_| !accept_errors) {
-        return Err(format!("{}; `--accept-errors` writes it", error.text()));
+        return Err(format!("{error}; `--accept-errors` writes it"));
     }
     let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
@@ -259,13 +241,10 @@ fn update_one(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String
     let written = update_expectation(&text, &acceptance)?;
     // Atomic: written to a temporary file, then renamed. A symbolic link is preserved.
     let file = file.canonicalize().map_err(|error| error.to_string())?;
-    let permissions = std::fs::metadata(&file).map_err(|error| error.to_string())?.permissions();
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let beside = file.with_file_name(name);
-    let moved = std::fs::write(&beside, written)
-        .and_then(|()| std::fs::set_permissions(&beside, permissions))
-        .and_then(|()| std::fs::rename(&beside, &file));
+    let moved = write_beside(&file, &beside, &written).and_then(|()| std::fs::rename(&beside, &file));
     moved.map_err(|error| {
         // Removes the temporary file after a failed rename.
         let _ = std::fs::remove_file(&beside);
@@ -314,20 +293,16 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
 }
 
 fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec<Difference> {
-    let text_of = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let mut differences = Vec::new();
-    if expect.is_missing {
-        let flags = if result["isError"] == true { "--update --accept-errors" } else { "--update" };
-        return vec![Difference {
-            part: "expect",
-            position: position.clone(),
-            expected: format!("no `expect` yet; `{flags}` writes the result"),
-            found: result.to_string(),
-        }];
-    }
     let mut add = |part, position: &Position, expected: String, found: String| {
         differences.push(Difference { part, position: position.clone(), expected, found });
     };
+    if expect.is_missing {
+        let flags = if result["isError"] == true { "--update --accept-errors" } else { "--update" };
+        let expected = format!("no `expect` yet; `{flags}` writes the result");
+        add("expect", position, expected, result.to_string());
+        return differences;
+    }
     let first_text = result["content"][0]["text"].as_str().unwrap_or_default();
     let is_error = result["isError"].as_bool().unwrap_or_default();
     if is_error != expect.is_error() {
@@ -338,7 +313,7 @@ fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec
     if let Some(structured) = &expect.structured
         && result.get("structuredContent") != Some(&structured.value)
     {
-        let found = text_of(result.get("structuredContent"));
+        let found = result.get("structuredContent").map_or_else(|| "nothing".to_owned(), Value::to_string);
         add("structuredContent", &structured.position, structured.value.to_string(), found);
     }
     if let Some(content) = &expect.content {
