@@ -1,6 +1,10 @@
 //! `glossator demo`: serve in front of a built-in legacy server.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use clap::Args;
 use tokio::{
@@ -34,8 +38,8 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         let port_in_use = |error: io::Error| {
             Failure::runtime(format!("the legacy server of the demo can't listen: {error}"))
         };
-        let legacy = LegacyServer::bind().await.map_err(port_in_use)?;
-        let legacy_address = legacy.address().map_err(port_in_use)?;
+        let legacy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(port_in_use)?;
+        let legacy_address = legacy.local_addr().map_err(port_in_use)?;
         let loaded = load(arguments, Some(legacy_address), screen)?;
         screen.problems(&loaded.warnings);
         let server = BoundServer::bind(&loaded).await?;
@@ -43,7 +47,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         introduce(&loaded, (server.address()?, admin_address), legacy_address, screen);
         tokio::select! {
             ended = server.serve(None) => ended,
-            () = legacy.serve() => Ok(()),
+            () = serve_legacy(legacy) => Ok(()),
         }
     })
 }
@@ -125,53 +129,51 @@ const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
 /// Duration of a request to the radar.
 const RADAR_TURN: Duration = Duration::from_secs(60);
 
-/// Legacy server, bound but not serving yet.
-struct LegacyServer {
-    listener: TcpListener,
-}
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
 
-impl LegacyServer {
-    /// Binds a free loopback port.
-    async fn bind() -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await? })
-    }
+/// Pages of the legacy server: path, media type, and body without its last line end.
+const PAGES: [(&str, &str, &str); 9] = [
+    (
+        "/stations.json",
+        JSON,
+        r#"[{"id": 1, "city": "Oslo"}, {"id": 2, "city": "Bergen"}, {"id": 3, "city": "Tromsø"}]"#,
+    ),
+    ("/stations/1.json", JSON, r#"{"id": 1, "city": "Oslo", "height_m": 94.0, "built": 1937}"#),
+    ("/stations/2.json", JSON, r#"{"id": 2, "city": "Bergen", "height_m": 12.0, "built": 1904}"#),
+    ("/stations/3.json", JSON, r#"{"id": 3, "city": "Tromsø", "height_m": 100.0, "built": 1920}"#),
+    ("/stations/count", TEXT, "3"),
+    ("/report/oslo", TEXT, "Station: Oslo\nTemp: 5.0\nSky: Cloudy\nWind: 3.5\nRain: no"),
+    ("/report/bergen", TEXT, "Station: Bergen\nTemp: 7.5\nSky: Overcast\nWind: 11.0\nRain: yes"),
+    ("/report/tromsø", TEXT, "Station: Tromsø\nTemp: -2.0\nSky: Clear\nRain: no"),
+    ("/radar", TEXT, "....:::;;;;:::...."),
+];
 
-    fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
+const BROKEN_STATISTICS: &str = "java.sql.SQLException: connect to jdbc:oracle:thin:@10.1.2.3:1521 as scott/tiger failed\n    \
+     at no.station.stats.Yearly.load(Yearly.java:112)\n    \
+     at no.station.Main.handle(Main.java:48)";
 
-    /// Serves until the future is dropped.
-    async fn serve(self) {
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept() => {
-                    if let Ok((stream, _)) = accepted {
-                        connections.spawn(async move {
-                            // A client that disconnects early does not matter here.
-                            let _ = respond(stream).await;
-                        });
-                    }
-                }
-                Some(_) = connections.join_next() => {}
-            }
+/// Serves until the future is dropped.
+async fn serve_legacy(listener: TcpListener) {
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            // A client that disconnects early does not matter here.
+            tokio::spawn(respond(stream));
         }
     }
 }
 
 async fn respond(mut stream: TcpStream) -> io::Result<()> {
     let Some(request) = Request::read(&mut stream).await? else { return Ok(()) };
-    let page = tokio::select! {
+    let (status, media_type, body) = tokio::select! {
         page = request.page() => page,
         // The client has disconnected.
         _ = stream.read_u8() => return Ok(()),
     };
-    let head = format!(
-        "HTTP/1.0 {}\r\nServer: StationD/2.1 (Unix)\r\nContent-Type: {}\r\n\r\n",
-        page.status, page.media_type
+    let response = format!(
+        "HTTP/1.0 {status}\r\nServer: StationD/2.1 (Unix)\r\nContent-Type: {media_type}\r\n\r\n{body}\n"
     );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(page.body.as_bytes()).await?;
+    stream.write_all(response.as_bytes()).await?;
     stream.shutdown().await
 }
 
@@ -181,122 +183,74 @@ struct Request {
     body: String,
 }
 
-struct PageTemplate {
-    status: &'static str,
-    media_type: &'static str,
-    body: String,
-}
-
-impl PageTemplate {
-    fn text(status: &'static str, body: impl Into<String>) -> Self {
-        Self { status, media_type: "text/plain; charset=utf-8", body: body.into() }
-    }
-
-    fn json(body: impl Into<String>) -> Self {
-        Self { status: "200 OK", media_type: "application/json", body: body.into() }
-    }
-}
-
-const OK: &str = "200 OK";
-const NOT_FOUND: &str = "404 Not Found";
-
 impl Request {
-    /// Reads one request. `None` if it is incomplete or not HTTP.
+    /// Reads one request. `None` if it is incomplete or too long.
     async fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
         let mut received = Vec::new();
-        let head_end = loop {
-            if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
-                break end + 4;
+        loop {
+            if let Some(request) = Self::parse(&received) {
+                return Ok(Some(request));
             }
-            if received.len() > REQUEST_LIMIT_BYTES || stream.read_buf(&mut received).await? == 0 {
+            if received.len() > 2 * REQUEST_LIMIT_BYTES || stream.read_buf(&mut received).await? == 0 {
                 return Ok(None);
             }
-        };
-        let head = String::from_utf8_lossy(&received[..head_end]).into_owned();
+        }
+    }
+
+    /// Parses a request; `None` if it is incomplete.
+    fn parse(received: &[u8]) -> Option<Self> {
+        let end = received.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+        let head = String::from_utf8_lossy(&received[..end]);
         let length = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
         });
-        let end = head_end + length.unwrap_or(0).min(REQUEST_LIMIT_BYTES);
-        while received.len() < end {
-            if stream.read_buf(&mut received).await? == 0 {
-                return Ok(None);
-            }
-        }
+        let body = received.get(end..end + length.unwrap_or(0).min(REQUEST_LIMIT_BYTES))?;
         let mut words = head.split_ascii_whitespace();
-        let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
+        let (method, target) = (words.next()?, words.next()?);
         let path = target.split('?').next().unwrap_or(target);
-        let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned();
-        let body = String::from_utf8_lossy(&received[head_end..end]).into_owned();
-        Ok(Some(Self { method: method.to_owned(), path, body }))
+        Some(Self {
+            method: method.to_owned(),
+            path: percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned(),
+            body: String::from_utf8_lossy(body).into_owned(),
+        })
     }
 
-    async fn page(&self) -> PageTemplate {
-        match (self.method.as_str(), self.path.as_str()) {
-            ("GET", "/stations.json") => PageTemplate::json(
-                "[{\"id\": 1, \"city\": \"Oslo\"}, {\"id\": 2, \"city\": \"Bergen\"}, {\"id\": 3, \"city\": \"Tromsø\"}]\n",
-            ),
-            ("GET", "/stations/count") => PageTemplate::text(OK, "3\n"),
-            ("GET", "/statistics") => broken_statistics(),
-            ("GET", "/radar") => {
-                tokio::time::sleep(RADAR_TURN).await;
-                PageTemplate::text(OK, "....:::;;;;:::....\n")
+    /// Status, media type, and body without its last line end.
+    async fn page(&self) -> (&'static str, &'static str, String) {
+        const OK: &str = "200 OK";
+        const NOT_FOUND: &str = "404 Not Found";
+        let city = self.path.strip_prefix("/report/").map(str::to_lowercase);
+        let path = city.map_or_else(|| self.path.clone(), |city| format!("/report/{city}"));
+        let known = PAGES.into_iter().find(|(known, ..)| *known == path);
+        match (self.method.as_str(), path.as_str(), known) {
+            ("POST", "/visits", _) => (OK, JSON, visit(&self.body)),
+            ("GET", "/statistics", _) => {
+                ("500 Internal Server Error", "text/plain", BROKEN_STATISTICS.to_owned())
             }
-            ("POST", "/visits") => visit(&self.body),
-            ("GET", path) => match (path.strip_prefix("/report/"), path.strip_prefix("/stations/")) {
-                (Some(city), _) => report(city),
-                (_, Some(file)) => record(file),
-                (None, None) => PageTemplate::text(NOT_FOUND, "ERR 4 NO SUCH PAGE\n"),
-            },
-            _ => PageTemplate::text("501 Not Implemented", "ERR 1 UNKNOWN METHOD\n"),
+            ("GET", path, Some((_, media_type, body))) => {
+                if path == "/radar" {
+                    tokio::time::sleep(RADAR_TURN).await;
+                }
+                let title =
+                    if path.starts_with("/report/") { "WEATHER REPORT\n==============\n" } else { "" };
+                (OK, media_type, format!("{title}{body}"))
+            }
+            ("GET", path, None) if path.starts_with("/report/") || path.starts_with("/stations/") => {
+                (NOT_FOUND, TEXT, "ERR 17 NO SUCH STATION".to_owned())
+            }
+            ("GET", ..) => (NOT_FOUND, TEXT, "ERR 4 NO SUCH PAGE".to_owned()),
+            _ => ("501 Not Implemented", TEXT, "ERR 1 UNKNOWN METHOD".to_owned()),
         }
     }
 }
 
-fn report(city: &str) -> PageTemplate {
-    let report = match city.to_lowercase().as_str() {
-        "oslo" => "Station: Oslo\nTemp: 5.0\nSky: Cloudy\nWind: 3.5\nRain: no\n",
-        "bergen" => "Station: Bergen\nTemp: 7.5\nSky: Overcast\nWind: 11.0\nRain: yes\n",
-        "tromsø" => "Station: Tromsø\nTemp: -2.0\nSky: Clear\nRain: no\n",
-        _ => return PageTemplate::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
-    };
-    PageTemplate::text(OK, format!("WEATHER REPORT\n==============\n{report}"))
-}
-
-fn record(file: &str) -> PageTemplate {
-    match file {
-        "1.json" => {
-            PageTemplate::json("{\"id\": 1, \"city\": \"Oslo\", \"height_m\": 94.0, \"built\": 1937}\n")
+fn visit(form: &str) -> String {
+    match form.split('&').find_map(|pair| pair.strip_prefix("station=")) {
+        Some(station @ ("1" | "2" | "3")) if form.contains("day=friday") => {
+            format!("{{\"error\": \"station {station} is closed on friday\"}}")
         }
-        "2.json" => {
-            PageTemplate::json("{\"id\": 2, \"city\": \"Bergen\", \"height_m\": 12.0, \"built\": 1904}\n")
-        }
-        "3.json" => {
-            PageTemplate::json("{\"id\": 3, \"city\": \"Tromsø\", \"height_m\": 100.0, \"built\": 1920}\n")
-        }
-        _ => PageTemplate::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
-    }
-}
-
-fn visit(form: &str) -> PageTemplate {
-    let closed = form.contains("day=friday");
-    let station = form.split('&').find_map(|pair| pair.strip_prefix("station="));
-    match station {
-        Some(station @ ("1" | "2" | "3")) if closed => {
-            PageTemplate::json(format!("{{\"error\": \"station {station} is closed on friday\"}}\n"))
-        }
-        Some("1" | "2" | "3") => PageTemplate::json("{\"ok\": 1, \"ref\": \"V-1998-0042\"}\n"),
-        _ => PageTemplate::json("{\"error\": \"no such station\"}\n"),
-    }
-}
-
-fn broken_statistics() -> PageTemplate {
-    PageTemplate {
-        status: "500 Internal Server Error",
-        media_type: "text/plain",
-        body: "java.sql.SQLException: connect to jdbc:oracle:thin:@10.1.2.3:1521 as scott/tiger failed\n    \
-               at no.station.stats.Yearly.load(Yearly.java:112)\n    \
-               at no.station.Main.handle(Main.java:48)\n"
-            .into(),
+        Some("1" | "2" | "3") => r#"{"ok": 1, "ref": "V-1998-0042"}"#.to_owned(),
+        _ => r#"{"error": "no such station"}"#.to_owned(),
     }
 }

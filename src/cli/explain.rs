@@ -253,58 +253,55 @@ fn explain_request(
     let built = route.input.check(Arguments::from(given)).and_then(|checked| {
         route.request.build(&checked, &http::HeaderMap::new(), None).map_err(|error| error.to_string())
     });
-    match built {
+    let (request, shown) = match built {
         Err(error) => {
             let result = route.translator.for_clients(ToolResult::error(ErrorType::Arguments, error));
-            let written = result_json(&result.with_errors_as(route.error_format));
             if output == Output::Text {
                 show_step(screen, "arguments", "invalid; no request is sent to the upstream");
             }
-            screen.json(&written);
+            screen.json(&result_json(&result.with_errors_as(route.error_format)));
+            return Ok(());
         }
         Ok(UpstreamRequest::Command(request)) => {
             let (command, stdin) = command_words(loaded, route, &request);
-            if output == Output::Json {
-                screen.json(&json!({ "upstream": upstream, "command": command, "stdin": stdin }));
-                return Ok(());
-            }
-            let shown: Vec<String> = command.iter().map(|word| quoted(word)).collect();
-            screen.line(format!("{}   (the command `{upstream}`)", shown.join(" ")));
-            if !stdin.is_empty() {
-                screen.line(format!("\n{stdin}"));
-            }
+            let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+            let shown = format!("{}   (the command `{upstream}`){}", words.join(" "), below(&stdin));
+            (json!({ "upstream": upstream, "command": command, "stdin": stdin }), shown)
         }
         Ok(UpstreamRequest::Tool(ToolRequest { tool, arguments, .. })) => {
-            if output == Output::Json {
-                screen.json(&json!({ "upstream": upstream, "tool": &*tool, "arguments": arguments }));
-                return Ok(());
-            }
-            screen.line(format!("CALL {tool}   (of upstream `{upstream}`)\n"));
-            screen.json(&arguments.into());
+            let arguments = Value::from(arguments);
+            let shown = format!("CALL {tool}   (of upstream `{upstream}`)\n\n{arguments:#}");
+            (json!({ "upstream": upstream, "tool": &*tool, "arguments": arguments }), shown)
         }
         Ok(UpstreamRequest::Http(request)) => {
+            let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
             let headers: Map<String, Value> = request
                 .headers
                 .iter()
-                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()))
+                .map(|(name, value)| (name.to_string(), text(value.as_bytes()).into()))
                 .collect();
-            let body = String::from_utf8_lossy(&request.body).into_owned();
             let (method, target) = (request.method.as_str(), request.path_and_query.as_str());
-            if output == Output::Json {
-                screen.json(&json!({ "upstream": upstream, "method": method, "target": target,
-                    "headers": headers, "body": body }));
-                return Ok(());
-            }
-            screen.line(format!("{method} {target}   (to upstream `{upstream}`)"));
+            let mut shown = format!("{method} {target}   (to upstream `{upstream}`)");
             for (name, value) in &headers {
-                screen.line(format!("{name}: {}", value.as_str().unwrap_or_default()));
+                shown += &format!("\n{name}: {}", value.as_str().unwrap_or_default());
             }
-            if !body.is_empty() {
-                screen.line(format!("\n{body}"));
-            }
+            let body = text(&request.body);
+            shown += &below(&body);
+            let request = json!({ "upstream": upstream, "method": method, "target": target,
+                "headers": headers, "body": body });
+            (request, shown)
         }
+    };
+    match output {
+        Output::Json => screen.json(&request),
+        Output::Text => screen.line(shown),
     }
     Ok(())
+}
+
+/// A text below a blank line, if there is one.
+fn below(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("\n\n{text}") }
 }
 
 /// Program and arguments of a command, quoted so that you can run them in a shell, and its standard input.

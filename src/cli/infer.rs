@@ -11,7 +11,10 @@ use super::{
     output::{Screen, read_recording},
 };
 use crate::{
-    authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
+    authoring::{
+        count,
+        infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
+    },
     config::{self, Sources},
     model::{
         EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
@@ -65,31 +68,30 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
-        let recording = read_recording(file)?;
-        match &recording {
-            Recording::Body(response) => check_body(&response.body),
+        let failure = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+        match read_recording(file)? {
+            Recording::Body(mut response) => {
+                check_body(&response.body).map_err(failure)?;
+                if arguments.is_command() {
+                    let exit = ProgramExit { end: ProgramEnd::Code(0), stderr: Bytes::new() };
+                    response = UpstreamResponse::from_program(response.body, exit);
+                } else {
+                    single.get_or_insert(file);
+                }
+                samples.push(Sample { name, response });
+            }
             Recording::One(_) | Recording::Har(_) if arguments.is_command() => {
-                Err("expected the output of a command, found an HTTP response".to_owned())
+                let why = "expected the output of a command, found an HTTP response";
+                return Err(failure(why.to_owned()));
             }
-            Recording::One(_) | Recording::Har(_) => Ok(()),
-        }
-        .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
-        match recording {
-            Recording::Body(response) if arguments.is_command() => {
-                let exit = ProgramExit { end: ProgramEnd::Code(0), stderr: Bytes::new() };
-                samples.push(Sample { name, response: UpstreamResponse::from_program(response.body, exit) });
-            }
-            Recording::One(response) | Recording::Body(response) => {
+            Recording::One(response) => {
                 single.get_or_insert(file);
                 samples.push(Sample { name, response });
             }
             Recording::Har(exchanges) => {
-                let chosen = selected_entries(exchanges, arguments.entry.as_ref())
-                    .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
+                let chosen = selected_entries(exchanges, arguments.entry.as_ref()).map_err(failure)?;
                 for (number, exchange) in chosen {
-                    let response = exchange
-                        .response
-                        .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
+                    let response = exchange.response.map_err(|why| failure(why.to_string()))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), response });
                     selected.push(SelectedEntry { file, number, method: exchange.method, url: exchange.url });
                 }
@@ -181,56 +183,70 @@ fn selected_entries(
     let endpoint = |exchange: &HarExchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
     let wanted = exchanges.last().map(endpoint);
     let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
-    let chosen: Vec<_> = match choice {
-        None | Some(EntryChoice::Last) => numbered
-            .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.response.is_ok())
-            .collect(),
-        Some(EntryChoice::Number(number)) => {
-            numbered.find(|(other, _)| other == number).into_iter().collect()
-        }
-        Some(EntryChoice::Url(part)) => numbered
-            .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.response.is_ok())
-            .collect(),
+    let (chosen, why): (Vec<_>, String) = match choice {
+        None | Some(EntryChoice::Last) => (
+            numbered
+                .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.response.is_ok())
+                .collect(),
+            "the last entry has no response".to_owned(),
+        ),
+        Some(EntryChoice::Number(number)) => (
+            numbered.find(|(other, _)| other == number).into_iter().collect(),
+            format!("expected an entry from 1 to {entries}, found {number}"),
+        ),
+        Some(EntryChoice::Url(part)) => (
+            numbered
+                .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.response.is_ok())
+                .collect(),
+            format!("expected an entry with `{part}` in its URL and a response, found none"),
+        ),
     };
-    match (chosen.is_empty(), choice) {
-        (false, _) => Ok(chosen),
-        (true, Some(EntryChoice::Url(part))) => {
-            Err(format!("expected an entry with `{part}` in its URL and a response, found none"))
-        }
-        (true, Some(EntryChoice::Number(number))) => {
-            Err(format!("expected an entry from 1 to {entries}, found {number}"))
-        }
-        (true, None | Some(EntryChoice::Last)) => Err("the last entry has no response".to_owned()),
+    if chosen.is_empty() { Err(why) } else { Ok(chosen) }
+}
+
+/// A guess, if neither the command line nor a recording has the request.
+fn unknown_request() -> RouteNaming {
+    RouteNaming {
+        name: String::new(),
+        upstream: String::new(),
+        address: "http://127.0.0.1:9000".to_owned(),
+        is_address_known: false,
+        method: "GET".to_owned(),
+        path: "/".to_owned(),
+        is_path_known: false,
     }
 }
 
 /// Names and request of the route, from the command line or from the HAR file's requests.
 fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Result<RouteNaming, Failure> {
-    let (seen_method, seen_url) = selected.map_or((None, None), |(method, url)| (Some(method), Some(url)));
-    let is_explicit = arguments.url.is_some();
-    let url = arguments.url.clone().or(seen_url);
+    let mut naming = unknown_request();
+    let mut url = arguments.url.clone();
+    if let Some((seen_method, seen_url)) = selected {
+        naming.method = seen_method;
+        url.get_or_insert(seen_url);
+    }
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    let is_address_known = url.is_some() || arguments.is_command();
-    let (mut address, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
-    let mut method = seen_method.unwrap_or_else(|| "GET".to_owned());
+    (naming.is_address_known, naming.is_path_known) = (url.is_some(), url.is_some());
     if let Some(url) = url {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        address = format!("{scheme}://{}", &rest[..end]);
-        path = Some(absolute(rest[end..].split('#').next().unwrap_or_default()));
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        naming.address = format!("{scheme}://{authority}");
+        naming.path = absolute(target.split('#').next().unwrap_or_default());
     }
     if let Some(request) = &arguments.request {
+        naming.is_path_known = true;
         let words: Vec<&str> = request.split_whitespace().collect();
         match words.as_slice() {
             ["RUN", program, words @ ..] => {
-                check_command(request, is_explicit).map_err(Failure::usage)?;
-                (method, address) = ("RUN".to_owned(), (*program).to_owned());
-                path = Some(words.iter().map(|word| format!(" {word}")).collect());
+                check_command(request, arguments.url.is_some()).map_err(Failure::usage)?;
+                (naming.method, naming.address) = ("RUN".to_owned(), (*program).to_owned());
+                naming.is_address_known = true;
+                naming.path = words.iter().map(|word| format!(" {word}")).collect();
             }
-            [target] if *target != "RUN" => path = Some(absolute(target)),
+            [target] if *target != "RUN" => naming.path = absolute(target),
             [verb, target] if *verb != "CALL" => {
-                (method, path) = ((*verb).to_owned(), Some(absolute(target)));
+                (naming.method, naming.path) = ((*verb).to_owned(), absolute(target));
             }
             _ => {
                 return Err(Failure::usage(format!(
@@ -239,41 +255,26 @@ fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Res
             }
         }
     }
-    if method != "RUN"
-        && let Some(path) = path.as_deref()
-        && path.contains("?}")
-        && path.find("?}") == path.find('?')
-    {
+    let path = &naming.path;
+    if !naming.is_command() && path.contains("?}") && path.find("?}") == path.find('?') {
         return Err(Failure::usage(format!(
             "`{{name?}}` is an optional argument of the query; write `{{name}}` in the path of `{path}`"
         )));
     }
-    let is_path_known = path.is_some();
-    let path = path.unwrap_or_else(|| "/".to_owned());
-    let named = if method == "RUN" { &address } else { &path };
-    let name = arguments.name.clone().unwrap_or_else(|| name_of(named, &arguments.files));
-    let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
-    let naming = RouteNaming { name, upstream, address, is_address_known, method, path, is_path_known };
+    let named = if naming.is_command() { &naming.address } else { path };
+    naming.name = arguments.name.clone().unwrap_or_else(|| name_of(named, &arguments.files));
+    naming.upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&naming.name));
     let Some(problems) = naming_problems(&naming) else { return Ok(naming) };
-    if is_explicit || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some()
-    {
+    let InferArguments { name, upstream, url, request, .. } = arguments;
+    if [name, upstream, url, request].into_iter().any(Option::is_some) {
         return Err(Failure::usage(format!(
             "`--name`, `--upstream`, `--url` and `--request` form no valid route: {problems}"
         )));
     }
     // The URL in the HAR file is not valid for a route, so defaults are used.
-    let RouteNaming { name, .. } = naming;
-    let name = if name.parse::<crate::model::ToolName>().is_ok() { name } else { "get_report".to_owned() };
-    let upstream = upstream_of(&name);
-    Ok(RouteNaming {
-        name,
-        upstream,
-        address: "http://127.0.0.1:9000".into(),
-        is_address_known: false,
-        method: "GET".into(),
-        path: "/".into(),
-        is_path_known: false,
-    })
+    let is_name_valid = naming.name.parse::<crate::model::ToolName>().is_ok();
+    let name = if is_name_valid { naming.name } else { "get_report".to_owned() };
+    Ok(RouteNaming { upstream: upstream_of(&name), name, ..unknown_request() })
 }
 
 /// Rejects what only a shell understands, and a URL beside a command.
@@ -330,10 +331,9 @@ fn to_json(proposal: &Proposal) -> Value {
 
 /// Written to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
-    let plural = if samples == 1 { "" } else { "s" };
     screen.status_line(&format!(
-        "from {samples} sample{plural}, which the proposed route parses; check whether it extracts the \
-         right values:"
+        "from {}, which the proposed route parses; check whether it extracts the right values:",
+        count(samples, "sample")
     ));
     for Finding { part, value, confidence, reason } in &proposal.findings {
         screen.status_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));
