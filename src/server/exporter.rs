@@ -18,8 +18,8 @@ use crate::{
     config::{MetricsExport, TelemetrySettings},
     route::{HttpRequest, PathBase},
     telemetry::{
-        CollectorResponse, ErrorChain, LabelCounter, MeterSource, Meters, MetricsSnapshot, ServiceAttributes,
-        SpanQueue, Tracer, Untrusted, read_response,
+        ErrorChain, LabelCounter, MeterSource, Meters, MetricsSnapshot, ServiceAttributes, SpanQueue, Tracer,
+        Untrusted, encode_spans, read_response,
     },
     upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
@@ -69,9 +69,8 @@ pub(super) struct Exporter {
 impl Telemetry {
     /// Creates the exporter of a configuration, and the tracer that creates its spans.
     pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracer, Self) {
-        let made = settings.traces.as_ref().map(|traces| Tracer::new(&settings.service, traces.sampling));
-        let (tracing, queue) =
-            made.map_or_else(|| (Tracer::off(), None), |(made, queue)| (made, Some(queue)));
+        let traces = settings.traces.as_ref();
+        let (tracer, queue) = traces.map(|traces| Tracer::new(&settings.service, traces.sampling)).unzip();
         let counts = ExportCounts::default();
         if settings.traces.is_some() {
             counts.spans.expect(["sent", "rejected", "export_failed", "queue_full"]);
@@ -83,7 +82,8 @@ impl Telemetry {
         if settings.traces.is_some() || settings.metrics.is_some() {
             meters.register(counts.clone());
         }
-        (tracing, Self { settings: Box::new(settings.clone()), queue, meters: meters.clone(), counts })
+        let telemetry = Self { settings: Box::new(settings.clone()), queue, meters: meters.clone(), counts };
+        (tracer.unwrap_or_default(), telemetry)
     }
 
     /// Starts to export, once. Requires a runtime.
@@ -133,7 +133,7 @@ async fn export_spans(
     while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
         let spans = batch.len() as u64;
         let attempts = if stop.is_cancelled() { 1 } else { ATTEMPTS };
-        match collector.send(batch.encode(&service).into(), attempts).await {
+        match collector.send(encode_spans(batch, &service).into(), attempts).await {
             Some(rejected) => {
                 let rejected = rejected.min(spans);
                 counts.add_many("sent", spans - rejected);
@@ -208,15 +208,18 @@ impl Collector {
         let (mut backoff, mut is_last) = (BACKOFF, false);
         for attempt in 1..=attempts {
             let error = match self.send_once(body.clone()).await {
-                Ok(accepted) => {
-                    self.record_success();
-                    if accepted.rejected > 0 {
-                        let (signal, rejected) = (self.signal, accepted.rejected);
+                Ok((rejected, message)) => {
+                    let signal = self.signal;
+                    self.counts.add("taken");
+                    if let Some(outage) = self.outage.take() {
+                        info!(signal, failed_requests = outage.requests, "collector accepts telemetry again");
+                    }
+                    if rejected > 0 {
                         warn!(signal, rejected, "collector rejected some telemetry");
-                        let reason = Untrusted(&accepted.message);
+                        let reason = Untrusted(&message);
                         debug!(signal, rejected, %reason, "error text of the collector");
                     }
-                    return Some(accepted.rejected);
+                    return Some(rejected);
                 }
                 Err(error) => error,
             };
@@ -231,7 +234,8 @@ impl Collector {
         None
     }
 
-    async fn send_once(&self, body: Bytes) -> Result<CollectorResponse, ExportError> {
+    /// Sends a request once. Returns how many of its parts were rejected, and why.
+    async fn send_once(&self, body: Bytes) -> Result<(u64, String), ExportError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         let request = HttpRequest {
@@ -250,17 +254,6 @@ impl Collector {
             return Err(ExportError::Rejected(response.status));
         }
         Ok(read_response(&response.body))
-    }
-
-    fn record_success(&mut self) {
-        self.counts.add("taken");
-        if let Some(outage) = self.outage.take() {
-            info!(
-                signal = self.signal,
-                failed_requests = outage.requests,
-                "collector accepts telemetry again"
-            );
-        }
     }
 
     /// Logs an outage when it begins, and then every [`LOG_INTERVAL`].

@@ -6,7 +6,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     str::FromStr,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, LazyLock, Mutex, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 use tracing::field::{DisplayValue, display};
 
-use super::Span;
+use super::{Span, lock};
 
 /// Id of one request in the log, in a tool error and in `X-Request-Id`.
 ///
@@ -108,12 +108,6 @@ struct UpstreamTime {
     before: Option<Duration>,
 }
 
-impl CallState {
-    fn upstream_time(&self) -> MutexGuard<'_, UpstreamTime> {
-        self.upstream_time.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl UpstreamTime {
     fn start(&mut self) {
         self.in_flight += 1;
@@ -129,10 +123,8 @@ impl UpstreamTime {
     }
 
     fn so_far(&self) -> Option<Duration> {
-        match self.since {
-            Some(since) => Some(self.before.unwrap_or_default() + since.elapsed()),
-            None => self.before,
-        }
+        let current = self.since.map(|since| self.before.unwrap_or_default() + since.elapsed());
+        current.or(self.before)
     }
 }
 
@@ -162,7 +154,7 @@ impl CallContext {
     /// Counts an attempt that starts. Returns the number of attempts before it.
     pub fn attempt_started(&self) -> u32 {
         self.0.as_ref().map_or(0, |state| {
-            state.upstream_time().start();
+            lock(&state.upstream_time).start();
             state.attempts.fetch_add(1, Ordering::Relaxed)
         })
     }
@@ -170,7 +162,7 @@ impl CallContext {
     /// Records the end of an attempt.
     pub fn attempt_ended(&self) {
         if let Some(state) = &self.0 {
-            state.upstream_time().end();
+            lock(&state.upstream_time).end();
         }
     }
 
@@ -219,10 +211,8 @@ impl CallContext {
     /// Time with an attempt in flight, of this call or else of the call that it joined. `None` if there was
     /// no attempt.
     pub fn upstream_time(&self) -> Option<Duration> {
-        let time = |call: &Self| {
-            let state = call.0.as_ref().filter(|_| call.attempts() > 0)?;
-            state.upstream_time().so_far()
-        };
+        let time =
+            |call: &Self| lock(&call.0.as_ref().filter(|_| call.attempts() > 0)?.upstream_time).so_far();
         time(self).or_else(|| time(self.joined()?))
     }
 

@@ -3,11 +3,11 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
-use super::RequestId;
+use super::{RequestId, lock};
 
 /// Limit of the stored failures; the oldest is dropped first.
 pub const FAILURES_LIMIT: usize = 500;
@@ -69,10 +69,10 @@ impl From<Option<usize>> for MatchedRule {
 /// The last failed calls. Clones share them.
 ///
 /// Only a failed call takes the lock, and only while its entry is added.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct FailedCalls(Arc<Mutex<Ring>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Ring {
     last: VecDeque<FailedCall>,
     all: u64,
@@ -82,7 +82,7 @@ impl FailedCalls {
     /// Adds a failure.
     pub fn add(&self, mut failure: FailedCall) {
         failure.reason = failure.reason.map(|reason| truncated(&reason, REASON_LIMIT_BYTES).into());
-        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = lock(&self.0);
         stored.all += 1;
         if stored.last.len() >= FAILURES_LIMIT {
             stored.last.pop_front();
@@ -93,15 +93,9 @@ impl FailedCalls {
     /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
     /// so far.
     pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
-        let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = lock(&self.0);
         let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
         (wanted.take(limit).cloned().collect(), stored.all)
-    }
-}
-
-impl fmt::Debug for FailedCalls {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Failures")
     }
 }
 

@@ -5,11 +5,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
-use super::metrics::{BOUNDS, Durations, Meters};
+use super::{
+    lock,
+    metrics::{BOUNDS, Durations, Meters},
+};
 
 /// Interval at which the metrics are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
@@ -76,7 +79,7 @@ impl History {
     /// Reads the metrics, and starts another slot.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
         let counted = ReadingCounts::read(meters);
-        let mut slots = self.slots();
+        let mut slots = lock(&self.0);
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
         }
@@ -88,7 +91,7 @@ impl History {
     /// The report of the last hour, up to now.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> HistoryReport {
         let counted = ReadingCounts::read(meters);
-        let slots = self.slots();
+        let slots = lock(&self.0);
         let current = slots.current(&counted, now);
         let all = || slots.past.iter().chain([&current]);
         let mut routes = BTreeMap::new();
@@ -106,10 +109,6 @@ impl History {
             routes,
             omitted_routes: all().map(|slot| slot.omitted_routes).max().unwrap_or_default(),
         }
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -135,7 +134,7 @@ impl ReadingCounts {
     fn read(meters: &Meters) -> Self {
         let tallies = meters.routes().into_iter().map(|route| {
             let (calls, errors, took) = route.totals();
-            (route.number(), (Arc::clone(route.tool()), CallCounts { calls, errors, took }))
+            (route.number, (Arc::clone(&route.tool), CallCounts { calls, errors, took }))
         });
         Self(tallies.collect())
     }

@@ -84,15 +84,6 @@ impl LogFormat {
 /// Why the log can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter can't be parsed.
-    #[error("`{filter}` is not a log filter")]
-    Filter {
-        /// The filter.
-        filter: String,
-        /// The error of the parser.
-        #[source]
-        source: tracing_subscriber::filter::ParseError,
-    },
     /// The system creates no thread that writes it.
     #[error("the log can't be written")]
     NoThread(#[source] io::Error),
@@ -103,7 +94,7 @@ pub enum LogError {
 
 impl LogSettings {
     /// Directives of `tracing_subscriber::EnvFilter`: `warn`, `info,rmcp=warn`.
-    pub fn filter(&self) -> String {
+    fn filter(&self) -> String {
         match self.level {
             level @ (LogLevel::Off | LogLevel::Error | LogLevel::Warn) => level.word().to_owned(),
             // The MCP library logs every request at `info`, which the access log does already.
@@ -136,12 +127,11 @@ pub fn dropped() -> u64 {
 ///
 /// # Errors
 ///
-/// [`LogError`] if the filter is invalid, the thread can't be created, or there is a log already.
+/// [`LogError`] if the thread can't be created, or there is a log already.
 pub fn init(settings: &LogSettings) -> Result<(), LogError> {
-    let filter = parse_filter(&settings.filter())?;
     let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
-        .with_env_filter(filter)
+        .with_env_filter(EnvFilter::new(settings.filter()))
         .with_timer(UtcTime)
         .with_writer(writer.clone())
         // Otherwise a log that can't be written (standard error closed) would end the program, by an error
@@ -236,28 +226,14 @@ impl Visit for TextVisitor {
             let value = self.fields.split_off(start);
             self.write(format_args!("{value:?}"));
         } else if value.chars().any(char::is_control) {
-            let value = self.fields.split_off(start);
-            self.write(format_args!("{}", EscapeControls(&value)));
+            for character in self.fields.split_off(start).chars() {
+                match character.is_control() {
+                    true => self.fields.extend(character.escape_default()),
+                    false => self.fields.push(character),
+                }
+            }
         }
     }
-}
-
-/// Text whose control characters are escaped when it is written.
-struct EscapeControls<'a>(&'a str);
-
-impl Display for EscapeControls<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| match character.is_control() {
-            true => write!(formatter, "{}", character.escape_default()),
-            false => formatter.write_char(character),
-        })
-    }
-}
-
-fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
-    EnvFilter::builder()
-        .parse(filter)
-        .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
 }
 
 /// Writes an error and each of its sources, separated by `: `.
@@ -316,11 +292,9 @@ fn write_single_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Res
             return formatter.write_char('…');
         }
         // A line break would allow forged log lines.
-        match character {
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
-                write!(formatter, "{}", c.escape_default())?;
-            }
-            c => formatter.write_char(c)?,
+        match character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {
+            true => write!(formatter, "{}", character.escape_default())?,
+            false => formatter.write_char(character)?,
         }
     }
     Ok(())
@@ -407,9 +381,10 @@ mod tests {
     #[test]
     fn every_level_is_a_filter_and_not_every_text() {
         for (_, level) in LogLevel::WORDS {
-            parse_filter(&LogSettings { level: *level, format: LogFormat::Text }.filter()).unwrap();
+            let settings = LogSettings { level: *level, format: LogFormat::Text };
+            EnvFilter::builder().parse(settings.filter()).unwrap();
         }
-        parse_filter("glossator=loud").unwrap_err();
+        EnvFilter::builder().parse("glossator=loud").unwrap_err();
     }
 
     #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use std::{
     io::{self, Write},
     mem,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -18,7 +18,7 @@ use std::{
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::log::LogFormat;
+use super::{lock, log::LogFormat};
 
 /// Maximum time that a line waits for others.
 const GATHER_TIME: Duration = Duration::from_millis(20);
@@ -74,7 +74,7 @@ impl LogWriter {
 
     /// Waits until all lines are written, at most for `flush_timeout`.
     pub(super) fn flush(&self, flush_timeout: Duration) {
-        let mut buffer = self.shared.lock();
+        let mut buffer = lock(&self.shared.buffer);
         buffer.is_urgent = true;
         self.shared.has_lines.notify_one();
         let added_bytes = buffer.added_bytes;
@@ -83,7 +83,7 @@ impl LogWriter {
     }
 
     fn write_line(&self, line: &[u8], is_urgent: bool) {
-        let mut buffer = self.shared.lock();
+        let mut buffer = lock(&self.shared.buffer);
         if buffer.lines.len() + line.len() > LIMIT_BYTES {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -97,17 +97,11 @@ impl LogWriter {
     }
 }
 
-impl LogBuffer {
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Writes the buffer in an endless loop.
 fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
     let (mut batch, mut reported) = (Vec::new(), 0);
     loop {
-        let buffer = shared.lock();
+        let buffer = lock(&shared.buffer);
         let buffer = shared.has_lines.wait_while(buffer, |buffer| buffer.lines.is_empty());
         let buffer = buffer.unwrap_or_else(PoisonError::into_inner);
         let gathered = shared.has_lines.wait_timeout_while(buffer, GATHER_TIME, |buffer| !buffer.is_urgent);
@@ -124,7 +118,7 @@ fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
             reported = dropped;
         }
         let _ = out.flush();
-        shared.lock().written_bytes += batch.len() as u64;
+        lock(&shared.buffer).written_bytes += batch.len() as u64;
         shared.is_written.notify_all();
         batch.clear();
     }

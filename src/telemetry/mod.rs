@@ -30,5 +30,12 @@ pub use metrics::{
     BOUNDS, CallEnd, Durations, LabelCounter, Labels, MeterSource, Meters, MetricFamily, MetricKind,
     MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
-pub use otlp::{CollectorResponse, ServiceAttributes, read_response};
-pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanBatch, SpanKind, SpanQueue, Tracer};
+pub use otlp::{ServiceAttributes, encode_spans, read_response};
+pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, even if a thread has panicked while it had the lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

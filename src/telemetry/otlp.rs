@@ -24,21 +24,15 @@ use opentelemetry_proto::{
     },
     transform::trace::tonic::group_spans_by_resource_and_scope,
 };
-use opentelemetry_sdk::Resource as SdkResource;
+use opentelemetry_sdk::{Resource as SdkResource, trace::SpanData};
 use prost::Message;
 
-use super::{
-    metrics::{BOUNDS, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot},
-    traces::SpanBatch,
-};
+use super::metrics::{BOUNDS, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
-impl SpanBatch {
-    /// Encodes an export request with these spans.
-    pub fn encode(self, service: &ServiceAttributes) -> Vec<u8> {
-        let resource = (&service.resource()).into();
-        let resource_spans = group_spans_by_resource_and_scope(self.0, &resource);
-        ExportTraceServiceRequest { resource_spans }.encode_to_vec()
-    }
+/// Encodes an export request with these spans.
+pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
+    let resource_spans = group_spans_by_resource_and_scope(spans, &(&service.resource()).into());
+    ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
 impl MetricsSnapshot {
@@ -60,29 +54,18 @@ impl MetricsSnapshot {
     }
 }
 
-/// The response of a collector to an accepted request.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CollectorResponse {
-    /// The number of spans or points that it rejected all the same.
-    pub rejected: u64,
-    /// The reason.
-    pub message: String,
-}
-
-/// Parses the response to an export request. An unreadable one is empty: that it arrived is enough.
-pub fn read_response(body: &[u8]) -> CollectorResponse {
+/// Parses the response to an accepted export request: the number of spans or points that were rejected all
+/// the same, and the reason. An unreadable one is empty: that it arrived is enough.
+pub fn read_response(body: &[u8]) -> (u64, String) {
     // Both responses have the same members under the same numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
-    let answer = ExportTraceServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
-    answer.map_or_else(CollectorResponse::default, |partial| CollectorResponse {
-        rejected: u64::try_from(partial.rejected_spans).unwrap_or_default(),
-        message: partial.error_message,
-    })
+    let response = ExportTraceServiceResponse::decode(body).unwrap_or_default();
+    let partial = response.partial_success.unwrap_or_default();
+    (u64::try_from(partial.rejected_spans).unwrap_or_default(), partial.error_message)
 }
 
 fn metrics_of(family: &MetricFamily, times: (u64, u64)) -> Vec<Metric> {
-    let named = otlp_metrics_of(family);
-    named.into_iter().filter_map(|named| metric_of(family, &named, times)).collect()
+    otlp_metrics_of(family).into_iter().filter_map(|named| metric_of(family, &named, times)).collect()
 }
 
 fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
@@ -180,20 +163,15 @@ impl ServiceAttributes {
 
     /// A service of this name with more attributes; those of the configuration override our own.
     pub fn new(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Self {
+        let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let own = [("service.name", Self::NAME), ("service.version", env!("CARGO_PKG_VERSION"))].map(pair);
+        let named = name.map(|name| ("service.name".to_owned(), name));
         let mut attributes: Vec<(String, String)> = Vec::new();
-        let mut add = |key: String, value: String| {
+        for (key, value) in named.into_iter().chain(more).chain(own) {
             if !attributes.iter().any(|(known, _)| *known == key) {
                 attributes.push((key, value));
             }
-        };
-        if let Some(name) = name {
-            add("service.name".into(), name);
         }
-        for (key, value) in more {
-            add(key, value);
-        }
-        add("service.name".into(), Self::NAME.into());
-        add("service.version".into(), env!("CARGO_PKG_VERSION").into());
         Self { attributes }
     }
 
@@ -233,42 +211,35 @@ enum Attribute {
 
 /// The OTLP metrics of a family. If a conventional name exists for the same data, that is the only one.
 fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
-    let conventional =
-        |name: &'static str, unit, label| vec![OtlpMetric { name: name.into(), unit, label, more: &[] }];
-    match family.name {
-        "glossator_http_request_duration_seconds" => {
-            conventional("http.server.request.duration", "s", http_label)
-        }
-        "glossator_call_duration_seconds" => vec![
-            own_metric(family),
+    let (name, unit, label): (_, _, fn(&'static str, &str) -> Attribute) = match family.name {
+        "glossator_call_duration_seconds" => {
             // The transport of a call through CGI is unknown, so those are omitted here.
-            OtlpMetric {
+            let operations = OtlpMetric {
                 name: "mcp.server.operation.duration".into(),
                 unit: "s",
                 label: mcp_label,
                 more: &[("mcp.method.name", "tools/call"), ("gen_ai.operation.name", "execute_tool")],
-            },
-        ],
-        "process_cpu_seconds" => conventional("process.cpu.time", "s", unchanged_label),
-        "process_resident_memory_bytes" => conventional("process.memory.usage", "By", unchanged_label),
-        "process_virtual_memory_bytes" => conventional("process.memory.virtual", "By", unchanged_label),
-        "process_threads" => conventional("process.thread.count", "{thread}", unchanged_label),
-        "process_open_fds" => {
-            conventional("process.unix.file_descriptor.count", "{file_descriptor}", unchanged_label)
+            };
+            return vec![own_metric(family), operations];
         }
+        "glossator_http_request_duration_seconds" => ("http.server.request.duration", "s", http_label),
+        "process_cpu_seconds" => ("process.cpu.time", "s", unchanged_label),
+        "process_resident_memory_bytes" => ("process.memory.usage", "By", unchanged_label),
+        "process_virtual_memory_bytes" => ("process.memory.virtual", "By", unchanged_label),
+        "process_threads" => ("process.thread.count", "{thread}", unchanged_label),
+        "process_open_fds" => ("process.unix.file_descriptor.count", "{file_descriptor}", unchanged_label),
         // The start time of each counter is part of its points.
-        "process_start_time_seconds" => Vec::new(),
-        _ => vec![own_metric(family)],
-    }
+        "process_start_time_seconds" => return Vec::new(),
+        _ => return vec![own_metric(family)],
+    };
+    vec![OtlpMetric { name: name.into(), unit, label, more: &[] }]
 }
 
 /// The name that an OTLP-to-Prometheus conversion turns into ours again.
 fn own_metric(family: &MetricFamily) -> OtlpMetric {
     let units = [("_seconds", "s"), ("_bytes", "By")];
     let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));
-    let (name, unit) =
-        found.unwrap_or((family.name, if family.kind == MetricKind::Gauge { "" } else { "1" }));
-    let unit = if unit == "1" { "" } else { unit };
+    let (name, unit) = found.unwrap_or((family.name, ""));
     OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
 }
 

@@ -5,14 +5,14 @@ use std::{
     fmt,
     str::FromStr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use opentelemetry::{
-    Context, KeyValue, SpanId, TraceFlags, TraceId, Value,
+    Context, KeyValue, SpanId, TraceFlags, TraceId,
     trace::{Span as _, SpanContext, Status, TraceContextExt, TraceState, Tracer as _, TracerProvider},
 };
 use opentelemetry_sdk::{
@@ -26,8 +26,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::otlp::ServiceAttributes;
+use super::{lock, otlp::ServiceAttributes};
 use crate::route::TraceContext;
+
+/// The side of a request that a span describes: a server receives it, a client sends it.
+pub use opentelemetry::trace::SpanKind;
 
 /// Tracer, which creates spans, or nothing if traces are off. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -35,23 +38,15 @@ pub struct Tracer(Option<Arc<SdkTracer>>);
 
 /// A span of a trace. It ends when its last clone is dropped. If traces are off, it is empty and costs
 /// nothing.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Span(Option<Arc<ActiveSpan>>);
 
+#[derive(Debug)]
 struct ActiveSpan {
     tracer: Tracer,
     context: SpanContext,
     span: Mutex<SdkSpan>,
     recorded: bool,
-}
-
-/// The side of a request that a span describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpanKind {
-    /// We receive the request.
-    Server,
-    /// We send the request.
-    Client,
 }
 
 impl Tracer {
@@ -84,22 +79,13 @@ impl Tracer {
 
     /// Starts a span in the client's trace, or in a new one.
     pub fn begin(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Span {
-        if self.0.is_none() {
-            return Span::default();
-        }
         self.begin_within(kind, name, parent.and_then(context_of))
     }
 
     fn begin_within(&self, kind: SpanKind, name: &'static str, parent: Option<SpanContext>) -> Span {
         let Some(tracer) = &self.0 else { return Span::default() };
-        let kind = match kind {
-            SpanKind::Server => opentelemetry::trace::SpanKind::Server,
-            SpanKind::Client => opentelemetry::trace::SpanKind::Client,
-        };
-        let parent = match parent {
-            Some(parent) => Context::new().with_remote_span_context(parent),
-            None => Context::new(),
-        };
+        let parent =
+            parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent));
         let span = tracer.build_with_context(tracer.span_builder(name).with_kind(kind), &parent);
         let (context, recorded) = (span.span_context().clone(), span.is_recording());
         Span(Some(Arc::new(ActiveSpan { tracer: self.clone(), context, span: Mutex::new(span), recorded })))
@@ -142,11 +128,7 @@ impl Span {
     /// Sets a text attribute.
     pub fn text(&self, key: &'static str, text: impl Into<Cow<'static, str>>) {
         if self.is_recorded() {
-            let text: Value = match text.into() {
-                Cow::Borrowed(text) => text.into(),
-                Cow::Owned(text) => text.into(),
-            };
-            self.with(|span| span.set_attribute(KeyValue::new(key, text)));
+            self.with(|span| span.set_attribute(KeyValue::new(key, text.into())));
         }
     }
 
@@ -183,22 +165,7 @@ impl Span {
 
     fn with(&self, change: impl FnOnce(&mut SdkSpan)) {
         if let Some(live) = self.0.as_ref().filter(|live| live.recorded) {
-            change(&mut live.lock());
-        }
-    }
-}
-
-impl ActiveSpan {
-    fn lock(&self) -> MutexGuard<'_, SdkSpan> {
-        self.span.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Span {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(live) => write!(formatter, "Span({})", live.context.span_id()),
-            None => formatter.write_str("Span(none)"),
+            change(&mut lock(&live.span));
         }
     }
 }
@@ -319,18 +286,6 @@ impl SpanProcessor for QueueSender {
     }
 }
 
-/// Spans that are exported together.
-#[derive(Debug)]
-pub struct SpanBatch(pub(super) Vec<SpanData>);
-
-impl SpanBatch {
-    /// The number of spans.
-    #[expect(clippy::len_without_is_empty, reason = "there is no empty batch")]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
 impl SpanQueue {
     /// Waits for a span, and up to `delay` for more. `None` when `stop` is cancelled and nothing is left.
     pub async fn next_batch(
@@ -338,7 +293,7 @@ impl SpanQueue {
         limit: usize,
         delay: Duration,
         stop: &CancellationToken,
-    ) -> Option<SpanBatch> {
+    ) -> Option<Vec<SpanData>> {
         let mut spans = Vec::new();
         let gathering = async {
             self.spans.recv_many(&mut spans, limit).await;
@@ -358,7 +313,7 @@ impl SpanQueue {
         {
             spans.push(span);
         }
-        (!spans.is_empty()).then_some(SpanBatch(spans))
+        (!spans.is_empty()).then_some(spans)
     }
 
     /// The number of spans dropped by a full queue, since the last call of this function.
@@ -386,8 +341,7 @@ mod tests {
     fn batch(queue: &mut SpanQueue) -> Vec<SpanData> {
         let stop = CancellationToken::new();
         stop.cancel();
-        let batch = queue.next_batch(usize::MAX, Duration::ZERO, &stop).now_or_never().unwrap();
-        batch.map_or_else(Vec::new, |batch| batch.0)
+        queue.next_batch(usize::MAX, Duration::ZERO, &stop).now_or_never().unwrap().unwrap_or_default()
     }
 
     fn ended(queue: &mut SpanQueue) -> Vec<String> {

@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
@@ -27,12 +27,13 @@ pub use snapshot::{BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricVa
 pub use text::TextFormat;
 
 use self::process::HttpMeters;
-use super::FailedCalls;
+use super::{FailedCalls, lock};
 
 /// Registry of all metrics of this process. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Meters(Arc<Registry>);
 
+#[derive(Debug)]
 struct Registry {
     began: SystemTime,
     routes: Mutex<HashMap<RouteKey, Arc<RouteMeters>>>,
@@ -47,7 +48,7 @@ struct Registry {
 type RouteKey = (Arc<str>, Arc<str>, usize);
 
 /// Source of metrics outside of this module.
-pub trait MeterSource: Send + Sync {
+pub trait MeterSource: fmt::Debug + Send + Sync {
     /// Adds its metrics to a reading.
     fn report(&self, reading: &mut MetricsSnapshot);
 }
@@ -168,16 +169,6 @@ fn get_or_create<K: Hash + Eq, M>(
         known.retain(|_, meters| Arc::strong_count(meters) > 1);
     }
     Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make())))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Meters {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Meters")
-    }
 }
 
 #[cfg(test)]

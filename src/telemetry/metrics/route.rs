@@ -19,8 +19,9 @@ use super::{
 /// call.
 #[derive(Debug)]
 pub struct RouteMeters {
-    number: u64,
-    tool: Arc<str>,
+    /// A unique number among all route metrics of this process, including earlier ones of the same route.
+    pub(in crate::telemetry) number: u64,
+    pub(in crate::telemetry) tool: Arc<str>,
     upstream: Arc<str>,
     apis: ByLabel<ApiMeters>,
     /// Responses by the rule that matched; the last are those that no rule matched.
@@ -136,16 +137,6 @@ impl RouteMeters {
     pub fn upstream_responded(&self, result: &'static str, took: Duration) {
         self.upstream_meters.responses.add(result);
         self.upstream_meters.durations.observe(took);
-    }
-
-    /// The tool.
-    pub(in crate::telemetry) fn tool(&self) -> &Arc<str> {
-        &self.tool
-    }
-
-    /// A unique number among all route metrics of this process, including earlier ones of the same route.
-    pub(in crate::telemetry) fn number(&self) -> u64 {
-        self.number
     }
 
     /// The number of completed calls, how many of them were errors, and their durations.

@@ -149,12 +149,6 @@ impl From<Durations> for MetricValue {
 /// client waits for. Longer durations have a bucket of their own.
 pub const BOUNDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
 
-/// The same bounds in microseconds.
-const BOUNDS_MICROS: [u64; 13] = [
-    1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
-    30_000_000,
-];
-
 /// Histogram of durations, without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
@@ -174,7 +168,8 @@ pub struct Durations {
 impl Histogram {
     pub(super) fn observe(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let range = BOUNDS_MICROS.iter().position(|bound| micros <= *bound).unwrap_or(BOUNDS.len());
+        let seconds = Duration::from_micros(micros).as_secs_f64();
+        let range = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
         self.ranges[range].fetch_add(1, Ordering::Relaxed);
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
@@ -218,8 +213,10 @@ mod tests {
 
     #[test]
     fn a_bound_belongs_to_the_range_below_it() {
-        for (bound, micros) in BOUNDS.into_iter().zip(BOUNDS_MICROS) {
-            assert_eq!(Duration::from_secs_f64(bound), Duration::from_micros(micros));
+        for (range, bound) in BOUNDS.into_iter().enumerate() {
+            let histogram = Histogram::default();
+            histogram.observe(Duration::from_secs_f64(bound));
+            assert_eq!(histogram.read().ranges[range], 1);
         }
         let histogram = Histogram::default();
         for micros in [0, 1_000, 1_001, 30_000_000, 30_000_001] {

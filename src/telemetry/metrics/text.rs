@@ -52,12 +52,8 @@ impl TextFormat {
         }
         for (labels, value) in family.points() {
             match value {
-                MetricValue::Integer(number) => {
-                    sample(text, name, suffix, labels, None, format_args!("{number}"))?
-                }
-                MetricValue::Float(number) => {
-                    sample(text, name, suffix, labels, None, format_args!("{number:?}"))?
-                }
+                MetricValue::Integer(number) => sample(text, (name, suffix), labels, None, number)?,
+                MetricValue::Float(number) => sample(text, (name, suffix), labels, None, number)?,
                 MetricValue::Durations(durations) => histogram(text, name, labels, durations)?,
             }
         }
@@ -69,43 +65,34 @@ fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &Duratio
     let mut below = 0;
     for (bound, count) in BOUNDS.iter().zip(durations.ranges) {
         below += count;
-        let bound = format!("{bound:?}");
-        sample(text, name, "_bucket", labels, Some(&bound), format_args!("{below}"))?;
+        sample(text, (name, "_bucket"), labels, Some(&format!("{bound:?}")), &below)?;
     }
     let count = durations.count();
-    sample(text, name, "_bucket", labels, Some("+Inf"), format_args!("{count}"))?;
-    sample(text, name, "_sum", labels, None, format_args!("{:?}", durations.seconds()))?;
-    sample(text, name, "_count", labels, None, format_args!("{count}"))
+    sample(text, (name, "_bucket"), labels, Some("+Inf"), &count)?;
+    sample(text, (name, "_sum"), labels, None, &durations.seconds())?;
+    sample(text, (name, "_count"), labels, None, &count)
 }
 
 fn sample(
     text: &mut String,
-    name: &str,
-    suffix: &str,
+    (name, suffix): (&str, &str),
     labels: &Labels,
     bound: Option<&str>,
-    value: fmt::Arguments<'_>,
+    value: &dyn fmt::Debug,
 ) -> fmt::Result {
     write!(text, "{name}{suffix}")?;
     let all = labels.iter().map(|(name, value)| (*name, &**value)).chain(bound.map(|bound| ("le", bound)));
     let mut before = '{';
     for (name, value) in all {
-        write!(text, "{before}{name}=\"")?;
-        for character in value.chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                '"' => text.push_str("\\\""),
-                '\n' => text.push_str("\\n"),
-                character => text.push(character),
-            }
-        }
-        text.push('"');
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        write!(text, "{before}{name}=\"{value}\"")?;
         before = ',';
     }
     if before == ',' {
         text.push('}');
     }
-    writeln!(text, " {value}")
+    // A float has a decimal point.
+    writeln!(text, " {value:?}")
 }
 
 #[cfg(test)]
