@@ -21,8 +21,8 @@ use crate::{
     descriptors,
     inbound::cgi as cgi_api,
     server::{
-        self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, StdioPipes,
-        handle_cgi, serve_stdio, stop_signal,
+        self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, handle_cgi,
+        serve_stdio, stop_signal,
     },
     telemetry::{
         ErrorChain,
@@ -133,17 +133,13 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
         let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
-        let pipes = StdioPipes {
-            input: io::stdin(),
-            output: io::stdout(),
-            message_limit_bytes: loaded.filter.body_limit_bytes,
-            shutdown_timeout: loaded.listener.shutdown_timeout,
-        };
+        let (limit_bytes, shutdown_timeout) =
+            (loaded.filter.body_limit_bytes, loaded.listener.shutdown_timeout);
         let (_, process) = Process::new(Playground::new(&loaded));
         app.start().await;
         let mcp = app.mcp.clone();
         let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
-        let outcome = serve_stdio(&mcp, pipes, stop).await;
+        let outcome = serve_stdio(&mcp, limit_bytes, shutdown_timeout, stop).await;
         running.end().await;
         // A cut-off has been logged; the client was gone.
         let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = outcome.map_err(Failure::from_error)?;

@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connection_limiter::ResponseBuffer;
 use crate::{
     inbound::StreamedPassthrough,
+    telemetry::lock,
     wire::{MapPoll, PolledFrame},
 };
 
@@ -213,7 +214,7 @@ impl Activity {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use tokio::{
-    net::TcpListener,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
@@ -38,17 +35,11 @@ impl AdminListener {
             Ok(listener) => listener,
             Err(error) if settings.is_named => return Err(error),
             Err(error) => {
-                warn!(
-                    error = %ErrorChain(&error),
-                    "admin port unavailable; `listen` under `admin` sets another"
-                );
+                let error = ErrorChain(&error);
+                warn!(%error, "admin port unavailable; `listen` under `admin` sets another");
                 return Ok(None);
             }
         };
-        Ok(Some(Self::serve(listener, admin)))
-    }
-
-    fn serve(listener: TcpListener, admin: Admin) -> Self {
         let address = listener.local_addr().ok();
         if let Some(address) = address {
             info!(%address, "admin API listening");
@@ -77,7 +68,7 @@ impl AdminListener {
                 () = sampled => {}
             }
         }));
-        Self { address, _serving: serving }
+        Ok(Some(Self { address, _serving: serving }))
     }
 
     /// The address that operators connect to.

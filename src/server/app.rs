@@ -20,7 +20,7 @@ use tracing::{error, warn};
 use super::{
     HttpHandler, Listener,
     exporter::{Exporter, Telemetry},
-    mcp_discovery::{Discovered, DiscoveredLists, Discovery},
+    mcp_discovery::{Discovered, DiscoveredLists, poll},
     reload::{Reloader, RestartOnlySettings},
 };
 use crate::{
@@ -190,7 +190,7 @@ impl App {
         for (upstream, wanted) in self.active.mcp_servers() {
             fetches.spawn(async move {
                 let lists = upstream.list(wanted, None).await;
-                lists.ok().map(|(lists, _)| Discovered { upstream: upstream.name().clone(), lists })
+                lists.ok().map(|(lists, _)| (upstream.name().clone(), lists))
             });
         }
         if fetches.is_empty() {
@@ -198,11 +198,11 @@ impl App {
         }
         let _ = timeout(max_wait, async {
             while let Some(fetched) = fetches.join_next().await {
-                if let Ok(Some(discovered)) = fetched {
-                    if let Some(bound) = self.active.upstreams.get_mut(&discovered.upstream) {
+                if let Ok(Some((upstream, lists))) = fetched {
+                    if let Some(bound) = self.active.upstreams.get_mut(&upstream) {
                         bound.is_listed = true;
                     }
-                    self.lists.set(discovered.upstream, discovered.lists);
+                    self.lists.by_upstream.insert(upstream, lists);
                     self.apply_lists();
                 }
             }
@@ -294,9 +294,9 @@ impl App {
             };
             let requests = tokio::select! {
                 () = stop.cancelled() => break,
-                Some(Discovered { upstream, lists }) = self.discovered.1.recv() => {
+                Some((upstream, lists)) = self.discovered.1.recv() => {
                     if self.active.upstreams.contains_key(&upstream) {
-                        self.lists.set(upstream, lists);
+                        self.lists.by_upstream.insert(upstream, lists);
                         self.apply_lists();
                     }
                     continue;
@@ -396,7 +396,7 @@ struct BoundUpstream {
     /// The policies of each of its routes.
     routes: HashMap<ToolName, Arc<RoutePolicies>>,
     /// Polls the lists, if it is an MCP server.
-    discovery: Option<Arc<Discovery>>,
+    discovery: Option<Arc<AbortOnDropHandle<()>>>,
     /// Whether its lists were fetched before polling began. Otherwise the known lists may be of an earlier
     /// server.
     is_listed: bool,
@@ -437,9 +437,9 @@ impl Active {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
                 let wait = if bound.is_listed { interval } else { Duration::ZERO };
                 let wanted = (bound.file.wanted_lists(), interval);
-                let known = (known.get(name).cloned(), wait);
-                let discovery = Discovery::begin(upstream.clone(), wanted, known, discovered.clone());
-                bound.discovery = Some(Arc::new(discovery));
+                let known = (known.by_upstream.get(name).cloned(), wait);
+                let polling = tokio::spawn(poll(upstream.clone(), wanted, known, discovered.clone()));
+                bound.discovery = Some(Arc::new(AbortOnDropHandle::new(polling)));
             }
         }
     }
@@ -462,17 +462,16 @@ impl Active {
             routes: routes.map(|(name, policies)| (name.clone(), policies.clone())).collect(),
             store: Some(store.clone()),
         };
-        let awaited = upstreams.iter().filter(|(_, bound)| bound.upstream.mcp().is_some());
-        let awaited: Vec<_> = awaited.filter(|(name, _)| lists.get(name).is_none()).collect();
-        let servers = awaited.iter().map(|(name, _)| UpstreamName::clone(name)).collect();
-        let awaited: Vec<_> = awaited.into_iter().map(|(_, bound)| &bound.file).collect();
-        let tools = |file: &&UpstreamFile| file.tools.as_ref().map(ToolRules::awaited);
-        let prompt_names = |file: &&UpstreamFile| file.prompts.as_ref().map(NameRules::awaited);
+        let is_awaited = |name, bound: &BoundUpstream| {
+            bound.upstream.mcp().is_some() && !lists.by_upstream.contains_key(name)
+        };
+        let awaited: Vec<_> = upstreams.iter().filter(|(name, bound)| is_awaited(*name, bound)).collect();
+        let files = || awaited.iter().map(|(_, bound)| &bound.file);
         let awaited = AwaitedLists {
-            servers,
-            tools: awaited.iter().filter_map(tools).collect(),
-            prompts: awaited.iter().filter_map(prompt_names).collect(),
-            resources: awaited.iter().any(|file| file.resources.is_some()),
+            servers: awaited.iter().map(|(name, _)| UpstreamName::clone(name)).collect(),
+            tools: files().filter_map(|file| file.tools.as_ref()).map(ToolRules::awaited).collect(),
+            prompts: files().filter_map(|file| file.prompts.as_ref()).map(NameRules::awaited).collect(),
+            resources: files().any(|file| file.resources.is_some()),
         };
         let passthrough = self
             .passthrough

@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -22,7 +22,7 @@ use tokio::{
 use tracing::warn;
 
 use super::activity::{Activity, UnreadBytes};
-use crate::upstream::UpstreamBuffer;
+use crate::{telemetry::lock, upstream::UpstreamBuffer};
 
 /// Time to wait for a slot before more connections are closed.
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
@@ -146,13 +146,14 @@ impl ConnectionLimiter {
         };
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         let (activity, close) = (Activity::new(&self.buffer), Arc::new(Notify::new()));
-        self.connections().insert(number, Connection { activity: activity.clone(), close: close.clone() });
+        lock(&self.connections)
+            .insert(number, Connection { activity: activity.clone(), close: close.clone() });
         ConnectionSlot { activity, limiter: self.clone(), number, close, _permit: permit }
     }
 
     /// Closes some of the idle connections, those that have been idle for longest.
     pub(super) fn evict_idle(&self) {
-        let connections = self.connections();
+        let connections = lock(&self.connections);
         let mut idle: Vec<(Instant, &Connection)> = connections
             .values()
             .filter_map(|connection| Some((connection.activity.idle_since()?, connection)))
@@ -186,7 +187,7 @@ impl ConnectionLimiter {
     /// Closes as many as needed, and returns how many. A single long response is never cut off, whatever its
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
-        let connections = self.connections();
+        let connections = lock(&self.connections);
         let unread: Vec<(UnreadBytes, &Connection)> = connections
             .values()
             .filter_map(|connection| Some((connection.activity.unread()?, connection)))
@@ -211,10 +212,6 @@ impl ConnectionLimiter {
             evicted += 1;
         }
         evicted
-    }
-
-    fn connections(&self) -> MutexGuard<'_, HashMap<u64, Connection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -245,7 +242,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.limiter.connections().remove(&self.number);
+        lock(&self.limiter.connections).remove(&self.number);
     }
 }
 
@@ -281,7 +278,7 @@ mod tests {
             timeout(Duration::from_secs(9), stays.evicted()).await.unwrap_err();
         }
         drop((request, busy, young, slot));
-        assert!(limiter.connections().is_empty() && limiter.slots.available_permits() == 3);
+        assert!(lock(&limiter.connections).is_empty() && limiter.slots.available_permits() == 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! Listeners: a bound port, with or without TLS, and the accept loop.
 
 use std::{
-    io, mem,
+    io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    os::fd::AsFd,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -18,7 +19,7 @@ use tracing::{debug, info, warn};
 use super::{ServeError, connection_limiter::ConnectionLimiter};
 use crate::{
     descriptors::{check_reserve, client_reserve},
-    telemetry::Untrusted,
+    telemetry::{Untrusted, lock},
     tls::ServerTls,
     upstream::UpstreamBuffer,
 };
@@ -100,7 +101,7 @@ pub(super) async fn accept(
     let mut pause = ACCEPT_PAUSE.0;
     loop {
         let checked = match accepted {
-            Some((stream, _)) => leaves_descriptors_free(stream, reserve).map(|()| true),
+            Some((stream, _)) => check_duplicate(stream, reserve).map(|()| true),
             None => listener.accept().await.map(|next| {
                 *accepted = Some(next);
                 false
@@ -128,15 +129,8 @@ pub(super) async fn accept(
 }
 
 /// Checks a duplicate, which gets the lowest free number: the stream keeps its own while it waits.
-#[cfg(unix)]
-fn leaves_descriptors_free(stream: &TcpStream, reserve: u64) -> io::Result<()> {
-    use std::os::fd::AsFd;
+fn check_duplicate(stream: &TcpStream, reserve: u64) -> io::Result<()> {
     check_reserve(&stream.as_fd().try_clone_to_owned()?, reserve)
-}
-
-#[cfg(not(unix))]
-fn leaves_descriptors_free(_: &TcpStream, _: u64) -> io::Result<()> {
-    Ok(())
 }
 
 /// Failures to accept a connection. They occur in great numbers, so they are logged once a second, with their
@@ -165,18 +159,10 @@ impl AcceptFailures {
 /// They occur in great numbers, from scanners and from clients that do not trust our certificate. One line a
 /// minute has their count.
 #[derive(Debug, Clone, Default)]
-pub(super) struct HandshakeFailures(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    unlogged: Mutex<Unlogged>,
-    connected: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Unlogged {
-    count: u64,
-    last: Option<(SocketAddr, String)>,
+pub(super) struct HandshakeFailures {
+    /// Their number, and the last of them.
+    unlogged: Arc<Mutex<Option<(u64, SocketAddr, String)>>>,
+    has_failed: Arc<Notify>,
 }
 
 impl HandshakeFailures {
@@ -185,17 +171,17 @@ impl HandshakeFailures {
     /// Counts a failure, which is logged individually only at `debug`.
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
-        let mut unlogged = self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
-        unlogged.count += 1;
-        unlogged.last = Some((peer, error));
+        let mut unlogged = lock(&self.unlogged);
+        let count = unlogged.as_ref().map_or(0, |(count, ..)| *count);
+        *unlogged = Some((count + 1, peer, error));
         drop(unlogged);
-        self.0.connected.notify_one();
+        self.has_failed.notify_one();
     }
 
     /// Logs the first failure at once, and then those of each minute together.
     pub(super) async fn keep_logging(&self) {
         loop {
-            self.0.connected.notified().await;
+            self.has_failed.notified().await;
             self.log();
             sleep(Self::LOG_EVERY).await;
         }
@@ -203,9 +189,8 @@ impl HandshakeFailures {
 
     /// Logs the failures that are not logged yet.
     pub(super) fn log(&self) {
-        let unlogged = mem::take(&mut *self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some((peer, error)) = unlogged.last {
-            let (failures, client) = (unlogged.count, peer.ip().to_canonical());
+        if let Some((failures, peer, error)) = lock(&self.unlogged).take() {
+            let client = peer.ip().to_canonical();
             info!(failures, %client, error = %Untrusted(&error), "TLS handshakes failed");
         }
     }
@@ -218,7 +203,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_of_a_minute_are_logged_together() {
         let failures = HandshakeFailures::default();
-        let unlogged = |failures: &HandshakeFailures| failures.0.unlogged.lock().unwrap().count;
+        let unlogged =
+            |failures: &HandshakeFailures| lock(&failures.unlogged).as_ref().map_or(0, |(count, ..)| *count);
         let logging = failures.clone();
         tokio::spawn(async move { logging.keep_logging().await });
         let add = || failures.add("192.0.2.1:7".parse().unwrap(), "no".to_owned());

@@ -12,7 +12,6 @@ use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
-use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -26,28 +25,18 @@ use crate::{
     upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists},
 };
 
-/// The latest lists of each MCP upstream.
+/// The latest lists of each MCP upstream that has sent them.
 #[derive(Debug, Default)]
 pub(super) struct DiscoveredLists {
-    lists: BTreeMap<UpstreamName, McpLists>,
+    pub(super) by_upstream: BTreeMap<UpstreamName, McpLists>,
     /// The notes that were logged for each upstream, so that each is logged once.
     logged: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
 impl DiscoveredLists {
-    /// Replaces the lists of an upstream.
-    pub(super) fn set(&mut self, upstream: UpstreamName, lists: McpLists) {
-        self.lists.insert(upstream, lists);
-    }
-
-    /// The lists of an upstream; `None` until it has sent them.
-    pub(super) fn get(&self, upstream: &UpstreamName) -> Option<&McpLists> {
-        self.lists.get(upstream)
-    }
-
     /// Removes upstreams that are no longer configured.
     pub(super) fn retain(&mut self, keeps: impl Fn(&UpstreamName) -> bool) {
-        self.lists.retain(|name, _| keeps(name));
+        self.by_upstream.retain(|name, _| keeps(name));
         self.logged.retain(|(name, _), _| keeps(name));
     }
 
@@ -65,10 +54,10 @@ impl DiscoveredLists {
         let mut routes = Cow::Borrowed(written);
         let mut listed: Vec<RouteFile> = Vec::new();
         let imported = importer.import(
-            self.lists.iter().map(|(name, lists)| (name, lists.get(ListKind::Tools).as_slice())),
+            self.by_upstream.iter().map(|(name, lists)| (name, lists.get(ListKind::Tools).as_slice())),
             written,
         );
-        let names: Vec<UpstreamName> = self.lists.keys().cloned().collect();
+        let names: Vec<UpstreamName> = self.by_upstream.keys().cloned().collect();
         for (upstream, mut imported) in names.into_iter().zip(imported) {
             for route in imported.completed {
                 if let Some(own) = routes.to_mut().iter_mut().find(|own| own.name() == route.name()) {
@@ -93,10 +82,10 @@ impl DiscoveredLists {
             let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();
             let conflict = match RouteTable::new(all) {
                 Ok(table) => {
-                    if !self.lists.is_empty() {
+                    if !self.by_upstream.is_empty() {
                         info!(
                             tools = listed.len(),
-                            servers = self.lists.len(),
+                            servers = self.by_upstream.len(),
                             "tools of MCP servers listed"
                         );
                     }
@@ -124,7 +113,7 @@ impl DiscoveredLists {
         own_prompts: &PromptTable,
     ) -> (ProxiedTable, Vec<RouteFile>) {
         let (mut table, mut routes) = (ProxiedTable::default(), Vec::new());
-        for lists in importer.proxy(&self.lists) {
+        for lists in importer.proxy(&self.by_upstream) {
             let mut notes = lists.notes;
             let mut add = |name: String, added: Result<(), String>| {
                 if let Err(why) = added {
@@ -186,37 +175,15 @@ fn involves(conflict: &Conflict, route: &Route) -> bool {
 }
 
 /// The current lists of an upstream.
-#[derive(Debug)]
-pub(super) struct Discovered {
-    pub(super) upstream: UpstreamName,
-    pub(super) lists: McpLists,
-}
-
-/// Polls one upstream until dropped.
-#[derive(Debug)]
-pub(super) struct Discovery {
-    _polling: AbortOnDropHandle<()>,
-}
+pub(super) type Discovered = (UpstreamName, McpLists);
 
 /// Initial and maximum backoff after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Delay after `list_changed`: more changes often follow.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-impl Discovery {
-    /// Starts to poll, after a first wait. Lists equal to the known ones are not reported.
-    pub(super) fn begin(
-        upstream: McpUpstream,
-        (wanted, interval): (WantedLists, Duration),
-        known: (Option<McpLists>, Duration),
-        discovered: mpsc::Sender<Discovered>,
-    ) -> Self {
-        let polling = poll(upstream, (wanted, interval), known, discovered);
-        Self { _polling: AbortOnDropHandle::new(tokio::spawn(polling)) }
-    }
-}
-
-async fn poll(
+/// Polls an upstream, after a first wait. Lists equal to the known ones are not reported.
+pub(super) async fn poll(
     upstream: McpUpstream,
     (wanted, interval): (WantedLists, Duration),
     (mut known, mut wait): (Option<McpLists>, Duration),
@@ -231,13 +198,12 @@ async fn poll(
             sleep(SETTLE_TIME).await;
             changes.mark_unchanged();
         }
-        let (lists, error) = match upstream.list(wanted, known.as_ref()).await {
-            Ok((lists, error)) => (Some(lists), error),
-            Err(error) => (None, Some(error)),
-        };
+        let listed = upstream.list(wanted, known.as_ref()).await;
+        let (lists, error) =
+            listed.map_or_else(|error| (None, Some(error)), |(lists, error)| (Some(lists), error));
         if let Some(lists) = lists.filter(|lists| known.as_ref().is_none_or(|known| !known.are_same(lists))) {
             known = Some(lists.clone());
-            if discovered.send(Discovered { upstream: name.clone(), lists }).await.is_err() {
+            if discovered.send((name.clone(), lists)).await.is_err() {
                 return;
             }
         }

@@ -62,7 +62,7 @@ pub use http_handler::HttpHandler;
 pub use listener::{Listener, bind, inherited};
 pub use reload::Reloader;
 pub use signals::{Hangups, stop_signal};
-pub use stdio::{CgiError, StdioPipes, handle_cgi, serve_stdio};
+pub use stdio::{CgiError, handle_cgi, serve_stdio};
 
 /// Why the server can't start.
 #[derive(Debug, thiserror::Error)]

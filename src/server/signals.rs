@@ -3,6 +3,7 @@
 use std::{future::Future, io, process, thread, time::Duration};
 
 use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
     time::{Instant, timeout},
 };
@@ -26,17 +27,17 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
     let runtime = runtime.map_err(ServeError::Signals)?;
     let mut signals = {
         let _inside = runtime.enter();
-        Signals::listen().map_err(ServeError::Signals)?
+        stop_signals().map_err(ServeError::Signals)?
     };
     let (sender, received) = oneshot::channel();
     let watch = async move {
-        let mut last = signals.next().await;
+        let mut last = next(&mut signals).await;
         // Without a receiver the process is about to end anyway.
         let _ = sender.send(());
         let first = Instant::now();
         let second = async {
             loop {
-                last = signals.next().await;
+                last = next(&mut signals).await;
                 if first.elapsed() >= SIGNAL_GROUP_INTERVAL {
                     break;
                 }
@@ -46,7 +47,7 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
             Ok(()) => warn!("second stop signal: cancelling requests in flight"),
             Err(_) => warn!(after = ?exit_timeout, "shutdown did not finish in time, exiting"),
         }
-        end(last);
+        end(last.as_raw_value());
     };
     let watching = thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch));
     watching.map_err(ServeError::Signals)?;
@@ -69,67 +70,22 @@ fn end(signal: i32) -> ! {
     process::exit(128 + signal)
 }
 
-const SIGINT: i32 = 2;
-#[cfg(unix)]
-const SIGTERM: i32 = 15;
-
-/// Keeps SIGUSR1 and SIGUSR2, which have no function here, from ending the process, as they do by default.
-#[cfg(unix)]
-fn ignore_user_signals() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    // The handler stays after the receiver is dropped.
-    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-        drop(signal(kind)?);
-    }
-    Ok(())
+/// SIGTERM, and SIGINT, which is Ctrl-C.
+fn stop_signals() -> io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
 }
 
-#[cfg(unix)]
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for the next signal, and returns its number.
-    async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SIGTERM,
-            _ = self.interrupt.recv() => SIGINT,
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) -> i32 {
-        // Without the handler no signal can be received; the server continues.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        SIGINT
+/// Waits for the next of these signals.
+async fn next((terminate, interrupt): &mut (Signal, Signal)) -> SignalKind {
+    tokio::select! {
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = interrupt.recv() => SignalKind::interrupt(),
     }
 }
 
 /// Receiver of the hangup signals (SIGHUP) of this process, since it was created.
 #[derive(Debug)]
-pub struct Hangups {
-    #[cfg(unix)]
-    signal: tokio::signal::unix::Signal,
-}
+pub struct Hangups(Signal);
 
 impl Hangups {
     /// Receives hangup signals from now on, which then no longer end the process. Neither do SIGUSR1 and
@@ -145,31 +101,22 @@ impl Hangups {
         Self::from_system().map_err(ServeError::Signals)
     }
 
-    #[cfg(unix)]
     fn from_system() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
         // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let _inside = runtime.enter();
-        ignore_user_signals()?;
-        Ok(Self { signal: signal(SignalKind::hangup())? })
-    }
-
-    #[cfg(not(unix))]
-    fn from_system() -> io::Result<Self> {
-        Ok(Self {})
+        // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after
+        // the receivers are dropped.
+        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            drop(signal(kind)?);
+        }
+        Ok(Self(signal(SignalKind::hangup())?))
     }
 
     /// Waits for the next signal. Several that arrive while nothing awaits them count as one.
-    #[cfg(unix)]
     pub(super) async fn next(&mut self) {
-        if self.signal.recv().await.is_none() {
+        if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;
         }
-    }
-
-    #[cfg(not(unix))]
-    pub(super) async fn next(&mut self) {
-        std::future::pending::<()>().await;
     }
 }

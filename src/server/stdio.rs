@@ -27,42 +27,28 @@ use crate::inbound::{
 /// Limit of the messages that wait to be written, beside those that wait to enter this queue.
 const OUT_LIMIT: usize = 16;
 
-/// Standard input and output, and the limits of a client there.
-#[derive(Debug)]
-pub struct StdioPipes<I, O> {
-    /// The stream that the client writes.
-    pub input: I,
-    /// The stream that the client reads; nothing but messages is written to it.
-    pub output: O,
-    /// Maximum length of a message from the client.
-    pub message_limit_bytes: usize,
-    /// Timeout for requests in flight after the client has closed its input.
-    pub shutdown_timeout: Duration,
-}
-
-/// Serves the client until it closes its input, stops reading, or `stop` completes.
+/// Serves the client on standard input and output until it closes its input, stops reading, or `stop`
+/// completes. Its messages have at most `limit_bytes`; requests in flight after the end of the input have
+/// the time of `shutdown_timeout`.
 ///
 /// # Errors
 ///
 /// When the system creates no threads.
-pub async fn serve_stdio<I, O>(
+pub async fn serve_stdio(
     mcp: &McpEndpoint,
-    pipes: StdioPipes<I, O>,
+    limit_bytes: usize,
+    shutdown_timeout: Duration,
     stop: impl Future<Output = ()>,
-) -> io::Result<ShutdownOutcome>
-where
-    I: Read + Send + 'static,
-    O: Write + Send + 'static,
-{
-    let StdioPipes { input, output, message_limit_bytes, shutdown_timeout } = pipes;
+) -> io::Result<ShutdownOutcome> {
     // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
     // joined: only the client can end it.
     let (line, lines) = mpsc::channel(1);
-    thread::Builder::new().name("input".to_owned()).spawn(move || read(input, message_limit_bytes, &line))?;
+    thread::Builder::new().name("input".to_owned()).spawn(move || read(io::stdin(), limit_bytes, &line))?;
     let (out, messages) = mpsc::channel(OUT_LIMIT);
     let (done, written) = oneshot::channel();
     thread::Builder::new().name("output".to_owned()).spawn(move || {
-        write(output, messages);
+        // Nothing but messages is written there.
+        write(io::stdout(), messages);
         // Fails if nobody waits any more for a client that does not read.
         let _ = done.send(());
     })?;
@@ -84,17 +70,13 @@ where
 fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<ClientLine>) {
     let mut input = BufReader::with_capacity(64 << 10, input);
     loop {
-        match next_line(&mut input, limit_bytes) {
-            Ok(Some(line)) => {
-                if lines.blocking_send(line).is_err() {
-                    return;
-                }
-            }
+        let line = match next_line(&mut input, limit_bytes) {
+            Ok(Some(line)) => line,
             Ok(None) => return,
-            Err(error) => {
-                warn!(%error, "reading standard input failed");
-                return;
-            }
+            Err(error) => return warn!(%error, "reading standard input failed"),
+        };
+        if lines.blocking_send(line).is_err() {
+            return;
         }
     }
 }
