@@ -235,9 +235,9 @@ impl Api {
         }
         if access != PathAccess::Page && !self.has_token(&head.headers) {
             let message = "send `Authorization: Bearer …` with the token of `admin`";
-            let challenge = HeaderValue::from_static("Bearer realm=\"glossator operators\"");
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"glossator operators\"")];
             let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
-            return Err(problem.with_header(header::WWW_AUTHENTICATE, challenge));
+            return Err(Problem(Box::new((challenge, problem).into_response())));
         }
         // A page whose DNS name points here (DNS rebinding) sends no `Origin` with a read request, and not
         // our host.
@@ -273,11 +273,6 @@ struct Problem(Box<Response>);
 impl Problem {
     fn new(status: StatusCode, message: &str) -> Self {
         Self(Box::new((status, Json(json!({ "error": message }))).into_response()))
-    }
-
-    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.0.headers_mut().insert(name, value);
-        self
     }
 }
 

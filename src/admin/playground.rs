@@ -98,16 +98,16 @@ pub(super) async fn try_rule(
     let attempt = Attempt::decode(&body).map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
     let playground = api.process.status().playground;
     let tried = api.playground_workers.run(move |stop| playground.try_rule(attempt, stop)).await;
-    tried.map(Json).map_err(|error| match error {
-        WorkError::DeadlineExceeded => {
-            let message = format!("it took longer than {PLAYGROUND_TIMEOUT:?} and was ended");
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &message)
-        }
-        WorkError::Panicked => Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "processing the rule panicked; please report it with the rule and the response",
-        ),
-    })
+    let late = format!("it took longer than {PLAYGROUND_TIMEOUT:?} and was ended");
+    let panicked = "processing the rule panicked; please report it with the rule and the response";
+    tried.map(Json).map_err(|error| work_problem(error, &late, panicked))
+}
+
+fn work_problem(error: WorkError, late: &str, panicked: &str) -> Problem {
+    match error {
+        WorkError::DeadlineExceeded => Problem::new(StatusCode::SERVICE_UNAVAILABLE, late),
+        WorkError::Panicked => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, panicked),
+    }
 }
 
 impl Api {
@@ -117,17 +117,13 @@ impl Api {
         read: impl FnOnce(&Playground) -> Option<Value> + Send + 'static,
     ) -> Result<Json<Value>, Problem> {
         let playground = self.process.status().playground;
-        let (status, message) = match self.file_workers.run(move |_| read(&playground)).await {
-            Ok(Some(found)) => return Ok(Json(found)),
-            Ok(None) => (StatusCode::NOT_FOUND, "the configuration has no route of that name"),
-            Err(WorkError::DeadlineExceeded) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "too many requests read the configuration; retry")
-            }
-            Err(WorkError::Panicked) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, "checking the configuration panicked; please report it")
-            }
-        };
-        Err(Problem::new(status, message))
+        let late = "too many requests read the configuration; retry";
+        let panicked = "checking the configuration panicked; please report it";
+        let found = self.file_workers.run(move |_| read(&playground)).await;
+        found
+            .map_err(|error| work_problem(error, late, panicked))?
+            .map(Json)
+            .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "the configuration has no route of that name"))
     }
 }
 
