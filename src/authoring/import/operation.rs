@@ -8,7 +8,7 @@ use super::{
     Document, ImportRemark, items, members,
     schema::{SchemaUse, description, schema, shortened},
 };
-use crate::config::yaml;
+use crate::{authoring::without_empty, config::yaml};
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
@@ -116,28 +116,21 @@ fn route(
     let request = if query.is_empty() && headers.is_empty() && body.is_none() {
         format!("{method} {upstream}{path}").into()
     } else {
-        without_empty(json!({ "upstream": upstream, "method": method, "path": path, "query": query,
-            "headers": headers, "body": body }))
+        let request = json!({ "upstream": upstream, "method": method, "path": path, "query": query,
+            "headers": headers, "body": body });
+        Value::Object(without_empty(request))
     };
     let has_input = !properties.is_empty();
     let input = without_empty(json!({ "type": "object", "properties": properties, "required": required }));
-    without_empty(json!({
+    let route = json!({
         "title": text("summary", MAX_TITLE_LENGTH).filter(|title| *title != description),
         "description": description,
         "annotations": annotations,
         "request": request,
         "input": has_input.then_some(input),
         "output": output,
-    }))
-}
-
-/// Removes the null and the empty members of an object.
-fn without_empty(mut object: Value) -> Value {
-    if let Some(members) = object.as_object_mut() {
-        members
-            .retain(|_, value| !matches!(value, Value::Null) && *value != json!({}) && *value != json!([]));
-    }
-    object
+    });
+    without_empty(route).into()
 }
 
 /// Schema of the successful response of an operation, if it is JSON, and whether the request needs `Accept:

@@ -8,6 +8,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{lines, markup, samples::ClassifiedSamples, trial};
+use crate::authoring::without_empty;
 
 /// Extractor that may fit the responses.
 #[derive(Debug, Clone, Default)]
@@ -33,10 +34,9 @@ impl Candidate {
         Self { is_strict: true, ..Self::likely(name, options, reason) }
     }
 
-    /// Options are a JSON object, or null.
+    /// Options are a JSON object, without its empty members.
     pub(super) fn likely(name: &'static str, options: Value, reason: impl Into<String>) -> Self {
-        let options = options.as_object().cloned().unwrap_or_default();
-        Self { name, options, reason: reason.into(), ..Self::default() }
+        Self { name, options: without_empty(options), reason: reason.into(), ..Self::default() }
     }
 
     /// Whether it accepts every text, or any bytes.
@@ -185,34 +185,38 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
 /// Values separated by delimiters.
 fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
-    [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas"), (':', "colons")]
-        .into_iter()
-        // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
-        .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
-        .filter(|(delimiter, _)| *delimiter != ',' || !texts.iter().all(|text| is_log(text)))
-        .filter_map(|(delimiter, word)| {
-            let width = width(texts, delimiter)?;
-            if delimiter == ':' && (width < 4 || !texts.iter().all(|text| is_of_colons(text))) {
-                return None;
-            }
-            let mut options = json!({});
-            if delimiter != ',' {
-                options["delimiter"] =
-                    if delimiter == '\t' { "tab".into() } else { delimiter.to_string().into() };
-            }
-            let has_header = texts.iter().all(|text| header_is_text(text, delimiter));
-            if !has_header {
-                let names: Vec<Value> = (1..=width).map(|number| format!("column{number}").into()).collect();
-                options["columns"] = names.into();
-            }
+    let all = |test: fn(&str) -> bool| texts.iter().all(|text| test(text));
+    let mut found = Vec::new();
+    for (delimiter, word) in
+        [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas"), (':', "colons")]
+    {
+        let Some(width) = width(texts, delimiter) else { continue };
+        let is_other = match delimiter {
+            // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
+            '|' => all(is_drawn),
+            ',' => all(is_log),
+            ':' => width < 4 || !all(is_of_colons),
+            _ => false,
+        };
+        if is_other {
+            continue;
+        }
+        let has_header = texts.iter().all(|text| header_is_text(text, delimiter));
+        let columns = (1..=width).filter(|_| !has_header).map(|number| format!("column{number}"));
+        let options = json!({
+            "delimiter": match delimiter {
+                ',' => Value::Null,
+                '\t' => "tab".into(),
+                other => other.to_string().into(),
+            },
+            "columns": columns.collect::<Vec<_>>(),
             // HAProxy prefixes its header with `# `.
-            if has_header && texts.iter().all(|text| text.starts_with("# ")) {
-                options["header"] = "# ".into();
-            }
-            let reason = format!("every line has {width} values between {word}");
-            Some(Candidate { is_strict: named, ..Candidate::likely("csv", options, reason) })
-        })
-        .collect()
+            "header": (has_header && all(|text| text.starts_with("# "))).then_some("# "),
+        });
+        let reason = format!("every line has {width} values between {word}");
+        found.push(Candidate { is_strict: named, ..Candidate::likely("csv", options, reason) });
+    }
+    found
 }
 
 /// Whether every line has a time with milliseconds after a comma, as in logs of Java and Python.

@@ -10,7 +10,7 @@ use super::{
     candidates::Candidate,
     guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole},
 };
-use crate::authoring::count;
+use crate::authoring::{count, without_empty};
 
 /// Inferred types of a route's values.
 #[derive(Debug, Clone, Default)]
@@ -134,14 +134,11 @@ fn field(
     let spec = if from == name && guess.options.is_empty() {
         Value::from(format!("{}{}", guess.kind, if optional { "?" } else { "" }))
     } else {
-        let mut whole = Map::new();
-        if from != name {
-            whole.insert("from".into(), from.into());
-        }
-        whole.insert("type".into(), guess.kind.as_str().into());
-        if optional {
-            whole.insert("optional".into(), true.into());
-        }
+        let mut whole = without_empty(json!({
+            "from": Some(from).filter(|from| *from != name),
+            "type": guess.kind,
+            "optional": optional.then_some(true),
+        }));
         whole.extend(guess.options);
         Value::Object(whole)
     };
@@ -225,16 +222,12 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             }
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
-        let mut object = json!({ "type": with_null("object") });
         // Labels vary between metrics.
-        if properties.is_empty() || properties.len() > MAX_FIELDS || (depth > 0 && name == "labels") {
-            return object;
+        if properties.len() > MAX_FIELDS || (depth > 0 && name == "labels") {
+            return json!({ "type": with_null("object") });
         }
-        object["properties"] = properties.into();
-        if !required.is_empty() {
-            object["required"] = required.into();
-        }
-        object
+        let object = json!({ "type": with_null("object"), "properties": properties, "required": required });
+        without_empty(object).into()
     } else if every(Value::is_array) {
         let items: Vec<&Value> = present.iter().filter_map(|value| value.as_array()).flatten().collect();
         let mut array = json!({ "type": with_null("array") });

@@ -11,7 +11,7 @@ use super::{
     fields::slug,
     times,
 };
-use crate::authoring::count;
+use crate::authoring::{count, without_empty};
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
@@ -58,14 +58,13 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     }
     let has_quotes = texts.iter().any(|text| text.contains("=\""));
     let value = if has_quotes { r#""(?:\\.|[^"\\])*"|\S*"# } else { r"\S*" };
-    let mut options = json!({ "pattern": format!(r"(?<key>[\w.-]+)=(?<value>{value})") });
-    if has_quotes {
-        options["unquote"] = true.into();
-    }
-    if texts.iter().any(|text| full_lines(text).count() > 1) {
-        options["each"] = "block".into();
-        options["block_start"] = "^".into();
-    }
+    let has_lines = texts.iter().any(|text| full_lines(text).count() > 1);
+    let options = json!({
+        "pattern": format!(r"(?<key>[\w.-]+)=(?<value>{value})"),
+        "unquote": has_quotes.then_some(true),
+        "each": has_lines.then_some("block"),
+        "block_start": has_lines.then_some("^"),
+    });
     Some(Candidate::likely("pairs", options, "every line has several `key=value`"))
 }
 
@@ -89,16 +88,12 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         let is_settings = has_sections || separator == "=";
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
         comments.retain(|mark| any(&|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
-        let mut options = Map::new();
-        if separator != ":" {
-            options.insert("separator".into(), separator.into());
-        }
-        if !comments.is_empty() {
-            options.insert("comment".into(), json!(comments));
-        }
-        if is_settings && any(&|text| has_quotes(text, separator)) {
-            options.insert("unquote".into(), true.into());
-        }
+        let has_quotes = is_settings && any(&|text| has_quotes(text, separator));
+        let options = without_empty(json!({
+            "separator": Some(separator).filter(|separator| *separator != ":"),
+            "comment": comments,
+            "unquote": has_quotes.then_some(true),
+        }));
         let is_nested = !has_sections && any(&|text| has_nesting(text, separator));
         let has_records = !has_sections && any(&|text| has_records(text, separator));
         let has_continuations =

@@ -6,7 +6,7 @@ use std::{
 };
 
 use regex::Regex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{candidates::Candidate, samples::ClassifiedSamples, trial};
 use crate::config::quoted_list;
@@ -151,24 +151,24 @@ fn is_of_pairs(table: &str) -> bool {
 
 /// Extractor for XML documents.
 pub(super) fn xml(texts: &[&str]) -> Candidate {
-    let (mut options, mut reason) = (Map::new(), "every sample is an XML document".to_owned());
+    let mut reason = "every sample is an XML document".to_owned();
     // Of a SOAP envelope, only the contents of the body are useful.
     let in_bodies: Option<Vec<String>> = texts.iter().map(|text| first_in_body(text)).collect();
-    if let Some((first, others)) = in_bodies.as_deref().and_then(<[_]>::split_first) {
+    let path = in_bodies.as_deref().and_then(<[_]>::split_first).map(|(first, others)| {
         let is_same = others.iter().all(|other| other == first);
         reason = match is_same {
             true => format!("every sample is a SOAP envelope with `{first}` in it"),
             false => "every sample is a SOAP envelope".to_owned(),
         };
-        options.insert("path".to_owned(), format!("{SOAP_BODY}{}", if is_same { first } else { "*" }).into());
-    }
+        format!("{SOAP_BODY}{}", if is_same { first } else { "*" })
+    });
     let lists = repeated_elements(texts);
     if !lists.is_empty() {
         let names = quoted_list(lists.iter().map(String::as_str));
         reason += &format!("; repeated elements are always lists: {names}");
-        options.insert("lists".to_owned(), lists.into());
     }
-    Candidate::strict("xml", options.into(), reason)
+    let options = json!({ "path": path, "lists": lists });
+    Candidate::strict("xml", options, reason)
 }
 
 /// Names of elements that occur several times in one parent. Without `lists`, an element would be a list in

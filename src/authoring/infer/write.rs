@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{
+    HeaderValue,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -15,7 +18,7 @@ use super::{
     trial,
 };
 use crate::{
-    authoring::{count, playground::result_json},
+    authoring::{count, playground::result_json, without_empty},
     config::yaml,
     model::UpstreamResponse,
     route::Route,
@@ -124,13 +127,11 @@ impl ProposalDraft<'_> {
     }
 
     fn write_error(&self, out: &mut String, when: &Value, error: &str) {
-        let mut conditions = Map::new();
         // A command has no status, and a rule matches successful ones by default.
-        if !self.naming.is_command() {
-            conditions.insert("status".into(), "2xx".into());
-        }
+        let status = Some("2xx").filter(|_| !self.naming.is_command());
+        let mut conditions = without_empty(json!({ "status": status }));
         conditions.extend(when.as_object().cloned().unwrap_or_default());
-        let _ = writeln!(out, "      - when:{}", yaml::block(&Value::Object(conditions), 8));
+        let _ = writeln!(out, "      - when:{}", yaml::block(&conditions.into(), 8));
         if let Some(charset) = self.classified.charset() {
             let _ = writeln!(out, "        charset: {charset}");
         }
@@ -141,12 +142,9 @@ impl ProposalDraft<'_> {
     fn soap_parameters(&self) -> Option<Value> {
         let options = &self.ranked.candidate.options;
         let element = options.get("path")?.as_str()?.strip_prefix(SOAP_BODY)?;
-        let mut parameters = json!({ "path": element });
-        if let Some(lists) = options.get("lists") {
-            parameters["lists"] = lists.clone();
-        }
+        let parameters = without_empty(json!({ "path": element, "lists": options.get("lists") }));
         // Rules of a preset have no charset.
-        self.classified.charset.is_none().then_some(parameters)
+        self.classified.charset.is_none().then_some(parameters.into())
     }
 
     fn write_success(&self, out: &mut Proposal) {
@@ -290,26 +288,18 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     if upstream_response.body.len() > MAX_BODY_BYTES {
         return None;
     }
-    let mut response = Map::new();
-    if upstream_response.status != http::StatusCode::OK {
-        response.insert("status".into(), upstream_response.status.as_u16().into());
-    }
-    let header = |name| {
-        upstream_response.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned))
-    };
-    if let Some(media_type) = header(CONTENT_TYPE) {
-        response.insert("content_type".into(), media_type.ok()?.into());
-    }
-    if let Some(encoding) = header(CONTENT_ENCODING) {
-        response.insert("headers".into(), json!({ "Content-Encoding": encoding.ok()? }));
-    }
+    let header = |name| upstream_response.headers.get(name).map(HeaderValue::to_str).transpose().ok();
+    let (media_type, encoding) = (header(CONTENT_TYPE)?, header(CONTENT_ENCODING)?);
     let (key, body) = match std::str::from_utf8(&upstream_response.body) {
         Ok(text) => ("body", text.to_owned()),
         Err(_) => ("body_base64", BASE64_STANDARD.encode(&upstream_response.body)),
     };
-    if !body.is_empty() {
-        response.insert(key.into(), body.into());
-    }
+    let response = without_empty(json!({
+        "status": Some(upstream_response.status.as_u16()).filter(|status| *status != 200),
+        "content_type": media_type,
+        "headers": encoding.map(|encoding| json!({ "Content-Encoding": encoding })),
+        key: Some(body).filter(|body| !body.is_empty()),
+    }));
     let result = result_json(&trial::result(route, &upstream_response));
     let expect = match result.get("structuredContent") {
         _ if result["isError"] == true => json!({ "isError": true, "text": result["content"][0]["text"] }),
@@ -381,14 +371,9 @@ fn input_schema(path: &str) -> Option<Value> {
         }
         properties.insert(plain.to_owned(), json!({ "type": "string" }));
     }
-    if required.len() == properties.len() {
-        return None;
-    }
-    let mut schema = json!({ "type": "object", "properties": properties });
-    if !required.is_empty() {
-        schema["required"] = required.into();
-    }
-    Some(schema)
+    let has_optional = required.len() != properties.len();
+    let schema = without_empty(json!({ "type": "object", "properties": properties, "required": required }));
+    has_optional.then_some(schema.into())
 }
 
 /// The parts of the request that neither the command line nor a recording gives.
