@@ -72,20 +72,20 @@ fn series(slots: &[CallCounts], times: &Times) -> Value {
         "p50_ms": quantile(0.5),
         "p95_ms": quantile(0.95),
         "p99_ms": quantile(0.99),
-        "hour": totals(&sum(slots)),
+        "hour": totals(&CallCounts::sum(slots)),
     })
 }
 
 fn summary(slots: &[CallCounts], times: &Times) -> Value {
-    let mut value = totals(&sum(slots));
+    let mut value = totals(&CallCounts::sum(slots));
     let first = slots.len().saturating_sub(RECENT_SLOTS);
-    let recent = sum(&slots[first..]);
+    let recent = CallCounts::sum(&slots[first..]);
     let took: f64 = times[first..].iter().map(|time| length(*time).as_secs_f64()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a rate, rounded anyway")]
     let rate = if took > 0.0 { recent.calls as f64 / took } else { 0.0 };
     value["per_second"] = rounded(rate);
     // Chunks from the end, so that the points do not shift while a slot fills.
-    let points = || slots.rchunks(SLOTS_PER_POINT).rev().map(sum);
+    let points = || slots.rchunks(SLOTS_PER_POINT).rev().map(CallCounts::sum);
     value["calls_by_point"] = points().map(|point| point.calls).collect();
     value["errors_by_point"] = points().map(|point| point.errors).collect();
     value
@@ -99,12 +99,6 @@ fn totals(tally: &CallCounts) -> Value {
         "p95_ms": quantile_ms(tally, 0.95),
         "p99_ms": quantile_ms(tally, 0.99),
     })
-}
-
-fn sum(slots: &[CallCounts]) -> CallCounts {
-    let mut sum = CallCounts::default();
-    slots.iter().for_each(|slot| sum.add(slot));
-    sum
 }
 
 fn length((begin, end): (SystemTime, SystemTime)) -> Duration {

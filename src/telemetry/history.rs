@@ -118,7 +118,7 @@ impl Slots {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
         let mut free_slots = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
         let mut routes = counted.since(&self.counted);
-        let (all, called) = (sum(&routes), routes.len());
+        let (all, called) = (CallCounts::sum(routes.values()), routes.len());
         routes.retain(|tool, _| {
             let is_known = known.contains(tool);
             let is_tracked = is_known || free_slots > 0;
@@ -152,15 +152,15 @@ impl ReadingCounts {
     }
 }
 
-fn sum(routes: &BTreeMap<Arc<str>, CallCounts>) -> CallCounts {
-    let mut all = CallCounts::default();
-    routes.values().for_each(|tally| all.add(tally));
-    all
-}
-
 impl CallCounts {
-    /// Adds the counts of another one.
-    pub fn add(&mut self, other: &Self) {
+    /// The sum of counts.
+    pub fn sum<'c>(all: impl IntoIterator<Item = &'c Self>) -> Self {
+        let mut sum = Self::default();
+        all.into_iter().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.errors += other.errors;
         self.took.add(&other.took);
@@ -299,7 +299,8 @@ mod tests {
         }
         call(&meters, "a", "success", 200);
         call(&meters, "a", "success", 60_000);
-        let tally = sum(&ReadingCounts::read(&meters).since(&ReadingCounts::default()));
+        let tally = ReadingCounts::read(&meters).since(&ReadingCounts::default());
+        let tally = CallCounts::sum(tally.values());
         let millis = |share| tally.quantile(share).unwrap().as_millis();
         assert_eq!(millis(0.5), 1);
         assert!((100..=250).contains(&millis(0.99)), "{}", millis(0.99));

@@ -169,67 +169,43 @@ struct TextFields;
 
 impl<'writer> FormatFields<'writer> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut visitor = TextVisitor { fields: String::with_capacity(512), result: Ok(()) };
+        let mut visitor = TextVisitor(String::new());
         fields.record(&mut visitor);
-        visitor.result.and_then(|()| writer.write_str(&visitor.fields))
+        writer.write_str(&visitor.0)
     }
 }
 
-struct TextVisitor {
-    /// The fields so far.
-    fields: String,
-    /// The first error of a value.
-    result: fmt::Result,
-}
-
-impl TextVisitor {
-    /// Writes the prefix of a value: a space, and the name unless it is `message`.
-    fn begin(&mut self, field: &Field) {
-        if !self.fields.is_empty() {
-            self.fields.push(' ');
-        }
-        if field.name() != "message" {
-            self.fields.push_str(field.name());
-            self.fields.push('=');
-        }
-    }
-
-    fn write(&mut self, value: fmt::Arguments<'_>) {
-        self.result = self.result.and_then(|()| self.fields.write_fmt(value));
-    }
-}
+/// The fields so far.
+struct TextVisitor(String);
 
 impl Visit for TextVisitor {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.begin(field);
-        self.write(format_args!("{value}"));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.begin(field);
-        self.write(format_args!("{value:?}"));
-    }
-
     /// A value with spaces is quoted, so that programs find its end. Control characters are escaped, so that
     /// a terminal does not execute them.
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.begin(field);
-        let start = self.fields.len();
-        self.write(format_args!("{value:?}"));
-        let value = &self.fields[start..];
+        if !self.0.is_empty() {
+            self.0.push(' ');
+        }
+        if field.name() != "message" {
+            self.0.push_str(field.name());
+            self.0.push('=');
+        }
+        let start = self.0.len();
+        // A `String` takes everything.
+        let _ = write!(self.0, "{value:?}");
+        let value = &self.0[start..];
         if value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=')) {
             return;
         }
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
         let needs_quotes = value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
         if field.name() != "message" && needs_quotes && !is_quoted {
-            let value = self.fields.split_off(start);
-            self.write(format_args!("{value:?}"));
+            let value = self.0.split_off(start);
+            let _ = write!(self.0, "{value:?}");
         } else if value.chars().any(char::is_control) {
-            for character in self.fields.split_off(start).chars() {
+            for character in self.0.split_off(start).chars() {
                 match character.is_control() {
-                    true => self.fields.extend(character.escape_default()),
-                    false => self.fields.push(character),
+                    true => self.0.extend(character.escape_default()),
+                    false => self.0.push(character),
                 }
             }
         }

@@ -22,7 +22,7 @@ mod metrics;
 mod otlp;
 mod traces;
 
-pub use call_context::{CallContext, RequestId, RequestIdError};
+pub use call_context::{CallContext, RequestId};
 pub use failures::{FAILURES_LIMIT, FailedCall, FailedCalls, MatchedRule};
 pub use history::{CallCounts, HISTORY_ROUTES_LIMIT, History, HistoryReport, SAMPLE_INTERVAL, SLOTS};
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted, UntrustedOutput};

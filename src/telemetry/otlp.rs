@@ -40,7 +40,7 @@ impl MetricsSnapshot {
     pub fn encode(&self, service: &ServiceAttributes, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
         let metrics = self.families().iter().flat_map(|family| metrics_of(family, times)).collect();
-        let attributes = service.attributes().iter().map(|(key, value)| text(key, value)).collect();
+        let attributes = service.attributes.iter().map(|(key, value)| text(key, value)).collect();
         let scope = InstrumentationScope {
             name: ServiceAttributes::NAME.into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -154,7 +154,8 @@ fn nanos(time: SystemTime) -> u64 {
 /// The attributes of the OTLP resource that all telemetry belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAttributes {
-    attributes: Vec<(String, String)>,
+    /// The attributes, by name.
+    pub(crate) attributes: Vec<(String, String)>,
 }
 
 impl ServiceAttributes {
@@ -173,11 +174,6 @@ impl ServiceAttributes {
             }
         }
         Self { attributes }
-    }
-
-    /// The attributes, by name.
-    pub fn attributes(&self) -> &[(String, String)] {
-        &self.attributes
     }
 
     pub(super) fn resource(&self) -> SdkResource {
@@ -291,13 +287,13 @@ mod tests {
     #[test]
     fn the_configured_service_name_overrides_attributes_and_the_default() {
         let name = |service: &ServiceAttributes| {
-            service.attributes().iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone())
+            service.attributes.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone())
         };
         let more = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
         assert_eq!(name(&ServiceAttributes::new(Some("a".into()), more())).as_deref(), Some("a"));
         assert_eq!(name(&ServiceAttributes::new(None, more())).as_deref(), Some("b"));
         assert_eq!(name(&ServiceAttributes::new(None, [])).as_deref(), Some("glossator"));
-        assert_eq!(ServiceAttributes::new(None, more()).attributes().len(), 3);
+        assert_eq!(ServiceAttributes::new(None, more()).attributes.len(), 3);
     }
 
     #[test]

@@ -190,12 +190,6 @@ pub struct Sampling {
     pub ratio: f64,
 }
 
-impl Default for Sampling {
-    fn default() -> Self {
-        Self { by_parent: true, ratio: 1.0 }
-    }
-}
-
 impl Sampling {
     fn sampler(self) -> Sampler {
         let root = match self.ratio {
@@ -334,6 +328,8 @@ mod tests {
         TraceContext::parse(&text, Some("a=1")).unwrap()
     }
 
+    const ALL: Sampling = Sampling { by_parent: true, ratio: 1.0 };
+
     fn on(sampling: Sampling) -> (Tracer, SpanQueue) {
         Tracer::new(&ServiceAttributes::new(None, []), sampling)
     }
@@ -350,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_span_continues_the_trace_of_its_client_with_its_own_id() {
-        let (tracing, mut queue) = on(Sampling::default());
+        let (tracing, mut queue) = on(ALL);
         let span = tracing.begin(SpanKind::Server, "a", Some(&parent("01")));
         let own = span.context().unwrap();
         assert!(
@@ -371,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_sampling_decision_of_the_client_is_respected() {
-        let (tracing, mut queue) = on(Sampling::default());
+        let (tracing, mut queue) = on(ALL);
         let span = tracing.begin(SpanKind::Server, "a", Some(&parent("00")));
         assert!(span.is_on() && !span.is_recorded());
         span.text("x", "y");
@@ -391,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_second_trace_context_becomes_a_link() {
-        let (tracing, mut queue) = on(Sampling::default());
+        let (tracing, mut queue) = on(ALL);
         let way = tracing.begin(SpanKind::Server, "way", None);
         drop(way.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
         drop(way.child_or_linked(SpanKind::Server, "child", None));
@@ -412,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_spans_and_counts_them() {
-        let (tracing, mut queue) = on(Sampling::default());
+        let (tracing, mut queue) = on(ALL);
         for _ in 0..QUEUE_AND_MORE {
             drop(tracing.begin(SpanKind::Server, "a", None));
         }

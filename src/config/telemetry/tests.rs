@@ -62,7 +62,7 @@ fn variables_go_before_the_file() {
         (&"b c".parse().unwrap(), &"e".parse().unwrap())
     );
     assert_eq!(telemetry.timeout.as_millis(), 1500);
-    assert!(telemetry.service.attributes().contains(&("service.name".into(), "variable".into())));
+    assert!(telemetry.service.attributes.contains(&("service.name".into(), "variable".into())));
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Meters {
 }
 
 /// Metrics of one kind, by the values of their labels, which are constants. Each is created when first used.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ByLabel<T, K = &'static str>(RwLock<BTreeMap<K, Arc<T>>>);
 
 impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
@@ -140,12 +140,6 @@ impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
     fn all(&self) -> Vec<(K, Arc<T>)> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(label, metric)| (*label, Arc::clone(metric))).collect()
-    }
-}
-
-impl<T, K> Default for ByLabel<T, K> {
-    fn default() -> Self {
-        Self(RwLock::default())
     }
 }
 
