@@ -229,12 +229,9 @@ struct Attempt {
 /// The parts of a response. The kind of upstream determines which of them are used.
 #[derive(Debug)]
 struct ResponseInput {
-    status: StatusCode,
-    headers: HeaderMap,
-    /// The body, or the standard output of a program.
-    body: Bytes,
-    exit: Option<ProgramEnd>,
-    stderr: Bytes,
+    /// The response; of a program, the body is its standard output.
+    response: UpstreamResponse,
+    exit: ProgramExit,
 }
 
 impl Attempt {
@@ -266,7 +263,7 @@ impl ResponseInput {
         let pairs = optional_member(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
         let body: Option<String> = optional_member(&mut members, "body", "a string")?;
         let base64: Option<String> = optional_member(&mut members, "body_base64", "a string")?;
-        let body = match (body, base64) {
+        let body: Bytes = match (body, base64) {
             (Some(_), Some(_)) => return Err("send `body` or `body_base64`, not both".to_owned()),
             (text, None) => text.unwrap_or_default().into(),
             (None, Some(text)) => BASE64_STANDARD
@@ -280,27 +277,21 @@ impl ResponseInput {
         let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
         let stderr: String = optional_member(&mut members, "stderr", "a string")?;
         reject_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
-        Ok(Self { status, headers: headers(pairs)?, body, exit, stderr: stderr.into() })
+        let exit = ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr: stderr.into() };
+        Ok(Self { response: UpstreamResponse::new(status, headers(pairs)?, body), exit })
     }
 
     fn into_response(self, route: &Route) -> UpstreamResponse {
-        let Self { status, headers, body, exit, stderr } = self;
-        let mut response = match &route.request {
-            RequestTemplate::Command(_) => {
-                return UpstreamResponse::from_program(
-                    body,
-                    ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr },
-                );
+        let Self { mut response, exit } = self;
+        match &route.request {
+            RequestTemplate::Command(_) => UpstreamResponse::from_program(response.body, exit),
+            // Unless it is an HTTP error, an MCP server's response has this media type by default.
+            RequestTemplate::Tool(_) if response.status.is_success() => {
+                response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+                response
             }
-            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => {
-                UpstreamResponse::new(status, headers, body)
-            }
-        };
-        // Unless it is an HTTP error, an MCP server's response has this media type by default.
-        if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
-            response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => response,
         }
-        response
     }
 }
 
@@ -375,11 +366,9 @@ mod tests {
         let attempt =
             Attempt::decode(br#"{"rule": "", "response": {"headers": [["A", "b"]], "exit_status": 3}}"#)
                 .unwrap();
-        assert_eq!((&*attempt.route, attempt.given.status), ("draft", StatusCode::OK));
-        assert_eq!(
-            (attempt.given.headers["a"].as_bytes(), attempt.given.exit),
-            (&b"b"[..], Some(ProgramEnd::Code(3)))
-        );
+        let ResponseInput { response, exit } = attempt.given;
+        assert_eq!((&*attempt.route, response.status), ("draft", StatusCode::OK));
+        assert_eq!((response.headers["a"].as_bytes(), exit.end), (&b"b"[..], ProgramEnd::Code(3)));
     }
 
     // A paused clock does not advance while a thread works.

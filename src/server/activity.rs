@@ -151,7 +151,11 @@ impl Activity {
 
     /// Waits until the connection has had no request for `idle_timeout`, or a part of a response could not be
     /// written for `write_timeout`.
-    pub(super) async fn timed_out(&self, idle_timeout: Duration, write_timeout: Duration) {
+    pub(super) async fn timed_out(
+        &self,
+        idle_timeout: Duration,
+        write_timeout: Duration,
+    ) -> ConnectionTimeout {
         loop {
             let now = Instant::now();
             let (idle_at, stalled_at) = {
@@ -162,7 +166,7 @@ impl Activity {
             // A part that begins to wait meanwhile does not time out before this.
             let next = idle_at.min(stalled_at.unwrap_or(now + write_timeout));
             if next <= now {
-                return;
+                return ConnectionTimeout::Idle;
             }
             sleep_until(next).await;
         }
@@ -342,13 +346,8 @@ impl http_body::Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
-        let mut whole = SizeHint::new();
-        whole.set_lower(hint.lower() + rest);
-        if let Some(upper) = hint.upper() {
-            whole.set_upper(upper + rest);
-        }
-        whole
+        let exact = self.body.size_hint().exact();
+        exact.map_or_else(SizeHint::default, |length| SizeHint::with_exact(length + self.rest.len() as u64))
     }
 }
 

@@ -193,9 +193,6 @@ impl App {
                 lists.ok().map(|(lists, _)| (upstream.name().clone(), lists))
             });
         }
-        if fetches.is_empty() {
-            return;
-        }
         let _ = timeout(max_wait, async {
             while let Some(fetched) = fetches.join_next().await {
                 if let Ok(Some((upstream, lists))) = fetched {

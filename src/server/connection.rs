@@ -167,10 +167,7 @@ impl ConnectionServer {
                 .max_header_list_size(HEAD_LIMIT_BYTES as u32)
                 .max_concurrent_streams(STREAM_LIMIT)
                 .serve_connection(stream, service);
-            let idle = async {
-                activity.timed_out(keepalive_timeout, write_timeout).await;
-                ConnectionTimeout::Idle
-            };
+            let idle = activity.timed_out(keepalive_timeout, write_timeout);
             self.drive(pin!(served), idle, peer, &activity).await;
         } else {
             let served = http1::Builder::new()

@@ -135,7 +135,7 @@ impl ConnectionLimiter {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
                 break permit;
             }
-            if take_log_turn(logged) {
+            if take_log_turn(logged, LOG_INTERVAL) {
                 let connections = self.limit;
                 warn!(connections, "connection limit reached: closing idle connections");
             }
@@ -166,12 +166,12 @@ impl ConnectionLimiter {
 
     /// Enforces the limit of the response buffer: closes connections that have read nothing for at least
     /// `stalled_for`.
-    pub(super) async fn limit_responses(&self, stalled_for: Duration) {
+    pub(super) async fn limit_responses(self, stalled_for: Duration) {
         let mut logged: Option<Instant> = None;
         loop {
             self.buffer.wait_until_over().await;
             let connections = self.evict_slow_readers(stalled_for);
-            if connections > 0 && take_log_turn(&mut logged) {
+            if connections > 0 && take_log_turn(&mut logged, LOG_INTERVAL) {
                 let (buffered_bytes, limit_bytes) = (self.buffer.buffered_bytes(), self.buffer.limit_bytes());
                 warn!(
                     connections,
@@ -188,21 +188,17 @@ impl ConnectionLimiter {
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = lock(&self.connections);
-        let unread: Vec<(UnreadBytes, &Connection)> = connections
+        let mut unread: Vec<(UnreadBytes, &Connection)> = connections
             .values()
             .filter_map(|connection| Some((connection.activity.unread()?, connection)))
             .collect();
         if unread.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
             return 0;
         }
-        let mut stalled: Vec<(Instant, usize, &Connection)> = unread
-            .into_iter()
-            .filter_map(|(unread, connection)| Some((unread.since?, unread.bytes, connection)))
-            .filter(|(since, ..)| since.elapsed() >= stalled_for)
-            .collect();
-        stalled.sort_unstable_by_key(|(since, ..)| *since);
+        unread.retain(|(unread, _)| unread.since.is_some_and(|since| since.elapsed() >= stalled_for));
+        unread.sort_unstable_by_key(|(unread, _)| unread.since);
         let (mut over_bytes, mut evicted) = (self.buffer.over_bytes(), 0);
-        for (_, bytes, connection) in stalled {
+        for (UnreadBytes { bytes, .. }, connection) in unread {
             if over_bytes == 0 {
                 break;
             }
@@ -215,9 +211,9 @@ impl ConnectionLimiter {
     }
 }
 
-/// Whether to log again. If so, the time is recorded.
-fn take_log_turn(logged: &mut Option<Instant>) -> bool {
-    let is_due = logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
+/// Whether to log again: for the first time, and then every `interval`. If so, the time is recorded.
+pub(super) fn take_log_turn(logged: &mut Option<Instant>, interval: Duration) -> bool {
+    let is_due = logged.is_none_or(|last| last.elapsed() >= interval);
     if is_due {
         *logged = Some(Instant::now());
     }

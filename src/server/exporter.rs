@@ -14,6 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::connection_limiter::take_log_turn;
 use crate::{
     config::{MetricsExport, TelemetrySettings},
     route::{HttpRequest, PathBase},
@@ -175,9 +176,10 @@ struct Collector {
     stop: CancellationToken,
 }
 
+#[derive(Default)]
 struct Outage {
     requests: u64,
-    logged: Instant,
+    logged: Option<Instant>,
 }
 
 /// Why the collector did not accept a request.
@@ -259,11 +261,9 @@ impl Collector {
     /// Logs an outage when it begins, and then every [`LOG_INTERVAL`].
     fn failed(&mut self, error: &ExportError) {
         self.counts.add("failed");
-        let now = Instant::now();
-        let outage = self.outage.get_or_insert(Outage { requests: 0, logged: now });
+        let outage = self.outage.get_or_insert_default();
         outage.requests += 1;
-        if outage.requests == 1 || now - outage.logged >= LOG_INTERVAL {
-            outage.logged = now;
+        if take_log_turn(&mut outage.logged, LOG_INTERVAL) {
             let (signal, failed_requests, error) = (self.signal, outage.requests, ErrorChain(error));
             warn!(signal, failed_requests, %error, "telemetry export failed");
         }

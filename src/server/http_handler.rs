@@ -59,14 +59,11 @@ impl ClientApis {
         let path = request.uri().path();
         // Clients may be configured with a slash at the end of the URL.
         let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
-        match is_mcp {
-            true => {
-                pin_in_box!(async move { observed.end(self.mcp.handle(request).await, &self.meters) })
-            }
-            false => {
-                pin_in_box!(async move { observed.end(self.rest.handle(request).await, &self.meters) })
-            }
-        }
+        pin_in_box!(async move {
+            let response =
+                if is_mcp { self.mcp.handle(request).await } else { self.rest.handle(request).await };
+            observed.end(response, &self.meters)
+        })
     }
 }
 

@@ -43,11 +43,12 @@ struct Lines {
 enum Position {
     #[default]
     Headers,
-    /// In a body, of which so many bytes remain.
-    Body(u64),
+    /// In a body, or in a chunk with the end of its line, of which so many bytes remain.
+    Bytes {
+        left: u64,
+        is_chunk: bool,
+    },
     ChunkSize,
-    /// In a chunk, of which so many bytes remain, with the end of its line.
-    Chunk(u64),
     Trailers,
     /// Unknown, and the library closes the connection: nothing more is checked.
     Unknown,
@@ -76,8 +77,15 @@ impl Lines {
         while !rest.is_empty() {
             match self.position {
                 Position::Unknown => return,
-                Position::Body(left) => rest = self.pass(left, rest, Position::Body, Position::Headers),
-                Position::Chunk(left) => rest = self.pass(left, rest, Position::Chunk, Position::ChunkSize),
+                Position::Bytes { left, is_chunk } => {
+                    let passed = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    self.position = match (left - passed as u64, is_chunk) {
+                        (0, true) => Position::ChunkSize,
+                        (0, false) => Position::Headers,
+                        (left, _) => Position::Bytes { left, is_chunk },
+                    };
+                    rest = &mut rest[passed..];
+                }
                 Position::Headers | Position::ChunkSize | Position::Trailers => {
                     let Some(end) = memchr(b'\n', rest) else { return self.buffer_partial(rest) };
                     let before = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
@@ -100,20 +108,6 @@ impl Lines {
         }
     }
 
-    /// Skips bytes that are not lines, of which `left` remain in this place.
-    fn pass<'b>(
-        &mut self,
-        left: u64,
-        bytes: &'b mut [u8],
-        position: impl Fn(u64) -> Position,
-        after: Position,
-    ) -> &'b mut [u8] {
-        let passed = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        let left = left - passed as u64;
-        self.position = if left == 0 { after } else { position(left) };
-        &mut bytes[passed..]
-    }
-
     fn buffer_partial(&mut self, partial: &[u8]) {
         self.partial.extend_from_slice(partial);
         if self.partial.len() > Self::LIMIT_BYTES {
@@ -133,10 +127,10 @@ impl Lines {
             Position::Trailers => Position::Trailers,
             Position::ChunkSize => match chunk_size(line) {
                 Some(0) => Position::Trailers,
-                Some(size) => Position::Chunk(size.saturating_add(2)),
+                Some(size) => Position::Bytes { left: size.saturating_add(2), is_chunk: true },
                 None => Position::Unknown,
             },
-            position @ (Position::Body(_) | Position::Chunk(_) | Position::Unknown) => position,
+            position @ (Position::Bytes { .. } | Position::Unknown) => position,
         };
     }
 }
@@ -165,7 +159,7 @@ impl HeadersState {
     fn end(self) -> Position {
         match self.length {
             _ if self.is_chunked => Position::ChunkSize,
-            Some(length) if length > 0 => Position::Body(length),
+            Some(left) if left > 0 => Position::Bytes { left, is_chunk: false },
             Some(_) | None => Position::Headers,
         }
     }

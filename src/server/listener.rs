@@ -3,22 +3,17 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::AsFd,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Notify,
-    time::{Instant, sleep},
-};
-use tracing::{debug, info, warn};
+use tokio::{net::TcpListener, sync::Notify, time::sleep};
+use tracing::{debug, info};
 
-use super::{ServeError, connection_limiter::ConnectionLimiter};
+use super::ServeError;
 use crate::{
-    descriptors::{check_reserve, client_reserve},
+    descriptors::client_reserve,
     telemetry::{Untrusted, lock},
     tls::ServerTls,
     upstream::UpstreamBuffer,
@@ -83,77 +78,6 @@ impl From<TcpListener> for Listener {
     }
 }
 
-/// Pause of the accept loop after an error of the system: initial and maximum.
-pub(super) const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
-
-/// Accepts the next connection into `accepted`, unless one waits there already; it stays there when this is
-/// cancelled.
-///
-/// An error of one client is not logged. An error of the system (no file descriptors left) is logged, and
-/// accepting is retried after a pause: if the server stopped for it, it would stop for every client.
-pub(super) async fn accept(
-    listener: &TcpListener,
-    accepted: &mut Option<(TcpStream, SocketAddr)>,
-    reserve: u64,
-    limiter: &ConnectionLimiter,
-    failures: &mut AcceptFailures,
-) {
-    let mut pause = ACCEPT_PAUSE.0;
-    loop {
-        let checked = match accepted {
-            Some((stream, _)) => check_duplicate(stream, reserve).map(|()| true),
-            None => listener.accept().await.map(|next| {
-                *accepted = Some(next);
-                false
-            }),
-        };
-        let error = match checked {
-            Ok(true) => return,
-            Ok(false) => continue,
-            Err(error) => error,
-        };
-        if matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionRefused
-        ) {
-            continue;
-        }
-        failures.log(&error);
-        // Idle connections have most of the file descriptors that are missing.
-        limiter.evict_idle();
-        sleep(pause).await;
-        pause = (pause * 2).min(ACCEPT_PAUSE.1);
-    }
-}
-
-/// Checks a duplicate, which gets the lowest free number: the stream keeps its own while it waits.
-fn check_duplicate(stream: &TcpStream, reserve: u64) -> io::Result<()> {
-    check_reserve(&stream.as_fd().try_clone_to_owned()?, reserve)
-}
-
-/// Failures to accept a connection. They occur in great numbers, so they are logged once a second, with their
-/// count.
-#[derive(Debug, Default)]
-pub(super) struct AcceptFailures {
-    logged: Option<Instant>,
-    /// The number of failures since then.
-    count: u64,
-}
-
-impl AcceptFailures {
-    const LOG_EVERY: Duration = Duration::from_secs(1);
-
-    fn log(&mut self, error: &io::Error) {
-        self.count += 1;
-        if self.logged.is_none_or(|logged| logged.elapsed() >= Self::LOG_EVERY) {
-            warn!(%error, failures = self.count, "accepting a connection failed");
-            *self = Self { logged: Some(Instant::now()), count: 0 };
-        }
-    }
-}
-
 /// Failed TLS handshakes that are not logged yet. Clones share them.
 ///
 /// They occur in great numbers, from scanners and from clients that do not trust our certificate. One line a
@@ -179,7 +103,7 @@ impl HandshakeFailures {
     }
 
     /// Logs the first failure at once, and then those of each minute together.
-    pub(super) async fn keep_logging(&self) {
+    pub(super) async fn keep_logging(self) {
         loop {
             self.has_failed.notified().await;
             self.log();

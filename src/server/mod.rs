@@ -34,7 +34,7 @@ mod reload;
 mod signals;
 mod stdio;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
+use std::{future::Future, io, mem, net::SocketAddr, os::fd::AsFd, pin::pin, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -47,11 +47,12 @@ use tracing::{debug, info, warn};
 
 use self::{
     connection::{ConnectionServer, Phase},
-    connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer},
-    listener::{ACCEPT_PAUSE, AcceptFailures, HandshakeFailures, accept},
+    connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer, take_log_turn},
+    listener::HandshakeFailures,
 };
 use crate::{
     config::ListenerSettings,
+    descriptors::check_reserve,
     inbound::{Shutdown, ShutdownSignal},
 };
 
@@ -121,20 +122,21 @@ pub async fn serve(
     let handshakes = HandshakeFailures::default();
     // These tasks continue during shutdown, until this function returns.
     let mut maintenance = JoinSet::new();
-    maintenance.spawn({
-        let limiter = limiter.clone();
-        async move { limiter.limit_responses(settings.min_stall_before_eviction()).await }
-    });
-    maintenance.spawn({
-        let handshakes = handshakes.clone();
-        async move { handshakes.keep_logging().await }
-    });
+    maintenance.spawn(limiter.clone().limit_responses(settings.min_stall_before_eviction()));
+    maintenance.spawn(handshakes.clone().keep_logging());
     let (phase, phases) = watch::channel(Phase::Serving);
     let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
     let ending = ShutdownSignal::new(is_ending);
     let server = ConnectionServer { settings, tls, handler, phases, ending, handshakes: handshakes.clone() };
-    let failures = AcceptFailures::default();
-    let mut acceptor = Acceptor { limiter, server, reserve, accepted: None, slots_logged: None, failures };
+    let mut acceptor = Acceptor {
+        limiter,
+        server,
+        reserve,
+        accepted: None,
+        slots_logged: None,
+        failures: 0,
+        failures_logged: None,
+    };
     let (before, during) = (TaskTracker::new(), TaskTracker::new());
     let open = || before.len() + during.len();
     acceptor.accept_until(&port, &before, stop).await;
@@ -185,8 +187,16 @@ struct Acceptor {
     accepted: Option<(TcpStream, SocketAddr)>,
     /// When it was last logged that all slots are occupied.
     slots_logged: Option<Instant>,
-    failures: AcceptFailures,
+    /// Failures to accept a connection that were not logged yet.
+    failures: u64,
+    failures_logged: Option<Instant>,
 }
+
+/// Pause of the accept loop after an error of the system: initial and maximum.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Interval of log lines about failures to accept a connection, which occur in great numbers.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Acceptor {
     /// Accepts connections until `end` completes.
@@ -194,7 +204,7 @@ impl Acceptor {
         let mut end = pin!(end);
         loop {
             let admitted = async {
-                accept(port, &mut self.accepted, self.reserve, &self.limiter, &mut self.failures).await;
+                self.accept(port).await;
                 self.limiter.slot(&mut self.slots_logged).await
             };
             let slot = tokio::select! {
@@ -206,6 +216,38 @@ impl Acceptor {
                 self.spawn(slot, stream, peer, tasks);
             }
         }
+    }
+
+    /// Accepts the next connection, unless one waits already.
+    ///
+    /// An error of one client is not logged. An error of the system (no file descriptors left) is logged, and
+    /// accepting is retried after a pause: if the server stopped for it, it would stop for every client.
+    async fn accept(&mut self, port: &TcpListener) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+        let mut pause = ACCEPT_PAUSE.0;
+        while let Err(error) = self.try_accept(port).await {
+            if matches!(error.kind(), ConnectionAborted | ConnectionReset | ConnectionRefused) {
+                continue;
+            }
+            self.failures += 1;
+            if take_log_turn(&mut self.failures_logged, FAILURE_LOG_INTERVAL) {
+                warn!(%error, failures = mem::take(&mut self.failures), "accepting a connection failed");
+            }
+            // Idle connections have most of the file descriptors that are missing.
+            self.limiter.evict_idle();
+            sleep(pause).await;
+            pause = (pause * 2).min(ACCEPT_PAUSE.1);
+        }
+    }
+
+    /// An accepted connection stays in its field when this is cancelled, or fails.
+    async fn try_accept(&mut self, port: &TcpListener) -> io::Result<()> {
+        let (stream, _) = match &mut self.accepted {
+            Some(accepted) => accepted,
+            none => none.insert(port.accept().await?),
+        };
+        // A duplicate gets the lowest free number: the stream keeps its own while it waits.
+        check_reserve(&stream.as_fd().try_clone_to_owned()?, self.reserve)
     }
 
     /// Serves connections that are already in the accept queue of the system, which would be reset with it,
