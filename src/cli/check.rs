@@ -76,7 +76,7 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
         CheckOutput::Text => {
             screen.problems(problems);
             let path = arguments.config.path()?;
-            screen.line(summary(&path, problems, loaded.as_ref().ok().filter(|_| is_good), screen));
+            screen.line(summary(&path, problems, loaded.as_ref().ok().filter(|_| is_good)));
             if let Ok(loaded) = &loaded {
                 list_without_schema(loaded, screen);
             }
@@ -92,7 +92,7 @@ fn explain(code: Code, output: Output, screen: &mut Screen) {
             screen.json(&json!({ "code": code, "summary": summary, "explanation": explanation }));
         }
         Output::Text => {
-            let title = screen.styled(TextStyle::Strong, &code.to_string());
+            let title = TextStyle::Strong.apply(&code.to_string());
             screen.line(format!("{title}: {summary}"));
             if !explanation.is_empty() {
                 screen.line(format!("\n{explanation}"));
@@ -118,12 +118,12 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
 }
 
 /// The last line: how much is configured where it is good, and the number of errors and warnings.
-fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>, screen: &Screen) -> String {
+fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
     let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
     let path = path.display();
     let Some(loaded) = good else {
-        let bad = screen.styled(TextStyle::Bad, &count(errors, "error"));
+        let bad = TextStyle::Bad.apply(&count(errors, "error"));
         return format!("{path}: {bad}, {}", count(warnings, "warning"));
     };
     let mut parts = vec![count(loaded.routes.len(), "route"), count(loaded.upstreams.len(), "upstream")];
@@ -131,7 +131,7 @@ fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>, screen: &Sc
         parts.insert(1, count(loaded.prompts.len(), "prompt"));
     }
     let last = parts.pop().unwrap_or_default();
-    let good = screen.styled(TextStyle::Good, "good");
+    let good = TextStyle::Good.apply("good");
     let warned = match warnings {
         0 => String::new(),
         _ => format!("; {}, {}", count(errors, "error"), count(warnings, "warning")),

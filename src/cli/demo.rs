@@ -30,10 +30,10 @@ const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.set_format(arguments.overrides.log.format());
+    screen.format = arguments.overrides.log.format();
     // The log settings are in the configuration, which needs the legacy server's address.
     let loaded = load(arguments, None, screen)?;
-    screen.set_format(Some(loaded.log.format));
+    screen.format = loaded.log.format;
     block_on_then_shut_down(init_log_and_runtime(&loaded)?, async {
         let port_in_use = |error: io::Error| {
             Failure::runtime(format!("the legacy server of the demo can't listen: {error}"))
@@ -73,19 +73,19 @@ fn introduce(
     legacy: SocketAddr,
     screen: &mut Screen,
 ) {
-    let title = |screen: &Screen, text: &str| screen.styled(TextStyle::Strong, text);
+    let title = |text: &str| TextStyle::Strong.apply(text);
     screen.line(format!("listening on http://{address}"));
     screen.line(format!(
         "in front of a legacy server on http://{legacy} (try: curl -i http://{legacy}/report/oslo)\n"
     ));
-    screen.line(title(screen, "Tools"));
+    screen.line(title("Tools"));
     let width = loaded.routes.iter().map(|file| file.route.definition.name.as_str().len()).max().unwrap_or(0);
     for file in loaded.routes.iter() {
         let definition = &file.route.definition;
         let description = definition.description.as_deref().unwrap_or_default();
         screen.line(format!("  {:width$}  {description}", definition.name.as_str()));
     }
-    screen.line(format!("\n{}", title(screen, "URLs")));
+    screen.line(format!("\n{}", title("URLs")));
     for (path, what) in [
         ("/mcp", "MCP, Streamable HTTP, revisions 2024-11-05 to 2026-07-28"),
         ("/weather", "REST: get_weather"),
@@ -98,31 +98,12 @@ fn introduce(
         let what = "admin UI: calls, failures, upstreams, and a playground for rules";
         screen.line(format!("  http://{admin_address}{:9}  {what}", "/"));
     }
-    screen.line(format!("\n{}\n", title(screen, "Try")));
-    screen.line("REST with curl:\n");
-    screen.line(format!(
-        "  curl -s -X POST http://{address}/weather -H 'Content-Type: application/json' \
-         -d '{{\"city\": \"Oslo\"}}'\n"
-    ));
-    screen.line("MCP with curl:\n");
-    screen.line(format!("  curl -s http://{address}/mcp -H 'Content-Type: application/json' \\"));
-    screen.line(
-        "    -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \\",
-    );
-    screen.line("    -H 'Mcp-Method: tools/call' -H 'Mcp-Name: get_weather' \\");
-    screen.line(concat!(
-        r#"    -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","#,
-        r#""params":{"name":"get_weather","arguments":{"city":"Tromsø"},"#,
-        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
-        r#""io.modelcontextprotocol/clientCapabilities":{}}}}'"#,
-        "\n"
-    ));
-    screen.line("An MCP client's configuration (VS Code, .vscode/mcp.json; others are similar):\n");
-    screen.line(format!(
-        "  {{ \"servers\": {{ \"demo\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n"
-    ));
-    screen.line("The routes are config/demo.yaml. Ctrl-C ends the demo.");
+    screen.line(format!("\n{}\n", title("Try")));
+    screen.line(TRY.trim_end().replace("ADDRESS", &address.to_string()));
 }
+
+/// Requests to try, and the configuration of an MCP client.
+const TRY: &str = include_str!("demo.txt");
 
 /// Longest request headers or body, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;

@@ -223,7 +223,7 @@ fn explain_response(
         show_step(screen, "schema", &format!("the tool has no output schema, because {why}"));
     }
     let outcome = if explained.is_error { TextStyle::Bad } else { TextStyle::Good };
-    let title = screen.styled(outcome, if explained.is_error { "tool error" } else { "tool result" });
+    let title = outcome.apply(if explained.is_error { "tool error" } else { "tool result" });
     screen.line(format!("\n{title}"));
     screen.json(&explained.result);
     Ok(())
@@ -233,7 +233,7 @@ fn explain_response(
 fn show_step(screen: &mut Screen, action: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
-    let name = screen.styled(TextStyle::Strong, action);
+    let name = TextStyle::Strong.apply(action);
     if action.len() < COLUMN {
         let gap = " ".repeat(COLUMN - action.len());
         screen.line(format!("{name}{gap}{indented}"));

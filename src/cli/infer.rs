@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Failure, Output,
@@ -112,7 +112,9 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     let naming = naming(arguments, selected)?;
     let proposal = propose(&samples, &naming);
     match arguments.output {
-        Output::Json => screen.json(&to_json(&proposal)),
+        Output::Json => {
+            screen.json(&json!({ "config": proposal.yaml, "findings": proposal.findings }));
+        }
         Output::Text => {
             screen.line(proposal.yaml.trim_end());
             summary(&proposal, samples.len(), screen);
@@ -319,14 +321,6 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
     let name = segment.or_else(file).unwrap_or_default();
     let name: String = name.chars().take(60).collect();
     if name.is_empty() { "get_report".to_owned() } else { format!("get_{name}") }
-}
-
-fn to_json(proposal: &Proposal) -> Value {
-    let to_json = |Finding { part, value, confidence, reason }: &Finding| {
-        let confidence = confidence.word();
-        json!({ "part": part, "value": value, "sure": confidence, "why": reason })
-    };
-    json!({ "config": proposal.yaml, "findings": proposal.findings.iter().map(to_json).collect::<Vec<_>>() })
 }
 
 /// Written to standard error, so that standard output can be redirected to a file.

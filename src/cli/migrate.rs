@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     authoring::count,
-    config::{Change, Format, Migrated, Problem, Problems, Remark, migrate as migrated},
+    config::{Change, Format, Migrated, Problem, Remark, migrate as migrated},
 };
 
 /// Longest file that is rewritten, in bytes: the longest configuration file.
@@ -56,8 +56,13 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for (path, format) in &paths {
-        match rewrite(path, *format)? {
-            Ok(file) => files.push(file),
+        let name = path.display().to_string();
+        let before = read_input(path, FILE_LIMIT_BYTES, "file")?;
+        match migrated(&name, &before, *format) {
+            Ok(after) => {
+                let before = String::from_utf8(before).expect("only UTF-8 is migrated");
+                files.push(Rewritten { path: path.clone(), name, before, after });
+            }
             Err(found) => problems.extend(found.as_slice().to_vec()),
         }
     }
@@ -114,16 +119,6 @@ fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
-/// Migrates one file. Returns its problems if it is not valid YAML.
-fn rewrite(path: &Path, format: Format) -> Result<Result<Rewritten, Problems>, Failure> {
-    let name = path.display().to_string();
-    let before = read_input(path, FILE_LIMIT_BYTES, "file")?;
-    Ok(migrated(&name, &before, format).map(|after| {
-        let before = String::from_utf8(before).expect("only UTF-8 is migrated");
-        Rewritten { path: path.to_owned(), name, before, after }
-    }))
-}
-
 /// Writes all changed files: first to temporary files beside them, then renames each over its file.
 fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
     let mut beside = Vec::new();
@@ -169,7 +164,7 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
             show_diff(name, before, &after.text, screen);
         } else {
             for Change { line, column, section, was, now } in &after.changes {
-                let now = screen.styled(TextStyle::Good, &format!("`{now}`"));
+                let now = TextStyle::Good.apply(&format!("`{now}`"));
                 screen.line(format!("{name}:{line}:{column}: {section}: `{was}` is now {now}"));
             }
         }
@@ -203,8 +198,8 @@ fn show_diff(name: &str, before: &str, after: &str, screen: &mut Screen) {
     for line in diff_of(name, before, after).split_inclusive('\n') {
         let words = line.trim_end_matches('\n');
         screen.line(match line.as_bytes().first() {
-            Some(b'+') => screen.styled(TextStyle::Good, words),
-            Some(b'-') => screen.styled(TextStyle::Bad, words),
+            Some(b'+') => TextStyle::Good.apply(words),
+            Some(b'-') => TextStyle::Bad.apply(words),
             _ => words.to_owned(),
         });
     }

@@ -214,14 +214,14 @@ fn run_program() -> ExitCode {
 
 /// Shows the immediate result of parsing the command line: help, version, or a usage error.
 fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
-    screen.set_format(serve::log_format_in(std::env::args_os()));
+    screen.format = serve::log_format_in(std::env::args_os());
     if let Some(ContextValue::String(flag)) = message.get(ContextKind::InvalidArg)
         && let Some(now) = renamed_flag(flag)
     {
         screen.error_line(&format!("`{flag}` is now `{now}`"));
         return ExitCode::from(2);
     }
-    if message.use_stderr() && screen.writes_json() {
+    if message.use_stderr() && screen.format == log::LogFormat::Json {
         let text = message.to_string();
         screen.error_line(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
     } else {

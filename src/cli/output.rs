@@ -22,8 +22,8 @@ use crate::{
 pub(super) struct Screen {
     out: anstream::Stdout,
     err: anstream::Stderr,
-    /// Format of standard error.
-    format: LogFormat,
+    /// Format of standard error: that of the log.
+    pub(super) format: LogFormat,
 }
 
 /// Condition for colours in the output.
@@ -35,12 +35,19 @@ pub(super) enum Color {
     Never,
 }
 
-/// Styles of text, by purpose.
+/// Styles of text, by purpose, with their terminal codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextStyle {
-    Good,
-    Bad,
-    Strong,
+    Good = 32,
+    Bad = 31,
+    Strong = 1,
+}
+
+impl TextStyle {
+    /// Styles text for [`Screen::line`].
+    pub(super) fn apply(self, text: &str) -> String {
+        format!("\u{1b}[{}m{text}\u{1b}[0m", self as u8)
+    }
 }
 
 impl Screen {
@@ -59,16 +66,6 @@ impl Screen {
         self.err = AutoStream::new(io::stderr(), choice);
     }
 
-    /// Sets the format of standard error to that of the log.
-    pub(super) fn set_format(&mut self, format: Option<LogFormat>) {
-        self.format = format.unwrap_or(self.format);
-    }
-
-    /// Whether standard error is JSON.
-    pub(super) fn writes_json(&self) -> bool {
-        self.format == LogFormat::Json
-    }
-
     /// Writes a line. Standard output may be closed; that is not an error.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.out, "{}", text.as_ref());
@@ -77,16 +74,6 @@ impl Screen {
     /// Writes a JSON value with a line per member.
     pub(super) fn json(&mut self, value: &serde_json::Value) {
         self.line(serde_json::to_string_pretty(value).expect("a tree of JSON values has string keys only"));
-    }
-
-    /// Styles text for [`Screen::line`].
-    pub(super) fn styled(&self, style: TextStyle, text: &str) -> String {
-        let code = match style {
-            TextStyle::Good => 32,
-            TextStyle::Bad => 31,
-            TextStyle::Strong => 1,
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
     /// Shows the problems of a configuration.

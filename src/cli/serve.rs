@@ -69,7 +69,7 @@ impl Overrides {
 
 impl LogOverrides {
     /// Log format from the flag or the environment, known before the file is read.
-    pub(super) fn format(&self) -> Option<LogFormat> {
+    pub(super) fn format(&self) -> LogFormat {
         early_log_format(self.log_format.as_deref())
     }
 
@@ -88,15 +88,15 @@ fn flags<const N: usize>(all: [(&str, &str, &Option<String>); N]) -> Vec<Flag> {
 }
 
 /// Log format from a flag, or else from the environment.
-fn early_log_format(flag: Option<&str>) -> Option<LogFormat> {
+fn early_log_format(flag: Option<&str>) -> LogFormat {
     let mut variables = config::process_variables();
     let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
     let variable = variable.and_then(|(_, value)| value.into_string().ok());
-    (flag.or(variable.as_deref()) == Some("json")).then_some(LogFormat::Json)
+    if flag.or(variable.as_deref()) == Some("json") { LogFormat::Json } else { LogFormat::Text }
 }
 
 /// Log format from arguments that could not be parsed.
-pub(super) fn log_format_in(arguments: impl Iterator<Item = OsString>) -> Option<LogFormat> {
+pub(super) fn log_format_in(arguments: impl Iterator<Item = OsString>) -> LogFormat {
     let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
     let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
     let mut after = arguments.iter().skip_while(|argument| *argument != "--log-format").skip(1);
@@ -112,7 +112,7 @@ pub(super) struct StdioArguments {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.set_format(arguments.overrides.log.format());
+    screen.format = arguments.overrides.log.format();
     let (sources, loaded, hangups) = load(&arguments.config, arguments.overrides.flags(), screen)?;
     let runtime = init_log_and_runtime(&loaded)?;
     warn_of_few_descriptors(&loaded);
@@ -127,7 +127,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
 
 /// Standard output belongs to the client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.set_format(arguments.log.format());
+    screen.format = arguments.log.format();
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(), screen)?;
     block_on_then_shut_down(init_log_and_runtime(&loaded)?, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
@@ -151,7 +151,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
 const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
 pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.set_format(arguments.log.format());
+    screen.format = arguments.log.format();
     let served = serve_request(arguments, screen);
     if served.is_err() {
         write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
@@ -170,7 +170,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         flags: arguments.log.flags(),
     };
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
-    screen.set_format(Some(loaded.log.format));
+    screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
     log::init(&loaded.log).map_err(Failure::from_error)?;
     let request = match cgi_api::request(&request, tokio::io::stdin()) {
@@ -216,7 +216,7 @@ fn load(
     let hangups = Hangups::receive().map_err(Failure::from_error)?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
-    screen.set_format(Some(loaded.log.format));
+    screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
     Ok((sources, loaded, hangups))
 }

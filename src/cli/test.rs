@@ -167,9 +167,9 @@ impl ExampleResult {
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
         let outcome = match (self.differences.is_empty(), is_updated) {
-            (true, _) => screen.styled(TextStyle::Good, "ok"),
-            (false, true) => screen.styled(TextStyle::Good, "updated"),
-            (false, false) => screen.styled(TextStyle::Bad, "FAILED"),
+            (true, _) => TextStyle::Good.apply("ok"),
+            (false, true) => TextStyle::Good.apply("updated"),
+            (false, false) => TextStyle::Bad.apply("FAILED"),
         };
         let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {error}"));
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
@@ -206,11 +206,7 @@ impl Difference {
             _ => text.to_owned(),
         };
         let (expected, found) = (lines(&self.expected), lines(&self.found));
-        screen.line(format!(
-            "  {} {}",
-            screen.styled(TextStyle::Good, "- expected"),
-            screen.styled(TextStyle::Bad, "+ found")
-        ));
+        screen.line(format!("  {} {}", TextStyle::Good.apply("- expected"), TextStyle::Bad.apply("+ found")));
         let all_lines = expected.lines().count() + found.lines().count();
         let patch = DiffOptions::new().set_context_len(all_lines).create_patch(&expected, &found);
         for line in patch.hunks().iter().flat_map(|hunk| hunk.lines()) {
@@ -221,7 +217,7 @@ impl Difference {
             };
             let line = format!("{prefix} {}", text.trim_end_matches('\n'));
             screen.line(match style {
-                Some(style) => screen.styled(style, &line),
+                Some(style) => style.apply(&line),
                 None => line,
             });
         }
