@@ -110,10 +110,6 @@ impl Document {
         Err(format!("expected an OpenAPI document with `openapi: 3.0` or `3.1`, found {found}"))
     }
 
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.root.get(name)
-    }
-
     /// Follows the `$ref` of a value, and those it leads to. Returns an error message for a reference to
     /// another document, a dangling one, or a chain that is too long.
     fn resolved<'d>(&'d self, mut value: &'d Value) -> Result<&'d Value, String> {
@@ -220,7 +216,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
     let bearer = || format!("credentials: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
     let mut hints = Vec::new();
-    let schemes = document.get("components").and_then(|components| components.get("securitySchemes"));
+    let schemes = document.root.get("components").and_then(|components| components.get("securitySchemes"));
     for (_, written) in members(schemes) {
         let Ok(scheme) = document.resolved(written) else { continue };
         let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -258,7 +254,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
 
 /// The URL of the first server, with the defaults of its variables.
 fn server(document: &Document) -> Result<String, String> {
-    let first = items(document.get("servers")).next();
+    let first = items(document.root.get("servers")).next();
     let server = first.and_then(|server| server.get("url")).and_then(Value::as_str).unwrap_or("/");
     let mut url = server.to_owned();
     for (name, variable) in members(first.and_then(|server| server.get("variables"))) {

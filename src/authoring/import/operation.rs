@@ -38,7 +38,7 @@ impl Operation {
         remarks: &mut Vec<ImportRemark>,
     ) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
-        for (path, written) in members(document.get("paths")) {
+        for (path, written) in members(document.root.get("paths")) {
             let item = match document.resolved(written) {
                 Ok(item) => item,
                 Err(reason) => {

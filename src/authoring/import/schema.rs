@@ -26,27 +26,23 @@ pub(super) enum SchemaUse {
 /// Converts a schema for clients. `None` if it is too large, or has a dangling reference.
 pub(super) fn schema(document: &Document, written: &Value, schema_use: SchemaUse) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
-        let mut copy = SchemaConverter {
-            document,
-            schema_use,
-            max_depth: *depth,
-            remaining: SIZE_LIMIT,
-            open_references: Vec::new(),
-        };
-        copy.schema(written, 0)
+        let open_references = Vec::new();
+        let mut copy = SchemaConverter { document, schema_use, remaining: SIZE_LIMIT, open_references };
+        copy.schema(written, *depth + 1)
     })
 }
 
 struct SchemaConverter<'d> {
     document: &'d Document,
     schema_use: SchemaUse,
-    max_depth: usize,
+    /// Number of subschemas that may follow.
     remaining: usize,
     /// References that lead to the current position.
     open_references: Vec<&'d str>,
 }
 
 impl<'d> SchemaConverter<'d> {
+    /// Converts a schema down to a depth.
     fn schema(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         let mut copied = self.part(written, depth)?;
         drop_dangling_required(&mut copied);
@@ -69,42 +65,39 @@ impl<'d> SchemaConverter<'d> {
     }
 
     fn plain(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
-        let Some(object) = written.as_object() else { return Some(json!({})) };
-        if depth > self.max_depth {
+        let (Some(object), Some(depth)) = (written.as_object(), depth.checked_sub(1)) else {
             return Some(json!({}));
-        }
+        };
         let mut out = Map::new();
         self.copy_keywords(object, &mut out);
         if let Some(properties) = object.get("properties") {
             let mut converted = Map::new();
             for (name, property) in members(Some(properties)) {
                 if !self.is_for_other_use(property) {
-                    converted.insert(name.clone(), self.schema(property, depth + 1)?);
+                    converted.insert(name.clone(), self.schema(property, depth)?);
                 }
             }
             out.insert("properties".into(), Value::Object(converted));
         }
         if let Some(item) = object.get("items") {
-            out.insert("items".into(), self.schema(item, depth + 1)?);
+            out.insert("items".into(), self.schema(item, depth)?);
         }
         let additional = match object.get("additionalProperties") {
-            Some(schema @ Value::Object(_)) => Some(self.schema(schema, depth + 1)?),
+            Some(schema @ Value::Object(_)) => Some(self.schema(schema, depth)?),
             Some(Value::Bool(false)) if self.schema_use == SchemaUse::Input => Some(false.into()),
             _ => None,
         };
         out.extend(additional.map(|schema| ("additionalProperties".to_owned(), schema)));
         for word in ["anyOf", "oneOf"] {
-            let mut converted = Vec::new();
-            for choice in items(object.get(word)) {
-                converted.push(self.schema(choice, depth + 1)?);
-            }
+            let choices = items(object.get(word)).map(|choice| self.schema(choice, depth));
+            let converted: Vec<Value> = choices.collect::<Option<_>>()?;
             if !converted.is_empty() {
                 // Authors seldom mean that a value must not match several choices.
                 out.insert("anyOf".into(), Value::Array(converted));
             }
         }
         for part in items(object.get("allOf")) {
-            let part = self.part(part, depth + 1)?;
+            let part = self.part(part, depth)?;
             join(&mut out, part);
         }
         Some(with_null(object, Value::Object(out)))

@@ -44,11 +44,6 @@ impl Candidate {
         matches!(self.name, "text" | "binary")
     }
 
-    /// Whether it extracts strings only, so that the schema must declare which are numbers.
-    pub(super) fn finds_texts(&self) -> bool {
-        !matches!(self.name, "json" | "ndjson" | "metrics" | "mcp")
-    }
-
     /// Whether it extracts a table from text.
     pub(super) fn is_table(&self) -> bool {
         matches!(self.name, "csv" | "columns")

@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Confidence, Finding, RankedCandidate,
-    candidates::Candidate,
     guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole},
 };
 use crate::authoring::{count, without_empty};
@@ -54,8 +53,13 @@ pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
     let is_bare_text = ranked.values.iter().all(Value::is_string);
     if !ranked.values.is_empty() && !is_bare_text {
         let values: Vec<&Value> = ranked.values.iter().collect();
+        let numbers = match ranked.candidate.name {
+            "metrics" => Numbers::Measured,
+            "json" | "ndjson" | "mcp" => Numbers::AsSent,
+            _ => Numbers::Texts,
+        };
         let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
-        let schema = schema(&values, "", 0, Numbers::from_candidate(&ranked.candidate));
+        let schema = schema(&values, "", 0, numbers);
         let mut reason = format!("of {}", count(values.len(), "sample"));
         if has_required(&schema) {
             reason += "; properties that all of them have are required";
@@ -187,16 +191,6 @@ enum Numbers {
     Measured,
 }
 
-impl Numbers {
-    fn from_candidate(candidate: &Candidate) -> Self {
-        match candidate.name {
-            "metrics" => Self::Measured,
-            _ if candidate.finds_texts() => Self::Texts,
-            _ => Self::AsSent,
-        }
-    }
-}
-
 /// Schema of values at the same path in all samples.
 fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Value {
     /// Limit of nesting; nobody reads a deeper schema.
@@ -204,11 +198,10 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
     let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
     let nullable = present.len() < values.len();
     let every = |test: fn(&Value) -> bool| present.iter().all(|value| test(value));
-    let with_null = |kind: &str| if nullable { json!([kind, "null"]) } else { json!(kind) };
-    if depth > MAX_DEPTH || present.is_empty() {
+    let mut more = Map::new();
+    let kind = if depth > MAX_DEPTH || present.is_empty() {
         return json!({});
-    }
-    if every(Value::is_object) {
+    } else if every(Value::is_object) {
         let objects: Vec<_> = present.iter().filter_map(|value| value.as_object()).collect();
         let mut properties = Map::new();
         let mut required = Vec::new();
@@ -223,30 +216,28 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
         // Labels vary between metrics.
-        if properties.len() > MAX_FIELDS || (depth > 0 && name == "labels") {
-            return json!({ "type": with_null("object") });
+        if properties.len() <= MAX_FIELDS && (depth == 0 || name != "labels") {
+            more = without_empty(json!({ "properties": properties, "required": required }));
         }
-        let object = json!({ "type": with_null("object"), "properties": properties, "required": required });
-        without_empty(object).into()
+        "object"
     } else if every(Value::is_array) {
         let items: Vec<&Value> = present.iter().filter_map(|value| value.as_array()).flatten().collect();
-        let mut array = json!({ "type": with_null("array") });
         if !items.is_empty() {
-            array["items"] = schema(&items, name, depth + 1, numbers);
+            more.insert("items".into(), schema(&items, name, depth + 1, numbers));
         }
-        array
+        "array"
     } else if every(Value::is_boolean) {
-        json!({ "type": with_null("boolean") })
+        "boolean"
     } else if every(Value::is_number) {
         let whole = present.iter().all(|value| is_whole(&value.to_string()));
         let is_integer = whole && present.len() >= MIN_WHOLE && numbers != Numbers::Measured;
-        json!({ "type": with_null(if is_integer { "integer" } else { "number" }) })
+        if is_integer { "integer" } else { "number" }
     } else if every(Value::is_string) {
-        let texts: Vec<&str> = present.iter().filter_map(|value| value.as_str()).collect();
         let every = |test: fn(&str) -> bool| {
-            numbers == Numbers::Texts && !nullable && texts.iter().all(|text| test(text.trim()))
+            let mut texts = present.iter().filter_map(|value| value.as_str());
+            numbers == Numbers::Texts && !nullable && texts.all(|text| test(text.trim()))
         };
-        let kind = if every(is_whole) && texts.len() >= MIN_WHOLE {
+        if every(is_whole) && present.len() >= MIN_WHOLE {
             "integer"
         } else if every(is_number) {
             "number"
@@ -254,11 +245,12 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             "boolean"
         } else {
             "string"
-        };
-        json!({ "type": with_null(kind) })
+        }
     } else {
-        json!({})
-    }
+        return json!({});
+    };
+    let kind = if nullable { json!([kind, "null"]) } else { kind.into() };
+    [("type".to_owned(), kind)].into_iter().chain(more).collect()
 }
 
 #[cfg(test)]

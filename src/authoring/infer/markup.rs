@@ -177,33 +177,29 @@ pub(super) fn xml(texts: &[&str]) -> Candidate {
 fn repeated_elements(texts: &[&str]) -> Vec<String> {
     /// Limit of the names; a longer list is no help.
     const MAX_NAMES: usize = 20;
-    // For each path, the fewest and the most elements in one parent.
-    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for text in texts {
-        let Ok(document) = roxmltree::Document::parse(without_mark(text)) else { return Vec::new() };
-        for parent in document.descendants().filter(roxmltree::Node::is_element) {
-            let mut path: Vec<&str> = parent.ancestors().map(|node| node.tag_name().name()).collect();
-            path.reverse();
-            let mut children: BTreeMap<&str, usize> = BTreeMap::new();
-            for child in parent.children().filter(roxmltree::Node::is_element) {
-                *children.entry(child.tag_name().name()).or_default() += 1;
-            }
-            for (name, count) in children {
-                let (least, most) =
-                    counts.entry(format!("{}/{name}", path.join("/"))).or_insert((count, count));
-                (*least, *most) = ((*least).min(count), (*most).max(count));
-            }
+    let documents = texts.iter().map(|text| roxmltree::Document::parse(without_mark(text)));
+    let Ok(documents) = documents.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
+    let nodes = documents.iter().flat_map(roxmltree::Document::descendants);
+    // For each name and its path, the numbers of such elements in one parent.
+    let mut counts: BTreeMap<(&str, Vec<&str>), BTreeSet<usize>> = BTreeMap::new();
+    for parent in nodes.filter(roxmltree::Node::is_element) {
+        let path: Vec<&str> = parent.ancestors().map(|node| node.tag_name().name()).collect();
+        let mut children: BTreeMap<&str, usize> = BTreeMap::new();
+        for child in parent.children().filter(roxmltree::Node::is_element) {
+            *children.entry(child.tag_name().name()).or_default() += 1;
+        }
+        for (name, count) in children {
+            counts.entry((name, path.clone())).or_default().insert(count);
         }
     }
-    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let is_single = |name: &str| {
-        counts.iter().any(|(path, (_, most))| *most == 1 && path.rsplit('/').next() == Some(name))
-    };
-    let repeated = counts.iter().filter(|(path, (least, most))| {
-        *most > 1 && (*least < *most && *least == 1 || !is_single(&name(path)))
+    let is_single =
+        |name| counts.iter().any(|((other, _), numbers)| *other == name && numbers.last() == Some(&1));
+    let repeated = counts.iter().filter(|((name, _), numbers)| {
+        let varies = numbers.len() > 1 && numbers.first() == Some(&1);
+        numbers.last() > Some(&1) && (varies || !is_single(*name))
     });
-    let names: BTreeSet<String> = repeated.map(|(path, _)| name(path)).collect();
-    if names.len() > MAX_NAMES { Vec::new() } else { names.into_iter().collect() }
+    let names: BTreeSet<&str> = repeated.map(|((name, _), _)| *name).collect();
+    if names.len() > MAX_NAMES { Vec::new() } else { names.into_iter().map(str::to_owned).collect() }
 }
 
 /// Name of the first element in a SOAP body: `Fault` if the text is a fault.

@@ -20,6 +20,7 @@ mod times;
 mod trial;
 mod write;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::model::UpstreamResponse;
@@ -64,7 +65,8 @@ impl RouteNaming {
 }
 
 /// Confidence in a part of a proposal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// A guess; check it before use.
     Guess,
@@ -75,15 +77,17 @@ pub enum Confidence {
 }
 
 /// Part of a proposal, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Name of the part: `extract`, `field temperature`, `when`.
     pub part: String,
     /// Value of the part.
     pub value: String,
     /// Confidence.
+    #[serde(rename = "sure")]
     pub confidence: Confidence,
     /// Evidence.
+    #[serde(rename = "why")]
     pub reason: String,
 }
 

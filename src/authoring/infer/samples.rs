@@ -205,14 +205,16 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErr
             true => Confidence::Sure,
             false => Confidence::Likely,
         };
-        rules.push(error_rule(evidence, &texts, confidence, evidence.reason(texts.len())));
+        let (source, reason) = error_rule(evidence, &texts);
+        rules.push(InferredErrorRule { source, finding: error_finding(confidence, reason) });
         known.push(evidence);
     }
     if let Some(name) = implied_error_member(classified)
         && !known.contains(&&ErrorEvidence::False(name))
     {
         let reason = format!("every success has `{name}: true`; no sample has `false`");
-        rules.push(error_rule(&ErrorEvidence::False(name), &[], Confidence::Guess, reason));
+        let (source, _) = error_rule(&ErrorEvidence::False(name), &[]);
+        rules.push(InferredErrorRule { source, finding: error_finding(Confidence::Guess, reason) });
     }
     rules
 }
@@ -228,54 +230,48 @@ fn implied_error_member(classified: &ClassifiedSamples<'_>) -> Option<&'static s
     ["success", "ok", "succeeded"].into_iter().find(|name| is_true_in_all(name))
 }
 
-fn error_rule(
-    evidence: &ErrorEvidence,
-    texts: &[String],
-    confidence: Confidence,
-    reason: String,
-) -> InferredErrorRule {
+fn error_finding(confidence: Confidence, reason: String) -> Finding {
+    Finding::new("when", "an error in a response with a success status", confidence, reason)
+}
+
+/// The rule for errors with this evidence, which samples with these texts have, and the reason for it.
+fn error_rule(evidence: &ErrorEvidence, texts: &[String]) -> (ErrorRuleSource, String) {
+    let count = texts.len();
+    let reported = format!("{count} of the samples report it with a success status");
     let own = |name: &str, condition: &str, error: &str| ErrorRuleSource::Own {
         when: json!({ name: condition }),
         error: error.to_owned(),
     };
-    let source = match evidence {
+    match evidence {
         ErrorEvidence::Word => {
             let words = ERROR_WORDS.join("|");
             let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
-            own("text", &pattern, "{{ why }}")
+            (own("text", &pattern, "{{ why }}"), reported)
         }
-        ErrorEvidence::False(name) => own("json", &format!(".{name} == false"), &message(texts)),
+        ErrorEvidence::False(name) => (own("json", &format!(".{name} == false"), &message(texts)), reported),
         ErrorEvidence::Status(word) => {
-            own("json", &format!(".status == {}", Value::from(word.as_str())), &message(texts))
+            let condition = format!(".status == {}", Value::from(word.as_str()));
+            (own("json", &condition, &message(texts)), reported)
         }
         ErrorEvidence::Error => {
             let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
-            own("json", condition, &message(texts))
+            (own("json", condition, &message(texts)), reported)
         }
-        ErrorEvidence::SoapFault => ErrorRuleSource::Preset("soap"),
-        ErrorEvidence::WebPage => ErrorRuleSource::Preset("html_message"),
+        ErrorEvidence::SoapFault => {
+            let reason = format!("a SOAP fault with a success status, in {count} of the samples");
+            (ErrorRuleSource::Preset("soap"), reason)
+        }
+        ErrorEvidence::WebPage => {
+            let reason = format!("a web page instead of data, in {count} of the samples");
+            (ErrorRuleSource::Preset("html_message"), reason)
+        }
         ErrorEvidence::LoginPage => {
-            let error = "The service responded with a login page instead of data.";
-            own("text", markup::PASSWORD_FIELD, error)
-        }
-    };
-    let value = "an error in a response with a success status";
-    InferredErrorRule { source, finding: Finding::new("when", value, confidence, reason) }
-}
-
-impl ErrorEvidence {
-    /// The evidence in this number of samples, as a reason for a rule.
-    fn reason(&self, count: usize) -> String {
-        match self {
-            Self::Word | Self::False(_) | Self::Status(_) | Self::Error => {
-                format!("{count} of the samples report it with a success status")
-            }
-            Self::SoapFault => format!("a SOAP fault with a success status, in {count} of the samples"),
-            Self::WebPage => format!("a web page instead of data, in {count} of the samples"),
-            Self::LoginPage => format!(
+            let reason = format!(
                 "a web page with a password field, in {count} of the samples: set `credentials` of the \
                  upstream"
-            ),
+            );
+            let error = "The service responded with a login page instead of data.";
+            (own("text", markup::PASSWORD_FIELD, error), reason)
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     authoring::{count, playground::result_json, without_empty},
     config::yaml,
-    model::UpstreamResponse,
+    model::{UpstreamResponse, cut_characters},
     route::Route,
     translate::TranslationLimits,
 };
@@ -404,9 +404,5 @@ pub(super) fn one_line(text: &str) -> String {
     let harmless = |c: char| {
         if c.is_control() || "\u{2028}\u{2029}\u{85}\u{feff}\u{fffe}\u{ffff}".contains(c) { ' ' } else { c }
     };
-    let mut out: String = text.chars().map(harmless).take(MAX_COMMENT_LENGTH).collect();
-    if text.chars().nth(MAX_COMMENT_LENGTH).is_some() {
-        out.push('…');
-    }
-    out
+    cut_characters(&text.chars().map(harmless).collect::<String>(), MAX_COMMENT_LENGTH)
 }
