@@ -44,7 +44,7 @@ pub(super) struct Activity {
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     /// The number of requests so far.
     requests: u64,
     /// The number of requests whose responses are not written completely.
@@ -59,7 +59,8 @@ struct State {
     waiting: HashMap<u64, Instant>,
     /// Bytes of long responses that are not written yet.
     buffered_bytes: usize,
-    is_evicted: bool,
+    /// Whether the connection is to be closed, even with open requests.
+    pub(super) is_evicted: bool,
 }
 
 /// Timeout that an HTTP/1.1 connection exceeded.
@@ -180,15 +181,6 @@ impl Activity {
         (unread.bytes > 0).then_some(unread)
     }
 
-    /// Marks the connection to be closed, even with open requests.
-    pub(super) fn evict(&self) {
-        self.state().is_evicted = true;
-    }
-
-    pub(super) fn is_evicted(&self) -> bool {
-        self.state().is_evicted
-    }
-
     /// Wraps the body of a request. While its next part is awaited, the request does not count as open.
     /// Otherwise a client that sends only the beginning of a body would occupy a connection slot for as long
     /// as a body may take.
@@ -204,20 +196,16 @@ impl Activity {
     }
 
     fn charge(&self, bytes: usize) {
-        if bytes > 0 {
-            self.state().buffered_bytes += bytes;
-            self.buffer.charge(bytes);
-        }
+        self.state().buffered_bytes += bytes;
+        self.buffer.charge(bytes);
     }
 
     fn release(&self, bytes: usize) {
-        if bytes > 0 {
-            self.state().buffered_bytes -= bytes;
-            self.buffer.release(bytes);
-        }
+        self.state().buffered_bytes -= bytes;
+        self.buffer.release(bytes);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 }

@@ -202,7 +202,7 @@ impl ConnectionLimiter {
             if over_bytes == 0 {
                 break;
             }
-            connection.activity.evict();
+            connection.activity.state().is_evicted = true;
             connection.close.notify_one();
             over_bytes = over_bytes.saturating_sub(bytes);
             evicted += 1;
@@ -225,7 +225,7 @@ impl ConnectionSlot {
     pub(super) async fn evicted(&self) -> &'static str {
         loop {
             self.close.notified().await;
-            if self.activity.is_evicted() {
+            if self.activity.state().is_evicted {
                 return "does not read a long response";
             }
             // A request may have arrived meanwhile.

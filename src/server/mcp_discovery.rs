@@ -67,13 +67,11 @@ impl DiscoveredLists {
             for route in imported.routes {
                 match listed.iter().find(|other| other.name() == route.name()) {
                     None => listed.push(route),
-                    Some(other) => imported.notes.push(ImportNote {
-                        tool: route.name().to_string(),
-                        text: format!(
-                            "omitted: `{}` has a tool of that name; set a `prefix` for the tools",
-                            other.route.upstream
-                        ),
-                    }),
+                    Some(other) => {
+                        let (tool, other) = (route.name().to_string(), &other.route.upstream);
+                        let why = "has a tool of that name; set a `prefix` for the tools";
+                        imported.notes.push(ImportNote { tool, text: format!("omitted: `{other}` {why}") });
+                    }
                 }
             }
             self.log((upstream, "tools"), imported.notes);
@@ -82,12 +80,9 @@ impl DiscoveredLists {
             let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();
             let conflict = match RouteTable::new(all) {
                 Ok(table) => {
-                    if !self.by_upstream.is_empty() {
-                        info!(
-                            tools = listed.len(),
-                            servers = self.by_upstream.len(),
-                            "tools of MCP servers listed"
-                        );
+                    let (tools, servers) = (listed.len(), self.by_upstream.len());
+                    if servers > 0 {
+                        info!(tools, servers, "tools of MCP servers listed");
                     }
                     if !listed.is_empty() {
                         routes.to_mut().extend(listed);
