@@ -10,7 +10,7 @@
 mod operation;
 mod schema;
 
-use std::{fmt::Write, slice};
+use std::slice;
 
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -188,27 +188,21 @@ fn check_loading(yaml: &str) -> Result<(), String> {
 }
 
 fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> String {
-    let mut head = String::new();
     let title = shortened(document.info("title").unwrap_or("an API"), 80);
     let version = shortened(document.info("version").unwrap_or_default(), 30);
-    let source = shortened(source, 80);
-    let _ = writeln!(head, "# {title} {version}, generated from {source} by `glossator import openapi`.");
-    head += "# Every operation becomes a tool. Models choose better among few tools: keep the useful ones,\n";
-    head += "# and describe in each when to call it. Results are checked against `output`; where the API\n";
-    head += "# returns something else than its document declares, change it.\n\nupstreams:\n";
-    let url = yaml::text(url);
-    let hints = credentials(document, upstream);
-    if hints.is_empty() {
-        let _ = writeln!(head, "  {upstream}: {url}\n");
-    } else {
-        let _ = writeln!(head, "  {upstream}:\n    url: {url}");
-        head += "    # The API requires credentials:\n";
-        for hint in hints {
-            let _ = writeln!(head, "    # {hint}");
-        }
-        head.push('\n');
-    }
-    head
+    let (source, url) = (shortened(source, 80), yaml::text(url));
+    let hints = credentials(document, upstream).into_iter().map(|hint| format!("    # {hint}\n"));
+    let hints: String = hints.collect();
+    let upstream = match hints.is_empty() {
+        true => format!("  {upstream}: {url}\n"),
+        false => format!("  {upstream}:\n    url: {url}\n    # The API requires credentials:\n{hints}"),
+    };
+    format!(
+        "# {title} {version}, generated from {source} by `glossator import openapi`.\n\
+         # Every operation becomes a tool. Models choose better among few tools: keep the useful ones,\n\
+         # and describe in each when to call it. Results are checked against `output`; where the API\n\
+         # returns something else than its document declares, change it.\n\nupstreams:\n{upstream}\n"
+    )
 }
 
 /// Hints for the credentials that the API requires, in configuration syntax.
