@@ -52,16 +52,12 @@ impl Setting for SecretKey {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = text_of(value)?;
-        Self::new(text.trim().as_bytes()).map_or_else(
-            || {
-                let message = format!("{} is shorter than {} bytes", value.name, Self::MIN_BYTES);
-                let help =
-                    "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`";
-                value.reject(Invalid::without_value(message, help))
-            },
-            Ok,
-        )
+        if let Some(key) = Self::new(text_of(value)?.trim().as_bytes()) {
+            return Ok(key);
+        }
+        let message = format!("{} is shorter than {} bytes", value.name, Self::MIN_BYTES);
+        let help = "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`";
+        value.reject(Invalid::without_value(message, help))
     }
 }
 
@@ -225,6 +221,15 @@ pub type Digest = [u8; 32];
 /// SHA-256.
 pub fn sha256(content: &[u8]) -> Digest {
     digest(&SHA256, content).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Parses a SHA-256 digest of 64 hexadecimal digits.
+pub fn parse_digest(digits: &str) -> Option<Digest> {
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let half = |digits: &str| u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes);
+    [half(&digits[..32])?, half(&digits[32..])?].concat().try_into().ok()
 }
 
 /// SHA-256 in base64url.

@@ -7,7 +7,7 @@ use settings_derive::Section;
 
 use super::{AuthError, ClientSettings, IdentifiedClient, PresentedSecret};
 use crate::{
-    crypto::{Digest, random_key, sha256},
+    crypto::{Digest, parse_digest, random_key, sha256},
     settings::{
         code::Code,
         keys::ValueKind,
@@ -137,12 +137,12 @@ impl Setting for SystemTime {
         let text = text_of(value)?;
         let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
         let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
-        end.map(Self::from).map_or_else(
+        end.map_or_else(
             || {
                 let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
                 value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
             },
-            Ok,
+            |end| Ok(end.into()),
         )
     }
 }
@@ -152,16 +152,7 @@ impl FromStr for KeyHash {
 
     fn from_str(text: &str) -> Result<Self, KeyHashError> {
         let digits = text.strip_prefix(PREFIX).ok_or(KeyHashError::MissingPrefix)?;
-        let wrong = KeyHashError::Digits { found: digits.chars().count() };
-        let mut bytes = [0; 32];
-        if digits.len() != 2 * bytes.len() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(wrong);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| wrong)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong)?;
-        }
-        Ok(Self(bytes))
+        parse_digest(digits).map(Self).ok_or(KeyHashError::Digits { found: digits.chars().count() })
     }
 }
 

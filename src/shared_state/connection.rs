@@ -21,7 +21,7 @@ use super::{
     address::{StoreAddress, StoreHost, StoreLocation, StoreSettings},
     client::GET,
 };
-use crate::tls::{ClientTls, ClientTlsOptions, Trust};
+use crate::tls::{ClientTls, Pem};
 
 /// Timeout for connecting, up to the first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -200,17 +200,13 @@ fn cluster(
         .response_timeout(settings.timeout)
         .retries(CLUSTER_RETRIES);
     if let Some(tls) = &settings.tls {
-        let ClientTlsOptions { trust, identity, .. } = tls.options();
-        let root_cert = match trust {
-            Trust::Cas(pem) => Some(pem.clone()),
-            Trust::System | Trust::Pinned(_) => None,
-        };
+        let options = tls.options();
+        let pem = |part: &Option<Pem>| part.clone().map(|Pem(pem)| pem);
+        let identity = pem(&options.certificate).zip(pem(&options.key));
         builder = builder.certs(redis::TlsCertificates {
-            root_cert,
-            client_tls: identity.as_ref().map(|identity| redis::ClientTlsConfig {
-                client_cert: identity.certificates.clone(),
-                client_key: identity.key.clone(),
-            }),
+            root_cert: pem(&options.ca),
+            client_tls: identity
+                .map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key }),
         });
     }
     builder.build()

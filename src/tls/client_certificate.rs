@@ -11,7 +11,7 @@ use x509_cert::{
     name::Name,
 };
 
-use super::SourceDigest;
+use crate::crypto::Digest;
 
 /// The names in a verified client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct VerificationChain {
     /// Intermediate certificates from the client.
     pub(super) others: Vec<CertificateDer<'static>>,
     /// Digest of the trusted CAs.
-    pub(super) roots: Option<SourceDigest>,
+    pub(super) roots: Option<Digest>,
 }
 
 /// `id-at-commonName` (RFC 5280, appendix A.1).

@@ -1,7 +1,6 @@
 //! TLS 1.2 and 1.3 for clients and servers: certificates, keys and the configurations that are built from
 //! them.
 //!
-//! - [`CertificateAndKey`] is a certificate with its private key.
 //! - [`ClientTls`] connects to an upstream.
 //! - [`ServerTls`] accepts a client, which may present a [`ClientCertificate`] (mTLS).
 //!
@@ -16,7 +15,6 @@ mod server;
 
 use std::{fmt, io, time::SystemTime};
 
-use ring::digest::{Context, SHA256};
 use rustls::{
     AlertDescription, CertificateError, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -28,13 +26,13 @@ use crate::settings::{
     value::text_of,
 };
 
-pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
+pub use client::{ClientStream, ClientTls, ClientTlsOptions, Fingerprint};
 pub use client_certificate::{ClientCertificate, VerificationChain};
 pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
 /// Certificates or a private key in PEM. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pem(Vec<u8>);
+pub struct Pem(pub Vec<u8>);
 
 impl fmt::Debug for Pem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,15 +91,6 @@ fn read_key<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
     Ok(pem.into())
 }
 
-/// A certificate chain and its private key.
-#[derive(Clone)]
-pub struct CertificateAndKey {
-    /// One or more certificates in PEM, our own first.
-    pub certificates: Vec<u8>,
-    /// The key in PEM: PKCS#8, PKCS#1 or SEC1, without a password.
-    pub key: Vec<u8>,
-}
-
 /// Why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -125,17 +114,13 @@ pub enum TlsError {
     ServerName,
 }
 
-impl CertificateAndKey {
-    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| TlsError::Key)?;
-        Ok((certificates(&self.certificates).ok_or(TlsError::Certificates)?, key))
-    }
-}
-
-impl fmt::Debug for CertificateAndKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Identity(…)")
-    }
+/// A certificate chain, our own first, and its private key: PKCS#8, PKCS#1 or SEC1, without a password.
+fn read_identity(
+    Pem(certificate): &Pem,
+    Pem(key): &Pem,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::Key)?;
+    Ok((certificates(certificate).ok_or(TlsError::Certificates)?, key))
 }
 
 fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
@@ -158,23 +143,6 @@ pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
 fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     found.ok().filter(|found| !found.is_empty())
-}
-
-/// Digest of everything that a configuration was built from, for comparisons. Keys occur only in this digest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SourceDigest([u8; 32]);
-
-impl SourceDigest {
-    /// Digest of these parts, in this order.
-    fn parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
-        let mut context = Context::new(&SHA256);
-        for part in parts {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let digest = context.finish();
-        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
-    }
 }
 
 /// The error of a handshake, preceded by advice for the operator.

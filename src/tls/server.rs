@@ -13,12 +13,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    CertificateAndKey, ClientCertificate, ClientTls, ClientTlsOptions, Pem, SourceDigest, TlsError,
-    VerificationChain, read_certificate, read_key, read_trusted_cas,
+    ClientCertificate, ClientTls, ClientTlsOptions, Pem, TlsError, VerificationChain, read_certificate,
+    read_identity, read_key, read_trusted_cas,
 };
-use crate::settings::{
-    keys::ValueKind,
-    section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+use crate::{
+    crypto::{Digest, sha256},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+    },
 };
 
 /// A TLS connection of a client.
@@ -31,14 +34,12 @@ pub struct ServerTls {
     /// Verifies client certificates with the trusted CAs.
     roots: Option<Arc<dyn ClientCertVerifier>>,
     /// Digest of the trusted CAs.
-    roots_made_of: SourceDigest,
-    made_of: SourceDigest,
-    /// Our certificate for another replica, if it requests client certificates.
-    identity: Option<CertificateAndKey>,
+    roots_digest: Digest,
+    options: Arc<ServerTlsOptions>,
 }
 
 /// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates.
-#[derive(Debug, Section)]
+#[derive(Debug, PartialEq, Eq, Section)]
 #[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {
     /// Certificate chain of this server, in PEM: `file:/path`, `${NAME}` or the text itself.
@@ -73,8 +74,7 @@ impl Setting for ServerTls {
     const KIND: ValueKind = ValueKind::Section(ServerTlsOptions::keys);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let options: ServerTlsOptions = OpenSection::read(value, None)?;
-        Self::new(options).or_else(|error| {
+        Self::new(OpenSection::read(value, None)?).or_else(|error| {
             let help = "name the private key of this certificate";
             let place = value.node.get("key").map_or(value.place, |node| node.span);
             value.reject_at(place, Invalid::without_value(error.to_string(), help))
@@ -93,11 +93,9 @@ impl ServerTls {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS 1.2 and 1.3");
-        let ServerTlsOptions { certificate, key, client_ca, client_certificate } = options;
-        let is_required = client_certificate == ClientCertificates::Required;
-        let identity = CertificateAndKey { certificates: certificate.0, key: key.0 };
-        let (certificates, key) = identity.read()?;
-        let verifier = match &client_ca {
+        let is_required = options.client_certificate == ClientCertificates::Required;
+        let (certificates, key) = read_identity(&options.certificate, &options.key)?;
+        let verifier = match &options.client_ca {
             None => None,
             Some(Pem(pem)) => {
                 let roots = Arc::new(super::roots(pem)?);
@@ -114,13 +112,8 @@ impl ServerTls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // Secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
-        let required: &[u8] = if client_ca.is_some() && is_required { b"required" } else { b"" };
-        let roots = client_ca.as_ref().map_or(&[][..], |Pem(pem)| pem);
-        let made_of = SourceDigest::parts([identity.certificates.as_slice(), &identity.key, roots, required]);
-        let roots_made_of = SourceDigest::parts([roots]);
-        // If clients must present a certificate, replicas present their own to each other.
-        let identity = client_ca.is_some().then_some(identity);
-        Ok(Self { config: Arc::new(config), roots: verifier, roots_made_of, made_of, identity })
+        let roots_digest = sha256(options.client_ca.as_ref().map_or(&[], |Pem(pem)| pem));
+        Ok(Self { config: Arc::new(config), roots: verifier, roots_digest, options: Arc::new(options) })
     }
 
     /// TLS to another replica, whose settings are the same.
@@ -129,8 +122,11 @@ impl ServerTls {
     ///
     /// [`TlsError`] where the system has no trusted CAs.
     pub fn to_replica(&self) -> Result<ClientTls, TlsError> {
-        let identity = self.identity.clone();
-        ClientTls::new(ClientTlsOptions { identity, ..ClientTlsOptions::default() })
+        let ServerTlsOptions { certificate, key, client_ca, .. } = &*self.options;
+        // If clients must present a certificate, replicas present their own to each other.
+        let own = |pem: &Pem| client_ca.is_some().then(|| pem.clone());
+        let (certificate, key) = (own(certificate), own(key));
+        ClientTls::new(ClientTlsOptions { certificate, key, ..ClientTlsOptions::default() })
     }
 
     /// Performs the handshake with a client.
@@ -146,7 +142,7 @@ impl ServerTls {
     pub fn client_certificate(&self, stream: &ServerStream) -> Option<ClientCertificate> {
         let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
         let others = others.iter().map(|one| one.clone().into_owned()).collect();
-        let vouching = VerificationChain { others, roots: Some(self.roots_made_of) };
+        let vouching = VerificationChain { others, roots: Some(self.roots_digest) };
         ClientCertificate::read(first).map(|read| ClientCertificate { vouching, ..read })
     }
 
@@ -155,13 +151,13 @@ impl ServerTls {
     pub fn trusts(&self, certificate: &ClientCertificate) -> bool {
         let ClientCertificate { der, vouching, .. } = certificate;
         let Some(roots) = &self.roots else { return false };
-        vouching.roots == Some(self.roots_made_of)
+        vouching.roots == Some(self.roots_digest)
             || roots.verify_client_cert(&der.as_slice().into(), &vouching.others, UnixTime::now()).is_ok()
     }
 
     /// Whether another configuration trusts the same CAs.
     pub fn trusts_same_cas(&self, other: &Self) -> bool {
-        self.roots_made_of == other.roots_made_of
+        self.roots_digest == other.roots_digest
     }
 
     /// Whether HTTP/2 was negotiated.
@@ -172,7 +168,7 @@ impl ServerTls {
 
 impl PartialEq for ServerTls {
     fn eq(&self, other: &Self) -> bool {
-        self.made_of == other.made_of
+        self.options == other.options
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use glossator::upstream::http::{CertificateAndKey, ClientTls, ClientTlsOptions, HttpVersion, Trust};
+use glossator::upstream::http::{ClientTls, ClientTlsOptions, Fingerprint, HttpVersion, Pem};
 use http::{Request, Response, Version, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -96,8 +96,12 @@ async fn tls_server(
     address
 }
 
+fn pem(certified: &CertifiedKey<KeyPair>) -> Pem {
+    Pem(certified.cert.pem().into_bytes())
+}
+
 fn trusting(certified: &CertifiedKey<KeyPair>) -> ClientTlsOptions {
-    ClientTlsOptions { trust: Trust::Cas(certified.cert.pem().into_bytes()), ..ClientTlsOptions::default() }
+    ClientTlsOptions { ca: Some(pem(certified)), ..ClientTlsOptions::default() }
 }
 
 fn setup(address: SocketAddr, tls: ClientTlsOptions) -> Setup {
@@ -156,7 +160,7 @@ async fn a_certificate_that_signs_itself_is_known_by_its_fingerprint() {
     let certified = certificate("a name that nobody asks for.test");
     let address = tls_server(&certified, &[], None).await;
     let pinned =
-        |fingerprint| ClientTlsOptions { trust: Trust::Pinned(fingerprint), ..ClientTlsOptions::default() };
+        |digest| ClientTlsOptions { fingerprint: Some(Fingerprint(digest)), ..ClientTlsOptions::default() };
     let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().unwrap();
     let hash = suite.common.hash_provider.hash(certified.cert.der());
     let right = hash.as_ref().try_into().unwrap();
@@ -171,11 +175,8 @@ async fn a_server_gets_the_configured_credential() {
     check_unreachable_or_cut_off(
         &setup(address, trusting(&certified)).start().await.call("get_thing", "").await,
     );
-    let identity = CertificateAndKey {
-        certificates: client.cert.pem().into_bytes(),
-        key: client.signing_key.serialize_pem().into_bytes(),
-    };
-    let known = ClientTlsOptions { identity: Some(identity), ..trusting(&certified) };
+    let key = Some(Pem(client.signing_key.serialize_pem().into_bytes()));
+    let known = ClientTlsOptions { certificate: Some(pem(&client)), key, ..trusting(&certified) };
     assert_eq!(setup(address, known).start().await.call("get_thing", "").await.status, 200);
 }
 

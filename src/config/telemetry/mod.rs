@@ -19,7 +19,7 @@ use crate::{
         value::{FromText, Named, Scalar, text_settings},
     },
     telemetry::{SamplerName, Sampling, ServiceAttributes},
-    tls::{ClientTls, ClientTlsOptions, Trust},
+    tls::{ClientTls, ClientTlsOptions, Pem},
     upstream::http::{Address, HttpSettings},
 };
 
@@ -208,8 +208,8 @@ impl TelemetrySettings {
             (false, ..) => None,
             (true, Some(tls), None) => Some(tls.clone()),
             (true, _, trusted_cas) => {
-                let trust = trusted_cas.clone().map_or(Trust::System, Trust::Cas);
-                let tls = ClientTls::new(ClientTlsOptions { trust, ..ClientTlsOptions::default() });
+                let ca = trusted_cas.clone().map(Pem);
+                let tls = ClientTls::new(ClientTlsOptions { ca, ..ClientTlsOptions::default() });
                 let help = "install `ca-certificates`, or configure trusted CAs with `tls.ca`";
                 tls.map_err(|error| reject(error.to_string(), help)).ok()
             }

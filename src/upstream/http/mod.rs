@@ -30,7 +30,7 @@ use super::{
 };
 use crate::route::UpstreamName;
 
-pub use crate::tls::{CertificateAndKey, ClientTls, ClientTlsOptions, TlsError, Trust};
+pub use crate::tls::{ClientTls, ClientTlsOptions, Fingerprint, Pem, TlsError};
 pub use address::{Address, AddressError};
 pub use client::HttpUpstream;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
