@@ -137,13 +137,11 @@ impl Setting for SystemTime {
         let text = text_of(value)?;
         let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
         let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
-        end.map_or_else(
-            || {
-                let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
-                value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
-            },
-            |end| Ok(end.into()),
-        )
+        if let Some(end) = end {
+            return Ok(end.into());
+        }
+        let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
+        value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
     }
 }
 

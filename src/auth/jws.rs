@@ -7,7 +7,9 @@
 use std::fmt;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
+use ring::signature::{
+    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
 use serde_json::{Map, Value};
 
 use super::AuthError;
@@ -43,40 +45,37 @@ pub enum Algorithm {
     EdDsa,
 }
 
-impl Algorithm {
-    /// All algorithms.
-    pub const ALL: [Self; 9] = [
-        Self::Rs256,
-        Self::Rs384,
-        Self::Rs512,
-        Self::Ps256,
-        Self::Ps384,
-        Self::Ps512,
-        Self::Es256,
-        Self::Es384,
-        Self::EdDsa,
-    ];
+/// Verification of a signature with a key.
+enum Verification {
+    Rsa(&'static RsaParameters),
+    /// With the public key of a curve, by the name of the curve in a JWK.
+    Curve(&'static str, &'static dyn VerificationAlgorithm),
+}
 
-    /// The name in tokens (RFC 7518, section 3.1; RFC 8037).
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rs256 => "RS256",
-            Self::Rs384 => "RS384",
-            Self::Rs512 => "RS512",
-            Self::Ps256 => "PS256",
-            Self::Ps384 => "PS384",
-            Self::Ps512 => "PS512",
-            Self::Es256 => "ES256",
-            Self::Es384 => "ES384",
-            Self::EdDsa => "EdDSA",
-        }
+/// Every algorithm with its name in tokens (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
+static ALGORITHMS: [(Algorithm, &str, Verification); 9] = [
+    (Algorithm::Rs256, "RS256", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
+    (Algorithm::Rs384, "RS384", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
+    (Algorithm::Rs512, "RS512", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
+    (Algorithm::Ps256, "PS256", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
+    (Algorithm::Ps384, "PS384", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
+    (Algorithm::Ps512, "PS512", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
+    (Algorithm::Es256, "ES256", Verification::Curve("P-256", &signature::ECDSA_P256_SHA256_FIXED)),
+    (Algorithm::Es384, "ES384", Verification::Curve("P-384", &signature::ECDSA_P384_SHA384_FIXED)),
+    (Algorithm::EdDsa, "EdDSA", Verification::Curve("Ed25519", &signature::ED25519)),
+];
+
+impl Algorithm {
+    /// The name in tokens.
+    pub fn as_str(self) -> &'static str {
+        ALGORITHMS[self as usize].1
     }
 
     /// The algorithm with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         // `Ed25519` is `EdDSA` with the one curve that is supported here (RFC 9864, section 2.2).
         let name = if name == "Ed25519" { "EdDSA" } else { name };
-        Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
+        ALGORITHMS.iter().find(|(_, known, _)| *known == name).map(|(algorithm, ..)| *algorithm)
     }
 }
 
@@ -86,26 +85,22 @@ impl Setting for Algorithm {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?.trim();
-        Self::from_name(text).map_or_else(
-            || {
-                let known = quoted_list(Self::ALL.iter().map(|one| one.as_str()));
-                let help = match text.to_ascii_lowercase().as_str() {
-                    "none" => format!("an unsigned token proves nothing; write one of {known}"),
-                    shared if shared.starts_with("hs") => {
-                        format!(
-                            "a symmetric key that verifies tokens can also sign them; write one of {known}"
-                        )
-                    }
-                    _ => format!("write one of {known}"),
-                };
-                let message = match value.is_external() {
-                    true => "after variable expansion, the signing algorithm is not accepted".to_owned(),
-                    false => format!("the signing algorithm `{text}` is not accepted"),
-                };
-                value.reject(Invalid::without_value(message, help).with_code(Code::UnknownWord))
-            },
-            Ok,
-        )
+        if let Some(found) = Self::from_name(text) {
+            return Ok(found);
+        }
+        let known = quoted_list(ALGORITHMS.iter().map(|(_, name, _)| *name));
+        let help = match text.to_ascii_lowercase().as_str() {
+            "none" => format!("an unsigned token proves nothing; write one of {known}"),
+            shared if shared.starts_with("hs") => {
+                format!("a symmetric key that verifies tokens can also sign them; write one of {known}")
+            }
+            _ => format!("write one of {known}"),
+        };
+        let message = match value.is_external() {
+            true => "after variable expansion, the signing algorithm is not accepted".to_owned(),
+            false => format!("the signing algorithm `{text}` is not accepted"),
+        };
+        value.reject(Invalid::without_value(message, help).with_code(Code::UnknownWord))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -184,10 +179,8 @@ enum Material {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
     },
-    /// A point, uncompressed.
-    P256(Vec<u8>),
-    P384(Vec<u8>),
-    Ed25519(Vec<u8>),
+    /// The name of a curve, and a public key: for ECDSA, an uncompressed point.
+    Curve(&'static str, Vec<u8>),
 }
 
 /// Error for a document that is not a JWKS.
@@ -280,9 +273,9 @@ impl Jwk {
                 }
                 Material::Rsa { modulus, exponent }
             }
-            ("EC", Some("P-256")) => Material::P256(point(32)?),
-            ("EC", Some("P-384")) => Material::P384(point(48)?),
-            ("OKP", Some("Ed25519")) => Material::Ed25519(bytes("x").filter(|x| x.len() == 32)?),
+            ("EC", Some("P-256")) => Material::Curve("P-256", point(32)?),
+            ("EC", Some("P-384")) => Material::Curve("P-384", point(48)?),
+            ("OKP", Some("Ed25519")) => Material::Curve("Ed25519", bytes("x").filter(|x| x.len() == 32)?),
             _ => return None,
         };
         let id = text("kid").map(str::to_owned);
@@ -293,39 +286,30 @@ impl Jwk {
 
     /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
     fn can_verify(&self, algorithm: Algorithm) -> bool {
-        use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
-        let is_its_kind = match self.material {
-            Material::Rsa { .. } => matches!(algorithm, Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512),
-            Material::P256(_) => algorithm == Es256,
-            Material::P384(_) => algorithm == Es384,
-            Material::Ed25519(_) => algorithm == EdDsa,
+        let is_its_kind = match (&self.material, &ALGORITHMS[algorithm as usize].2) {
+            (Material::Rsa { .. }, Verification::Rsa(_)) => true,
+            (Material::Curve(own, _), Verification::Curve(curve, _)) => own == curve,
+            (Material::Rsa { .. }, Verification::Curve(..)) | (Material::Curve(..), Verification::Rsa(_)) => {
+                false
+            }
         };
         is_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
     fn verify(&self, token: &Jws<'_>) -> bool {
         let (message, signature) = (token.message, token.signature.as_slice());
-        let by = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
-            UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
-        };
-        match &self.material {
-            Material::P256(point) => by(&signature::ECDSA_P256_SHA256_FIXED, point),
-            Material::P384(point) => by(&signature::ECDSA_P384_SHA384_FIXED, point),
-            Material::Ed25519(key) => by(&signature::ED25519, key),
-            Material::Rsa { modulus, exponent } => {
-                let parameters = match token.algorithm {
-                    Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-                    Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-                    Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-                    Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
-                    Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
-                    Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
-                    Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => return false,
-                };
-                let key = RsaPublicKeyComponents { n: modulus, e: exponent };
-                key.verify(parameters, message, signature).is_ok()
+        let verified = match (&self.material, &ALGORITHMS[token.algorithm as usize].2) {
+            (Material::Rsa { modulus, exponent }, Verification::Rsa(parameters)) => {
+                RsaPublicKeyComponents { n: modulus, e: exponent }.verify(parameters, message, signature)
             }
-        }
+            (Material::Curve(_, key), Verification::Curve(_, algorithm)) => {
+                UnparsedPublicKey::new(*algorithm, key).verify(message, signature)
+            }
+            (Material::Rsa { .. }, Verification::Curve(..)) | (Material::Curve(..), Verification::Rsa(_)) => {
+                return false;
+            }
+        };
+        verified.is_ok()
     }
 }
 
@@ -369,7 +353,7 @@ mod tests {
         }
         check_rejected(&token(&json!({}), "{}"), "not accepted");
         check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
-        assert!(Algorithm::ALL.iter().all(|one| Algorithm::from_name(one.as_str()) == Some(*one)));
+        assert!(ALGORITHMS.iter().all(|(one, ..)| Algorithm::from_name(one.as_str()) == Some(*one)));
         assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));
     }
 
@@ -414,7 +398,7 @@ mod tests {
     fn a_key_is_for_its_own_kind_of_signature() {
         let mut token = Jws::parse(TOKEN).unwrap();
         let keys = read(json!([key()])).unwrap();
-        for algorithm in Algorithm::ALL {
+        for algorithm in ALGORITHMS.iter().map(|(algorithm, ..)| *algorithm) {
             token.algorithm = algorithm;
             assert_eq!(keys.has_key_for(&token), algorithm == Algorithm::Es256);
         }
