@@ -5,16 +5,13 @@
 //! is unreachable, the last good JWKS is used for a day.
 
 use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, header, uri::PathAndQuery};
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, header, uri::PathAndQuery};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -95,11 +92,8 @@ impl Setting for KeySource {
     }
 }
 
-/// The active keys of an issuer. Clones share them.
-#[derive(Clone)]
-pub(super) struct KeySet(Arc<Shared>);
-
-struct Shared {
+/// The active keys of an issuer.
+pub(super) struct KeySet {
     /// Requests the JWKS; `None` if the keys come from a document.
     server: Option<Box<JwksFetcher>>,
     cached: ArcSwapOption<CachedJwks>,
@@ -107,10 +101,7 @@ struct Shared {
 }
 
 /// Function that requests a JWKS, with the context of the call that causes it.
-type JwksFetcher = dyn Fn(CallContext) -> JwksFuture + Send + Sync;
-
-/// The future of a requested JWKS.
-type JwksFuture = Pin<Box<dyn Future<Output = Result<Jwks, String>> + Send>>;
+type JwksFetcher = dyn Fn(CallContext) -> BoxFuture<'static, Result<Jwks, String>> + Send + Sync;
 
 /// A JWKS, with the time when it was received.
 #[derive(Debug)]
@@ -129,37 +120,38 @@ struct RefreshState {
 }
 
 impl KeySet {
-    pub(super) fn new(source: &KeySource) -> Self {
+    pub(super) fn new(source: &KeySource) -> Arc<Self> {
         match source {
             KeySource::Document(keys) => {
                 let cached = CachedJwks { keys: keys.clone(), number: 0, received_at: Instant::now() };
-                let cached = ArcSwapOption::from_pointee(cached);
-                Self(Arc::new(Shared { server: None, cached, refresh: Mutex::default() }))
+                Arc::new(Self {
+                    server: None,
+                    cached: ArcSwapOption::from_pointee(cached),
+                    refresh: Mutex::default(),
+                })
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
-                Self::with_fetcher(move |context| Box::pin(fetch_jwks(server.clone(), path.clone(), context)))
+                Self::with_fetcher(Box::new(move |context| {
+                    Box::pin(fetch_jwks(server.clone(), path.clone(), context))
+                }))
             }
         }
     }
 
-    fn with_fetcher(server: impl Fn(CallContext) -> JwksFuture + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared {
-            server: Some(Box::new(server)),
-            cached: ArcSwapOption::empty(),
-            refresh: Mutex::default(),
-        }))
+    fn with_fetcher(server: Box<JwksFetcher>) -> Arc<Self> {
+        Arc::new(Self { server: Some(server), cached: ArcSwapOption::empty(), refresh: Mutex::default() })
     }
 
     /// The active JWKS, if there is one. If it is due for a refresh, that starts in the background.
-    pub(super) fn current(&self, request_id_of: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
-        let cached = self.0.cached.load_full()?;
-        if self.0.server.is_none() {
+    pub(super) fn current(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
+        let cached = self.cached.load_full()?;
+        if self.server.is_none() {
             return Some(cached);
         }
         let age = cached.received_at.elapsed();
         if age >= REFRESHED_AFTER {
-            let _ = self.0.fetch(request_id_of);
+            let _ = self.fetch(request_id_of);
         }
         (age < MAX_STALE_AGE).then_some(cached)
     }
@@ -170,34 +162,26 @@ impl KeySet {
     ///
     /// [`AuthError::KeysUnavailable`] if there is no JWKS.
     pub(super) async fn for_token(
-        &self,
+        self: &Arc<Self>,
         token: &Jws<'_>,
         request_id_of: RequestIdOf<'_>,
     ) -> Result<Arc<CachedJwks>, AuthError> {
         let cached = self.current(request_id_of);
-        if let Some(cached) = &cached
-            && cached.keys.has_key_for(token)
-        {
-            return Ok(Arc::clone(cached));
+        if let Some(cached) = cached.filter(|cached| cached.keys.has_key_for(token)) {
+            return Ok(cached);
         }
-        if let Some(in_flight) = self.0.fetch(request_id_of) {
+        if let Some(in_flight) = self.fetch(request_id_of) {
             // The result is seen below.
             let _ = in_flight.result().await;
         }
         self.current(request_id_of).ok_or(AuthError::KeysUnavailable)
-    }
-}
-
-impl Shared {
-    fn lock_state(&self) -> MutexGuard<'_, RefreshState> {
-        self.refresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues when no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
     fn fetch(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
-        let mut state = self.lock_state();
+        let mut state = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(in_flight) = state.in_flight.as_ref().filter(|in_flight| in_flight.is_running()) {
             return Some(in_flight.clone());
         }
@@ -238,29 +222,16 @@ async fn fetch_jwks(
     path_and_query: PathAndQuery,
     context: CallContext,
 ) -> Result<Jwks, String> {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    let request = HttpRequest {
-        under: PathBase::Origin,
-        method: Method::GET,
-        path_and_query,
-        headers,
-        body: Bytes::new(),
-    };
-    let mut upstream_call =
-        UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(REFRESH_TIMEOUT), true);
+    let mut request = HttpRequest::get(PathBase::Origin, path_and_query);
+    request.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let deadline = Deadline::after(REFRESH_TIMEOUT);
+    let mut upstream_call = UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, deadline, true);
     upstream_call.context = context;
     let response = server.send(&upstream_call).await.map_err(|error| ErrorChain(&error).to_string())?;
     if !response.status.is_success() {
         return Err(format!("the server responded with {}", response.status));
     }
     Jwks::read(&response.body).map_err(|error| error.to_string())
-}
-
-impl fmt::Debug for KeySet {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("KeySet(…)")
-    }
 }
 
 #[cfg(test)]
@@ -289,20 +260,20 @@ mod tests {
     }
 
     /// A server that returns these lists one after the other, each after a while, and then fails.
-    fn server(responses: Vec<Option<Jwks>>) -> (KeySet, Arc<AtomicUsize>) {
+    fn server(responses: Vec<Option<Jwks>>) -> (Arc<KeySet>, Arc<AtomicUsize>) {
         let fetches = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&fetches);
-        let set = KeySet::with_fetcher(move |_| {
+        let set = KeySet::with_fetcher(Box::new(move |_| {
             let response = responses.get(count.fetch_add(1, Ordering::Relaxed)).cloned().flatten();
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 response.ok_or_else(|| "it is down".to_owned())
             })
-        });
+        }));
         (set, fetches)
     }
 
-    async fn has_key_for_token(set: &KeySet, id: &str) -> Result<bool, AuthError> {
+    async fn has_key_for_token(set: &Arc<KeySet>, id: &str) -> Result<bool, AuthError> {
         set.for_token(&token(id), &RequestId::next).await.map(|cached| cached.keys.has_key_for(&token(id)))
     }
 
@@ -356,7 +327,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fetching_from_a_silent_server_times_out() {
-        let set = KeySet::with_fetcher(|_| Box::pin(std::future::pending()));
+        let set = KeySet::with_fetcher(Box::new(|_| Box::pin(std::future::pending())));
         let started = Instant::now();
         assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
         assert_eq!(started.elapsed(), REFRESH_TIMEOUT);

@@ -92,7 +92,7 @@ const VERIFIED_LIMIT: usize = 8192;
 /// Verifies the tokens of one issuer.
 pub(super) struct Issuer {
     settings: TokenSettings,
-    keys: KeySet,
+    keys: Arc<KeySet>,
     /// The configured clients, by the subject in their tokens.
     subjects: HashMap<String, Arc<Client>>,
     verified: Cache<Digest, VerifiedToken>,

@@ -214,7 +214,7 @@ impl AsyncOperationRule {
             (OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
                 status.build(&location.add_to(arguments), client, stop)
             }
-            (OperationLocation::Path(path), _) => Ok(request_to(Method::GET, path.clone())),
+            (OperationLocation::Path(path), _) => Ok(HttpRequest::get(PathBase::Origin, path.clone())),
             (OperationLocation::Named(_), OperationLocationRule::Location) => {
                 Err(RequestError::new(ROUTE_CHANGED))
             }
@@ -337,11 +337,6 @@ impl AsyncOperationRule {
 }
 
 const ROUTE_CHANGED: &str = "the operation was started by an earlier version of this tool";
-
-fn request_to(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
-    let (headers, body) = Default::default();
-    HttpRequest { method, under: PathBase::Origin, path_and_query, headers, body }
-}
 
 fn text_of(value: &Value) -> Option<String> {
     match value {

@@ -50,10 +50,8 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> UpstreamRespon
 }
 
 fn first_request() -> HttpRequest {
-    HttpRequest {
-        under: PathBase::UpstreamUrl,
-        ..request_to(Method::POST, PathAndQuery::from_static("/reports"))
-    }
+    let request = HttpRequest::get(PathBase::UpstreamUrl, PathAndQuery::from_static("/reports"));
+    HttpRequest { method: Method::POST, ..request }
 }
 
 fn with_context<T>(run: impl FnOnce(OperationContext<'_>) -> T) -> T {

@@ -108,6 +108,13 @@ pub enum PathBase {
     UrlItself,
 }
 
+impl HttpRequest {
+    /// `GET` request without headers and body.
+    pub fn get(under: PathBase, path_and_query: PathAndQuery) -> Self {
+        Self { method: Method::GET, under, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+}
+
 impl ValueTemplate {
     /// Whether it is exactly one argument, such as `{{ args.tenant }}`, and the client did not send it.
     fn is_absent_argument(&self, arguments: &Arguments) -> bool {
