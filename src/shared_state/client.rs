@@ -9,7 +9,7 @@
 
 use std::{
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     task::{Context, Waker},
@@ -106,7 +106,7 @@ pub(super) enum ChannelEvent {
 /// Client of the store, with or without a connection.
 pub(super) struct StoreClient {
     pub(super) settings: StoreSettings,
-    pub(super) counts: StoreCounts,
+    counts: Mutex<StoreCounts>,
     connected: ArcSwapOption<ActiveConnection>,
     state: watch::Sender<StoreState>,
 }
@@ -134,10 +134,14 @@ impl StoreClient {
         let state = StoreState { is_up: false, since: SystemTime::now() };
         Self {
             settings,
-            counts: StoreCounts::default(),
+            counts: Mutex::default(),
             connected: ArcSwapOption::empty(),
             state: watch::Sender::new(state),
         }
+    }
+
+    pub(super) fn counts(&self) -> MutexGuard<'_, StoreCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn state(&self) -> StoreState {
@@ -186,7 +190,7 @@ impl StoreClient {
         &self,
         operation: impl AsyncFnOnce(StoreConnection) -> RedisResult<T>,
     ) -> Result<T, StoreUnreachable> {
-        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        self.counts().attempted += 1;
         let result = match self.connected.load_full() {
             None => Err(Failure::NotConnected),
             Some(connected) => {
@@ -200,7 +204,7 @@ impl StoreClient {
             }
         };
         result.map_err(|failure| {
-            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+            self.counts().failed += 1;
             // The loss of the connection is logged once, by `keep_connected`.
             debug!(error = %ErrorChain(&failure), "shared state operation failed");
             StoreUnreachable

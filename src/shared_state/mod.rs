@@ -11,10 +11,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -103,34 +100,16 @@ pub struct StoredValue {
 }
 
 /// Counters of operations.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct StoreCounts {
-    requests: AtomicU64,
-    failed: AtomicU64,
-    not_written: AtomicU64,
-    foreign: AtomicU64,
-}
-
-impl StoreCounts {
     /// Operations that were attempted.
-    pub fn attempted(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
+    pub attempted: u64,
     /// Operations without a valid response in time, or without a connection.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
+    pub failed: u64,
     /// Values that were not written: too long, or too many bytes were being written.
-    pub fn not_written(&self) -> u64 {
-        self.not_written.load(Ordering::Relaxed)
-    }
-
+    pub not_written: u64,
     /// Values that were not written by a replica with our secret key, or were changed since.
-    pub fn foreign(&self) -> u64 {
-        self.foreign.load(Ordering::Relaxed)
-    }
+    pub foreign: u64,
 }
 
 /// The shared state. Clones share the connection.
@@ -196,8 +175,8 @@ impl SharedStore {
     }
 
     /// Counters of its operations.
-    pub fn counts(&self) -> &StoreCounts {
-        &self.0.client.counts
+    pub fn counts(&self) -> StoreCounts {
+        *self.0.client.counts()
     }
 
     /// Maximum length of one value.
@@ -251,7 +230,7 @@ impl SharedStore {
     pub fn put(&self, name: &str, content: &[u8], ttl: Duration) {
         let encrypted = self.0.cipher.encrypt(Purpose::Stored(name), content);
         if encrypted.len() > self.entry_limit_bytes() {
-            self.counts().not_written.fetch_add(1, Ordering::Relaxed);
+            self.0.client.counts().not_written += 1;
             return;
         }
         self.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(millis(ttl)), encrypted.len());
@@ -322,9 +301,7 @@ impl SharedStore {
         let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
         match Arc::clone(&self.0.writing).try_acquire_many_owned(units) {
             Ok(permit) => self.0.client.post(command.take(), permit),
-            Err(_) => {
-                self.counts().not_written.fetch_add(1, Ordering::Relaxed);
-            }
+            Err(_) => self.0.client.counts().not_written += 1,
         }
     }
 }
@@ -333,7 +310,7 @@ impl Inner {
     fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
         let opened = self.cipher.decrypt(purpose, encrypted);
         if opened.is_none() {
-            self.client.counts.foreign.fetch_add(1, Ordering::Relaxed);
+            self.client.counts().foreign += 1;
         }
         opened
     }
