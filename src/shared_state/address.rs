@@ -44,31 +44,38 @@ pub(super) struct StoreHost {
 
 /// Why a text is not the address of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum StoreAddressError {
-    /// The scheme is unknown.
-    #[error("it begins with neither `redis://`, `rediss://` nor `unix:/`")]
-    Scheme,
-    /// It contains a user or a password.
-    #[error("it contains a user or a password")]
-    Credentials,
-    /// A host is missing or malformed.
-    #[error("it has no host")]
-    Host,
-    /// Several hosts, but neither a Cluster nor Sentinels.
-    #[error("it has several hosts")]
-    SeveralHosts,
-    /// The port is invalid.
-    #[error("its port is not a number from 1 to 65535")]
-    Port,
-    /// The path is not a number.
-    #[error("the part after the host is not a database number")]
-    Database,
-    /// The name of the primary is missing or malformed.
-    #[error("the part after the hosts is not the name of a primary")]
-    Primary,
-    /// A database in the address of a Cluster.
-    #[error("Redis Cluster supports only database 0")]
-    ClusterDatabase,
+#[error("{problem}")]
+pub struct StoreAddressError {
+    problem: &'static str,
+    help: &'static str,
+}
+
+/// Examples of addresses of one server.
+const ONE_SERVER: &str = "write `redis://store:6379`, `rediss://store:6379/1` or `unix:/run/valkey.sock`";
+
+impl StoreAddressError {
+    const SCHEME: Self =
+        Self { problem: "it begins with neither `redis://`, `rediss://` nor `unix:/`", help: ONE_SERVER };
+    const CREDENTIALS: Self = Self {
+        problem: "it contains a user or a password",
+        help: "write them as `user` and `password` of `shared_state`; `file:/path` is accepted there",
+    };
+    const HOST: Self = Self { problem: "it has no host", help: ONE_SERVER };
+    const SEVERAL_HOSTS: Self = Self {
+        problem: "it has several hosts",
+        help: "write `redis+cluster://a:6379,b:6379`, or `redis+sentinel://a:26379,b:26379/mymaster`",
+    };
+    const PORT: Self = Self { problem: "its port is not a number from 1 to 65535", help: ONE_SERVER };
+    const DATABASE: Self =
+        Self { problem: "the part after the host is not a database number", help: ONE_SERVER };
+    const PRIMARY: Self = Self {
+        problem: "the part after the hosts is not the name of a primary",
+        help: "write `redis+sentinel://a:26379,b:26379/mymaster`",
+    };
+    const CLUSTER_DATABASE: Self = Self {
+        problem: "Redis Cluster supports only database 0",
+        help: "write `redis+cluster://a:6379,b:6379`; use `prefix` to separate keys",
+    };
 }
 
 impl StoreAddress {
@@ -95,31 +102,31 @@ impl FromStr for StoreAddress {
     type Err = StoreAddressError;
 
     fn from_str(text: &str) -> Result<Self, StoreAddressError> {
-        use StoreAddressError as Error;
+        type Error = StoreAddressError;
 
         if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
             // `unix:///run/x` is a common form, too.
             let path = format!("/{}", path.trim_start_matches('/'));
             return Ok(Self { location: StoreLocation::Socket(path.into()), is_tls: false, database: None });
         }
-        let (scheme, rest) = text.split_once("://").ok_or(Error::Scheme)?;
+        let (scheme, rest) = text.split_once("://").ok_or(Error::SCHEME)?;
         let (server, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let is_tls = match server {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
-            _ => return Err(Error::Scheme),
+            _ => return Err(Error::SCHEME),
         };
         if rest.contains('@') {
-            return Err(Error::Credentials);
+            return Err(Error::CREDENTIALS);
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts = |port| {
             authority.split(',').map(|host| StoreHost::parse(host, port)).collect::<Result<Vec<_>, _>>()
         };
         let (location, database) = match kind {
-            "" if authority.contains(',') => return Err(Error::SeveralHosts),
+            "" if authority.contains(',') => return Err(Error::SEVERAL_HOSTS),
             "" => (StoreLocation::Server(StoreHost::parse(authority, Self::PORT_DEFAULT)?), path),
-            "cluster" if !path.is_empty() => return Err(Error::ClusterDatabase),
+            "cluster" if !path.is_empty() => return Err(Error::CLUSTER_DATABASE),
             "cluster" => (StoreLocation::Cluster(hosts(Self::PORT_DEFAULT)?), path),
             "sentinel" => {
                 let sentinels = hosts(Self::SENTINEL_PORT_DEFAULT)?;
@@ -127,15 +134,15 @@ impl FromStr for StoreAddress {
                 // The characters that Sentinel itself accepts in a name.
                 let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
                 if primary.is_empty() || !primary.bytes().all(is_good) {
-                    return Err(Error::Primary);
+                    return Err(Error::PRIMARY);
                 }
                 (StoreLocation::Sentinels { sentinels, primary: primary.into() }, database)
             }
-            _ => return Err(Error::Scheme),
+            _ => return Err(Error::SCHEME),
         };
         let database = match database {
             "" => None,
-            number => Some(number.parse().map_err(|_| Error::Database)?),
+            number => Some(number.parse().map_err(|_| Error::DATABASE)?),
         };
         Ok(Self { location, is_tls, database })
     }
@@ -160,18 +167,18 @@ impl StoreHost {
     fn parse(text: &str, port_default: u16) -> Result<Self, StoreAddressError> {
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
-                let (name, behind) = rest.split_once(']').ok_or(StoreAddressError::Host)?;
+                let (name, behind) = rest.split_once(']').ok_or(StoreAddressError::HOST)?;
                 (name, if behind.is_empty() { None } else { Some(behind.strip_prefix(':').unwrap_or("?")) })
             }
             None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
         };
         let is_good = |character: char| character.is_ascii_alphanumeric() || "-._:".contains(character);
         if name.is_empty() || !name.chars().all(is_good) {
-            return Err(StoreAddressError::Host);
+            return Err(StoreAddressError::HOST);
         }
         let port = match port.map(str::parse) {
             None => port_default,
-            Some(Ok(0) | Err(_)) => return Err(StoreAddressError::Port),
+            Some(Ok(0) | Err(_)) => return Err(StoreAddressError::PORT),
             Some(Ok(port)) => port,
         };
         Ok(Self { name: name.into(), port })
@@ -241,24 +248,8 @@ text_settings!(StoreAddress);
 
 impl FromText for StoreAddress {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        use StoreAddressError as Error;
-        text.trim().parse().map_err(|error| {
-            let help = match error {
-                Error::Credentials => {
-                    "write them as `user` and `password` of `shared_state`; `file:/path` is accepted there"
-                }
-                Error::Scheme | Error::Host | Error::Port | Error::Database => {
-                    "write `redis://store:6379`, `rediss://store:6379/1` or `unix:/run/valkey.sock`"
-                }
-                Error::SeveralHosts => {
-                    "write `redis+cluster://a:6379,b:6379`, or `redis+sentinel://a:26379,b:26379/mymaster`"
-                }
-                Error::Primary => "write `redis+sentinel://a:26379,b:26379/mymaster`",
-                Error::ClusterDatabase => {
-                    "write `redis+cluster://a:6379,b:6379`; use `prefix` to separate keys"
-                }
-            };
-            Invalid::without_value(format!("invalid address of a store: {error}"), help)
+        text.trim().parse().map_err(|StoreAddressError { problem, help }| {
+            Invalid::without_value(format!("invalid address of a store: {problem}"), help)
         })
     }
 }
@@ -384,31 +375,31 @@ mod tests {
             "valkeys+sentinel://[::1]/my-master/2",
             Ok(("rediss+sentinel://[::1]:26379/my-master", Some(2))),
         );
-        check("redis+sentinel://a,b", Err(StoreAddressError::Primary));
-        check("redis+sentinel://a/my master", Err(StoreAddressError::Primary));
-        check("redis+sentinel://a/mymaster/x", Err(StoreAddressError::Database));
-        check("redis+sentinel://a,/mymaster", Err(StoreAddressError::Host));
+        check("redis+sentinel://a,b", Err(StoreAddressError::PRIMARY));
+        check("redis+sentinel://a/my master", Err(StoreAddressError::PRIMARY));
+        check("redis+sentinel://a/mymaster/x", Err(StoreAddressError::DATABASE));
+        check("redis+sentinel://a,/mymaster", Err(StoreAddressError::HOST));
     }
 
     #[test]
     fn a_cluster_is_reached_by_some_of_its_nodes() {
         check("redis+cluster://a,b:7", Ok(("redis+cluster://a:6379,b:7", None)));
         check("rediss+cluster://a/", Ok(("rediss+cluster://a:6379", None)));
-        check("redis+cluster://a/1", Err(StoreAddressError::ClusterDatabase));
-        check("redis://a,b", Err(StoreAddressError::SeveralHosts));
+        check("redis+cluster://a/1", Err(StoreAddressError::CLUSTER_DATABASE));
+        check("redis://a,b", Err(StoreAddressError::SEVERAL_HOSTS));
     }
 
     #[test]
     fn invalid_addresses_are_rejected() {
-        check("http://store", Err(StoreAddressError::Scheme));
-        check("redis+unix://store", Err(StoreAddressError::Scheme));
-        check("store:6379", Err(StoreAddressError::Scheme));
-        check("redis://user:secret@store", Err(StoreAddressError::Credentials));
-        check("redis://:6379", Err(StoreAddressError::Host));
-        check("redis://[::1", Err(StoreAddressError::Host));
-        check("redis://store:0", Err(StoreAddressError::Port));
-        check("redis://store:", Err(StoreAddressError::Port));
-        check("redis://[::1]7", Err(StoreAddressError::Port));
-        check("redis://store/prefix", Err(StoreAddressError::Database));
+        check("http://store", Err(StoreAddressError::SCHEME));
+        check("redis+unix://store", Err(StoreAddressError::SCHEME));
+        check("store:6379", Err(StoreAddressError::SCHEME));
+        check("redis://user:secret@store", Err(StoreAddressError::CREDENTIALS));
+        check("redis://:6379", Err(StoreAddressError::HOST));
+        check("redis://[::1", Err(StoreAddressError::HOST));
+        check("redis://store:0", Err(StoreAddressError::PORT));
+        check("redis://store:", Err(StoreAddressError::PORT));
+        check("redis://[::1]7", Err(StoreAddressError::PORT));
+        check("redis://store/prefix", Err(StoreAddressError::DATABASE));
     }
 }
