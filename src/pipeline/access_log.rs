@@ -51,12 +51,11 @@ pub(super) struct AccessLog<'a> {
     upstream_failed: bool,
     /// Age of a cached response.
     age: Option<Duration>,
-    outcome: Option<ToolOutcome>,
+    outcome: &'static str,
+    error_type: Option<ErrorType>,
     matched_rule: Option<MatchedRule>,
     /// The reason of a failure, for the log.
     reason: Option<String>,
-    /// Whether an asynchronous operation continues after the call.
-    is_open: bool,
 }
 
 impl<'a> AccessLog<'a> {
@@ -80,39 +79,45 @@ impl<'a> AccessLog<'a> {
             exit: None,
             upstream_failed: false,
             age: None,
-            outcome: None,
+            outcome: "cancelled",
+            error_type: None,
             matched_rule: None,
             reason: None,
-            is_open: false,
         }
     }
 
-    /// Records a response or failure of the upstream.
-    pub(super) fn record_response(
-        &mut self,
-        response: Result<&UpstreamResponse, &UpstreamError>,
-        took: Duration,
-    ) {
+    /// Records a response, also one of the cache, or a failure of the upstream.
+    pub(super) fn record_response(&mut self, response: &Result<CallResponse, UpstreamError>, took: Duration) {
         self.upstream_failed = response.is_err();
-        match response {
-            Ok(upstream_response) => self.record_upstream_response(upstream_response, took),
-            Err(error) => self.record_upstream_error(error, took),
-        }
-    }
-
-    /// Records a response of the cache, and the result of the upstream request, if one was sent before.
-    pub(super) fn record_cached_response(&mut self, cached: &CallResponse, took: Duration) {
-        self.upstream_failed = false;
-        self.age = cached.age;
-        self.record_content(&cached.response);
         let meters = &self.route.meters;
-        match &cached.upstream_result {
-            None => {}
-            Some(Ok(status)) => {
-                self.upstream_status = Some(*status);
-                meters.upstream_responded(status_class(*status), took);
+        match response {
+            Ok(CallResponse { response, age: None, .. }) => {
+                if let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) {
+                    self.log_program_end(exit);
+                }
+                meters.upstream_responded(result_label(response), took);
+                if response.exit.is_none() {
+                    self.upstream_status = Some(response.status);
+                }
+                self.record_content(response);
             }
-            Some(Err(error)) => self.report_upstream_error(error, took),
+            Ok(CallResponse { response, age, upstream_result, .. }) => {
+                self.age = *age;
+                match upstream_result {
+                    None => {}
+                    Some(Ok(status)) => {
+                        meters.upstream_responded(status_class(*status), took);
+                        self.upstream_status = Some(*status);
+                    }
+                    Some(Err(error)) => self.report_upstream_error(error, took),
+                }
+                self.record_content(response);
+            }
+            Err(error) => {
+                self.report_upstream_error(error, took);
+                self.rejected_by = error.properties().rejected_by;
+                self.reason = Some(ErrorChain(error).to_string());
+            }
         }
     }
 
@@ -124,17 +129,6 @@ impl<'a> AccessLog<'a> {
             None => self.response_status = Some(response.status),
             Some(exit) => self.exit = Some(exit.end),
         }
-    }
-
-    fn record_upstream_response(&mut self, response: &UpstreamResponse, took: Duration) {
-        self.record_content(response);
-        if response.exit.is_none() {
-            self.upstream_status = Some(response.status);
-        }
-        if let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) {
-            self.log_program_end(exit);
-        }
-        self.route.meters.upstream_responded(result_label(response), took);
     }
 
     /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
@@ -164,12 +158,6 @@ impl<'a> AccessLog<'a> {
             span.number("glossator.rule", rule + 1);
         }
         self.matched_rule = Some(rule.into());
-    }
-
-    fn record_upstream_error(&mut self, error: &UpstreamError, took: Duration) {
-        self.report_upstream_error(error, took);
-        self.rejected_by = error.properties().rejected_by;
-        self.reason = Some(ErrorChain(error).to_string());
     }
 
     /// Counts a failure of the upstream, and logs it. A rejection by one of our own limits is only in the log
@@ -234,22 +222,20 @@ impl<'a> AccessLog<'a> {
 
     /// Ends the call while its operation continues.
     pub(super) fn end_open(mut self) {
-        self.is_open = true;
+        self.outcome = "task";
     }
 
     pub(super) fn end(mut self, outcome: ToolOutcome) {
-        self.outcome = Some(outcome);
+        (self.outcome, self.error_type) = match outcome {
+            ToolOutcome::Success => ("success", None),
+            ToolOutcome::Error(error_type) => ("error", Some(error_type)),
+        };
     }
 }
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let (outcome, error_type) = match self.outcome {
-            Some(ToolOutcome::Success) => ("success", None),
-            Some(ToolOutcome::Error(error)) => ("error", Some(error.as_str())),
-            None if self.is_open => ("task", None),
-            None => ("cancelled", None),
-        };
+        let (outcome, error_type) = (self.outcome, self.error_type.map(ErrorType::as_str));
         let took = self.started.elapsed();
         let (api, mcp_version) = (self.api.as_str(), self.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
@@ -260,9 +246,7 @@ impl Drop for AccessLog<'_> {
             && has_success_status
         {
             self.route.meters.unmatched(ResponseMismatch::NoRule);
-        } else if self.outcome == Some(ToolOutcome::Error(ErrorType::UnparseableResponse))
-            && !self.upstream_failed
-        {
+        } else if self.error_type == Some(ErrorType::UnparseableResponse) && !self.upstream_failed {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);
         }
         if let Some(span) = self.context.span() {
@@ -273,7 +257,7 @@ impl Drop for AccessLog<'_> {
                 at: SystemTime::now(),
                 tool: self.route.definition.name.shared(),
                 upstream: self.route.upstream.shared(),
-                api: self.api.as_str(),
+                api,
                 request_id: self.request_id.clone(),
                 outcome,
                 error_type: error_type.unwrap_or_default(),
@@ -299,8 +283,8 @@ impl Drop for AccessLog<'_> {
             rejected_by = self.rejected_by,
             client = self.client.address_in_log(self.address).map(tracing::field::display),
             client_name = self.client.name_in_log().map(tracing::field::display),
-            api = self.api.as_str(),
-            mcp_version = Some(self.mcp_version).filter(|mcp_version| !mcp_version.is_empty()),
+            api,
+            mcp_version = Some(mcp_version).filter(|mcp_version| !mcp_version.is_empty()),
             trace_id = self.context.span().and_then(Span::trace_id).map(tracing::field::display),
             "call"
         );

@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use super::{
-    BoundRoute, Call, NoElicitor, Snapshot, error_text,
-    run::{CallRun, UpstreamExchange, check_scopes},
-    worker_pool::WorkError,
+    BoundRoute, Call, NoElicitor, Snapshot,
+    error_text::{self, failure},
+    run::{CallRun, PolicyStack, UpstreamExchange, check_scopes},
+    worker_pool::{LARGE_FOR_RULES_BYTES, WorkError, is_shorter},
 };
 use crate::{
     model::{Arguments, ErrorType, ToolResult, UpstreamResponse},
@@ -23,7 +24,7 @@ use crate::{
         OperationStatus, RequestError, Route, StatusResponse,
     },
     telemetry::{CallContext, ErrorChain},
-    translate::{CallInput, WorkBudget},
+    translate::{CallInput, Translator, WorkBudget},
     upstream::{Deadline, UpstreamError},
 };
 
@@ -94,8 +95,9 @@ impl OpenOperation {
     const INPUT_RESPONSES_LIMIT_BYTES: usize = 1 << 10;
 
     /// Whether the input responses are within the limit.
-    pub(super) fn fits(input_responses: &Map<String, Value>) -> bool {
-        serde_json::to_vec(input_responses).is_ok_and(|json| json.len() <= Self::INPUT_RESPONSES_LIMIT_BYTES)
+    pub(super) fn fits(arguments: &Arguments) -> bool {
+        let json = serde_json::to_vec(arguments.input_responses());
+        json.is_ok_and(|json| json.len() <= Self::INPUT_RESPONSES_LIMIT_BYTES)
     }
 }
 
@@ -118,7 +120,7 @@ impl Snapshot {
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
         run.exchange.arguments =
             std::mem::take(&mut run.exchange.arguments).with_input_responses(input_responses);
-        let (response, failure) = match run.poll(rule, location).await {
+        let (response, failed) = match run.poll(location).await {
             Ok(PollOutcome::Running { status, wait, .. }) => {
                 run.log.end_open();
                 return OperationState::Running { message: status.describe(), wait };
@@ -140,7 +142,7 @@ impl Snapshot {
                 };
             }
         };
-        let result = run.translate_last(response, failure).await;
+        let result = run.translate_last(response, failed).await;
         OperationState::Done(run.finish(result))
     }
 
@@ -152,12 +154,13 @@ impl Snapshot {
         input_responses: Map<String, Value>,
         location: &OperationLocation,
     ) {
-        let is_allowed = check_scopes(route, &call.client).is_ok();
-        let Some(rule) = route.async_operation.as_ref().filter(|_| is_allowed) else { return };
+        if route.async_operation.is_none() || check_scopes(route, &call.client).is_err() {
+            return;
+        }
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
         let mut exchange = UpstreamExchange::new(route, context, call);
         exchange.arguments = exchange.arguments.with_input_responses(input_responses);
-        if let Some(cancelled) = exchange.cancel(rule, location) {
+        if let Some(cancelled) = exchange.cancel(location) {
             cancelled.await;
         }
     }
@@ -169,30 +172,26 @@ impl CallRun<'_> {
     /// task instead of being polled again.
     pub(super) async fn poll_until_done(
         &mut self,
-        rule: &AsyncOperationRule,
         request: HttpRequest,
         response: UpstreamResponse,
         hand_over_at: Option<Instant>,
     ) -> Result<PollOutcome, Box<ToolResult>> {
-        let interpret =
-            move |rule: &AsyncOperationRule, context: OperationContext<'_>, response: &UpstreamResponse| {
-                rule.interpret_initial(&request, context, response)
-            };
-        let (meaning, response) = self.evaluate(response, interpret).await.map_err(|error| error.result)?;
+        let evaluated = self.evaluate(response, move |rule, context, response| {
+            rule.interpret_initial(&request, context, response)
+        });
+        let (meaning, response) = evaluated.await.map_err(|error| error.result)?;
         let (mut location, mut wait) = match meaning {
             InitialResponse::Result => return Ok(PollOutcome::Done(response)),
             InitialResponse::Elsewhere => {
                 self.log.log_operation_elsewhere();
-                return Err(Box::new(ToolResult::error(
-                    ErrorType::UnparseableResponse,
-                    error_text::OPERATION_ELSEWHERE,
-                )));
+                return Err(failure(ErrorType::UnparseableResponse, error_text::OPERATION_ELSEWHERE));
             }
             InitialResponse::Operation { location, wait } => (location, wait),
         };
         self.progress.line(McpLogLevel::Debug, || "the service has started an operation".to_owned());
         let mut status = OperationStatus::default();
-        let mut guard = CancelOnDrop { run: self, rule, location: Some(location.clone()) };
+        let has_progress = self.exchange.rule().progress.is_some();
+        let mut guard = CancelOnDrop { run: self, location: Some(location.clone()) };
         for polls in 1..=AsyncOperationRule::MAX_POLLS {
             let deadline = guard.run.deadline.at;
             // Returns a task before the timeout rather than an error at the timeout.
@@ -205,11 +204,11 @@ impl CallRun<'_> {
             let next = next.filter(|next| *next < deadline);
             sleep_until(next.unwrap_or(deadline)).await;
             if next.is_none() {
-                return Err(guard.run.operation_not_done(rule));
+                return Err(guard.run.operation_not_done());
             }
-            match guard.run.poll(rule, &location).await {
+            match guard.run.poll(&location).await {
                 Ok(PollOutcome::Running { status: now, location: next, wait: until }) => {
-                    guard.run.progress.operation(&now, rule.progress.is_some(), polls);
+                    guard.run.progress.operation(&now, has_progress, polls);
                     (status, location, wait) = (now, next, until);
                     guard.location = Some(location.clone());
                 }
@@ -225,23 +224,18 @@ impl CallRun<'_> {
                 Err(error) => return Err(error.result),
             }
         }
-        Err(guard.run.operation_not_done(rule))
+        Err(guard.run.operation_not_done())
     }
 
     /// Polls an operation once, and fetches its result when it is done.
-    async fn poll(
-        &mut self,
-        rule: &AsyncOperationRule,
-        location: &OperationLocation,
-    ) -> Result<PollOutcome, PollError> {
+    async fn poll(&mut self, location: &OperationLocation) -> Result<PollOutcome, PollError> {
         let request = self.poll_request(location).await?;
-        let response = self.poll_response(rule, request.clone()).await?;
+        let response = self.poll_response(request.clone()).await?;
         let at = location.clone();
-        let interpret =
-            move |rule: &AsyncOperationRule, context: OperationContext<'_>, response: &UpstreamResponse| {
-                rule.interpret_status(&at, &request, context, response)
-            };
-        let (meaning, response) = self.evaluate(response, interpret).await?;
+        let evaluated = self.evaluate(response, move |rule, context, response| {
+            rule.interpret_status(&at, &request, context, response)
+        });
+        let (meaning, response) = evaluated.await?;
         Ok(match meaning {
             StatusResponse::Running { status, location, wait } => {
                 PollOutcome::Running { status, location, wait }
@@ -259,17 +253,17 @@ impl CallRun<'_> {
                     .await?;
                 match request {
                     None => PollOutcome::Done(response),
-                    Some(request) => PollOutcome::Done(self.poll_response(rule, request).await?),
+                    Some(request) => PollOutcome::Done(self.poll_response(request).await?),
                 }
             }
             StatusResponse::Moved(location) => {
                 let request = self.poll_request(&location).await?;
-                let response = self.poll_response(rule, request).await?;
+                let response = self.poll_response(request).await?;
                 if response.status == StatusCode::ACCEPTED {
                     return Ok(PollOutcome::Running {
                         status: OperationStatus::default(),
                         location,
-                        wait: rule.poll_interval,
+                        wait: self.exchange.rule().poll_interval,
                     });
                 }
                 self.progress.operation_done();
@@ -286,30 +280,21 @@ impl CallRun<'_> {
         .await
     }
 
-    async fn poll_response(
-        &mut self,
-        rule: &AsyncOperationRule,
-        request: HttpRequest,
-    ) -> Result<UpstreamResponse, PollError> {
-        let response = self.poll_operation(request).await;
-        response.map_err(|error| PollError {
-            is_transient: matches!(
-                error,
-                UpstreamError::Connect { .. }
-                    | UpstreamError::ConnectDeadline { .. }
-                    | UpstreamError::Deadline { .. }
-                    | UpstreamError::AttemptDeadline { .. }
-                    | UpstreamError::Busy { .. }
-                    | UpstreamError::ClientBusy { .. }
-                    | UpstreamError::CircuitOpen { .. }
-                    | UpstreamError::Restarting { .. }
-                    | UpstreamError::RateLimited { .. }
-                    | UpstreamError::RateLimitUnavailable { .. }
-                    | UpstreamError::BufferFull { .. }
-            ),
+    async fn poll_response(&mut self, request: HttpRequest) -> Result<UpstreamResponse, PollError> {
+        let is_idempotent = request.method.is_idempotent();
+        let response = self.send(request.into(), is_idempotent, PolicyStack::Upstream).await;
+        response.map(|response| response.response).map_err(|error| PollError {
+            is_transient: error.properties().retry_after.is_some()
+                || matches!(
+                    error,
+                    UpstreamError::Connect { .. }
+                        | UpstreamError::ConnectDeadline { .. }
+                        | UpstreamError::Deadline { .. }
+                        | UpstreamError::AttemptDeadline { .. }
+                ),
             result: match error {
-                UpstreamError::Deadline { .. } => self.operation_not_done(rule),
-                error => Box::new(error_text::operation_lost(&error)),
+                UpstreamError::Deadline { .. } => self.operation_not_done(),
+                error => error_text::operation_lost(&error),
             },
         })
     }
@@ -328,17 +313,11 @@ impl CallRun<'_> {
     ) -> Result<T, PollError> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            let rule = route
-                .async_operation
-                .as_ref()
-                .expect("only a route with an asynchronous operation is polled");
-            request(rule, arguments, headers, Some(stop))
+            request(rule_of(route), arguments, headers, Some(stop))
         };
+        let lost =
+            |error_type, text: &str| PollError { is_transient: false, result: failure(error_type, text) };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
-        let lost = |error_type, text: &str| {
-            let result = Box::new(ToolResult::error(error_type, text));
-            PollError { is_transient: false, result }
-        };
         let built = built.map_err(|error| match error {
             WorkError::Panicked => lost(ErrorType::Unreachable, error_text::OPERATION_LOST),
             WorkError::DeadlineExceeded => lost(ErrorType::Timeout, error_text::OPERATION_LOST),
@@ -356,58 +335,52 @@ impl CallRun<'_> {
     ) -> Result<(T, UpstreamResponse), PollError> {
         let route = Arc::clone(self.exchange.route);
         let (args, input_responses) = self.exchange.arguments.clone().into_values();
-        let evaluate = move |response: &UpstreamResponse, stop: &WorkBudget| {
-            let input = CallInput {
-                stop: Some(stop),
-                input_responses: &input_responses,
-                ..CallInput::new(&route.definition.name, &args)
-            };
-            let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
-            let rule = route
-                .async_operation
-                .as_ref()
-                .expect("only a route with an asynchronous operation is polled");
-            interpret(rule, OperationContext { input, limits, redaction }, response)
+        let is_short = is_shorter(&response, LARGE_FOR_RULES_BYTES);
+        let work = move |stop: &WorkBudget| {
+            let (tool, args, input_responses) = (&route.definition.name, &args, &input_responses);
+            let input = CallInput { tool, args, input_responses, stop: Some(stop) };
+            let Translator { limits, redaction, .. } = &route.translator;
+            let context = OperationContext { input, limits, redaction };
+            (interpret(rule_of(&route), context, &response), response.clone())
         };
         let (name, workers) = (&self.exchange.route.definition.name, &self.snapshot.workers);
-        let evaluated = workers.evaluate(name, response, self.deadline.at, evaluate).await;
+        let evaluated = workers.run_inline_first(name, self.deadline.at, is_short, work).await;
         evaluated.map_err(|error| PollError {
             is_transient: error == WorkError::DeadlineExceeded,
-            result: Box::new(match error {
-                WorkError::Panicked => {
-                    ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE)
-                }
-                WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
-            }),
+            result: error_text::not_processed(error, self.deadline.after),
         })
     }
 
-    fn operation_not_done(&self, rule: &AsyncOperationRule) -> Box<ToolResult> {
-        Box::new(error_text::operation_not_done(self.deadline.after, rule.cancel.is_some()))
+    fn operation_not_done(&self) -> Box<ToolResult> {
+        let is_cancelled = self.exchange.rule().cancel.is_some();
+        error_text::operation_not_done(self.deadline.after, is_cancelled)
     }
 }
 
-impl UpstreamExchange<'_> {
+fn rule_of(route: &Route) -> &AsyncOperationRule {
+    route.async_operation.as_ref().expect("only a route with an asynchronous operation is polled")
+}
+
+impl<'a> UpstreamExchange<'a> {
+    fn rule(&self) -> &'a AsyncOperationRule {
+        rule_of(self.route)
+    }
+
     /// Cancels an operation, if the route has a request for that.
-    fn cancel(
-        &self,
-        rule: &AsyncOperationRule,
-        location: &OperationLocation,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+    fn cancel(&self, location: &OperationLocation) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The client may have disconnected, so nothing would await work in the pool.
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-        let request = rule.cancel_request(location, &self.arguments, self.headers, Some(&stop))?;
-        let (upstream, tool) =
-            (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
+        let request = self.rule().cancel_request(location, &self.arguments, self.headers, Some(&stop))?;
+        let route = Arc::clone(self.route);
         let is_idempotent = request.method.is_idempotent();
         let upstream_call =
             self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
-            let (response, request_id) =
-                (upstream.poll_stack(&upstream_call).await, upstream_call.context.request_id());
+            let response = route.policies.upstream().poll_stack(&upstream_call).await;
+            let (tool, request_id) = (&route.definition.name, upstream_call.context.request_id());
             match response {
-                Ok(upstream_response) => {
-                    let status = upstream_response.status.as_u16();
+                Ok(response) => {
+                    let status = response.status.as_u16();
                     debug!(route = %tool, request_id, status, "abandoned asynchronous operation cancelled");
                 }
                 Err(error) => {
@@ -422,7 +395,6 @@ impl UpstreamExchange<'_> {
 /// Cancels an operation when it is dropped: the client has left, or the timeout has passed.
 struct CancelOnDrop<'r, 'a> {
     run: &'r mut CallRun<'a>,
-    rule: &'r AsyncOperationRule,
     /// Operation to cancel. `None` if it must not be cancelled.
     location: Option<OperationLocation>,
 }
@@ -430,7 +402,7 @@ struct CancelOnDrop<'r, 'a> {
 impl Drop for CancelOnDrop<'_, '_> {
     fn drop(&mut self) {
         let Some(location) = self.location.take() else { return };
-        let cancelled = self.run.exchange.cancel(self.rule, &location);
+        let cancelled = self.run.exchange.cancel(&location);
         if let (Some(cancelled), Ok(runtime)) = (cancelled, tokio::runtime::Handle::try_current()) {
             runtime.spawn(cancelled);
         }

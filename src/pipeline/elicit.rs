@@ -1,10 +1,9 @@
 //! Input requests of a call (elicitation, sampling, roots): their order, and their responses.
 
-use std::{future::Future, pin::Pin};
-
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use super::error_text;
+use super::error_text::{self, failure};
 use crate::{
     model::{Arguments, ErrorType, ToolResult},
     route::{ClientCapabilities, InputRequest, InputRequests, MissingCapability, NextStep},
@@ -27,8 +26,7 @@ pub trait Elicitor: Send + Sync {
 }
 
 /// Future of input responses.
-pub type InputResponsesFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Map<String, Value>, String>> + Send + 'a>>;
+pub type InputResponsesFuture<'a> = BoxFuture<'a, Result<Map<String, Value>, String>>;
 
 /// Elicitor for clients that support no input requests.
 pub struct NoElicitor;
@@ -66,17 +64,17 @@ pub async fn elicit_first(
     let mut input_responses = elicitor.input_responses();
     loop {
         let next = input_requests_of_route.next(&arguments, &input_responses, capabilities);
-        match next.map_err(|sentence| Box::new(ToolResult::error(ErrorType::Arguments, sentence)))? {
+        match next.map_err(|sentence| failure(ErrorType::Arguments, sentence))? {
             NextStep::Done(arguments) => return Ok(arguments),
             NextStep::Unable(missing) => {
                 let sentence = error_text::cannot_elicit(&missing);
                 elicitor.report_unsupported(missing);
-                return Err(input_missing(sentence));
+                return Err(failure(ErrorType::InputMissing, sentence));
             }
             NextStep::InputRequests(requests) => {
                 let responses = input_requests(elicitor, requests, &input_responses).await;
-                input_responses
-                    .extend(responses.map_err(|why| input_missing(format!("Nothing was done: {why}.")))?);
+                let missing = |why| failure(ErrorType::InputMissing, format!("Nothing was done: {why}."));
+                input_responses.extend(responses.map_err(missing)?);
             }
         }
     }
@@ -90,7 +88,8 @@ pub(super) async fn elicit_for_rule(
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut input_responses = arguments.input_responses().clone();
     let responses = input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
-    input_responses.extend(responses.map_err(|why| input_missing(error_text::response_needs_input(&why)))?);
+    let missing = |why: String| failure(ErrorType::InputMissing, error_text::response_needs_input(&why));
+    input_responses.extend(responses.map_err(missing)?);
     Ok(input_responses)
 }
 
@@ -113,8 +112,4 @@ async fn input_requests(
         return Err(format!("the input responses are longer than {limit} bytes together"));
     }
     Ok(responses)
-}
-
-fn input_missing(sentence: String) -> Box<ToolResult> {
-    Box::new(ToolResult::error(ErrorType::InputMissing, sentence))
 }

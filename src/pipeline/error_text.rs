@@ -23,15 +23,20 @@ pub(super) const ARGUMENTS_TOO_LATE: &str = "Checking the arguments took too lon
 pub(super) const ARGUMENTS_UNCHECKED: &str =
     "The arguments could not be checked, so no request was sent. Use other arguments.";
 
+/// Tool error that ends a call early, boxed because it is rare.
+pub(super) fn failure(error_type: ErrorType, text: impl Into<String>) -> Box<ToolResult> {
+    Box::new(ToolResult::error(error_type, text))
+}
+
 /// For a request that could not be built before the timeout, or not at all.
-pub(super) fn request_not_built(error: WorkError) -> ToolResult {
+pub(super) fn request_not_built(error: WorkError) -> Box<ToolResult> {
     match error {
-        WorkError::DeadlineExceeded => ToolResult::error(
+        WorkError::DeadlineExceeded => failure(
             ErrorType::Timeout,
             "Building the request from these arguments took too long, so it was not sent. Use fewer or \
              shorter arguments.",
         ),
-        WorkError::Panicked => ToolResult::error(
+        WorkError::Panicked => failure(
             ErrorType::Arguments,
             "The request could not be built from these arguments, so it was not sent. Use other arguments.",
         ),
@@ -63,12 +68,15 @@ pub(super) const NOT_READY: &str = "Not ready: the service behind it has not sta
                                     unavailable. No request was sent. Retry in a few seconds.";
 
 /// Tool error for an upstream error.
-pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> ToolResult {
+pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box<ToolResult> {
     let was_sent = effect != PossibleEffect::Unsent;
     let effect = match effect {
         PossibleEffect::Harmless | PossibleEffect::Unsent => "",
         PossibleEffect::Possible => " The request may have taken effect: check before you retry.",
     };
+    let malformed =
+        |what: &str| format!("{what}. A retry is unlikely to help; tell the operator of this tool.{effect}");
+    let retry = |after: &Duration| format!("Retry in {}.", time(whole_seconds(*after)));
     let text = match error {
         UpstreamError::Connect { .. } => "The service behind this tool can't be reached. The arguments are \
                                           not the cause. Retry later."
@@ -86,22 +94,14 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
             "The service closed the connection before its response was complete.{}",
             effect_or(effect, " Retry.")
         ),
-        UpstreamError::NotHttp { .. } => format!(
-            "The service sent a response that is not valid HTTP. A retry is unlikely to help; tell the \
-             operator of this tool.{effect}"
-        ),
-        UpstreamError::NotCgi { .. } => format!(
-            "The program behind this tool wrote a response that is not valid CGI. A retry is unlikely to \
-             help; tell the operator of this tool.{effect}"
-        ),
-        UpstreamError::NotMcp { .. } => format!(
-            "The service sent a response that is not valid MCP. A retry is unlikely to help; tell the \
-             operator of this tool.{effect}"
-        ),
-        UpstreamError::HeadTooLong { .. } => format!(
-            "The service sent a response whose headers are too many or too long. A retry is unlikely to \
-             help; tell the operator of this tool.{effect}"
-        ),
+        UpstreamError::NotHttp { .. } => malformed("The service sent a response that is not valid HTTP"),
+        UpstreamError::NotCgi { .. } => {
+            malformed("The program behind this tool wrote a response that is not valid CGI")
+        }
+        UpstreamError::NotMcp { .. } => malformed("The service sent a response that is not valid MCP"),
+        UpstreamError::HeadTooLong { .. } => {
+            malformed("The service sent a response whose headers are too many or too long")
+        }
         UpstreamError::TooLong { limit_bytes, .. } => format!(
             "The service's response is longer than the limit of {}. Request less: narrower arguments give \
              a shorter response.{effect}",
@@ -128,18 +128,17 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
         ),
         UpstreamError::CircuitOpen { of_route: true, retry_after, .. } => format!(
             "This tool is temporarily unavailable: its requests to the service failed repeatedly. No \
-             request was sent. Retry in {}.",
-            time(whole_seconds(*retry_after))
+             request was sent. {}",
+            retry(retry_after)
         ),
         UpstreamError::CircuitOpen { retry_after, .. } => format!(
             "The service behind this tool is temporarily unavailable after repeated failures. No request \
-             was sent. Retry in {}.",
-            time(whole_seconds(*retry_after))
+             was sent. {}",
+            retry(retry_after)
         ),
         UpstreamError::Restarting { retry_after, .. } => format!(
-            "The MCP server behind this tool is not running, and is being restarted. No request was sent. \
-             Retry in {}.",
-            time(whole_seconds(*retry_after))
+            "The MCP server behind this tool is not running, and is being restarted. No request was sent. {}",
+            retry(retry_after)
         ),
         UpstreamError::Credential { source, .. } => {
             let retry_in =
@@ -169,8 +168,8 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let (per, retry_after) = (per_period(*per), time(whole_seconds(*retry_after)));
-            format!("{who} {times} {per}. No request was sent. Retry in {retry_after}.")
+            let (per, retry) = (per_period(*per), retry(retry_after));
+            format!("{who} {times} {per}. No request was sent. {retry}")
         }
         UpstreamError::RateLimitUnavailable { .. } => "Rate limiting is temporarily unavailable, so this \
                                                        call was rejected. No request was sent. Retry in a \
@@ -187,7 +186,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Too
                                              sent. Use shorter values without control characters."
             .to_owned(),
     };
-    later(error_type_of(error), text)
+    Box::new(later(error_type_of(error), text))
 }
 
 /// Error type of an upstream error.
@@ -220,8 +219,8 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
 }
 
 /// For a call whose client lacks a scope.
-pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
-    ToolResult::error(ErrorType::Forbidden, format!("Permission denied. Required scope: `{needed}`."))
+pub(super) fn forbidden(needed: &Scopes) -> Box<ToolResult> {
+    failure(ErrorType::Forbidden, format!("Permission denied. Required scope: `{needed}`."))
 }
 
 /// Temporary error, with the seconds until a retry in `_meta`.
@@ -274,35 +273,40 @@ fn texts_of(capability: ClientCapability) -> (&'static str, &'static str) {
     }
 }
 
-/// For a response whose translation took too long.
-pub(super) fn too_late(deadline: Duration) -> ToolResult {
-    let text = format!(
-        "The service responded, but its response could not be processed within {}. Request less.",
-        time(deadline)
-    );
-    ToolResult::error(ErrorType::Timeout, text)
+/// For a response that could not be processed, or not before the deadline.
+pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolResult> {
+    let deadline = time(deadline);
+    match error {
+        WorkError::Panicked => failure(ErrorType::UnparseableResponse, UNREADABLE),
+        WorkError::DeadlineExceeded => failure(
+            ErrorType::Timeout,
+            format!(
+                "The service responded, but its response could not be processed within {deadline}. Request \
+                 less."
+            ),
+        ),
+    }
 }
 
 /// For an operation that is still running at the timeout.
-pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolResult {
-    let then = if is_cancelled {
-        "It was cancelled, and may have taken effect in part."
-    } else {
-        "It may still finish: check before you retry."
+pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> Box<ToolResult> {
+    let after = time(after);
+    let then = match is_cancelled {
+        true => "It was cancelled, and may have taken effect in part.",
+        false => "It may still finish: check before you retry.",
     };
-    let text =
-        format!("The service started the operation, but did not finish it within {}. {then}", time(after));
-    ToolResult::error(ErrorType::Timeout, text)
+    let text = format!("The service started the operation, but did not finish it within {after}. {then}");
+    failure(ErrorType::Timeout, text)
 }
 
 /// For an operation that can no longer be polled.
-pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
+pub(super) fn operation_lost(error: &UpstreamError) -> Box<ToolResult> {
     let error_type = match error_type_of(error) {
         // A status request is not built from arguments of the client.
         ErrorType::Arguments => ErrorType::Unreachable,
         error_type => error_type,
     };
-    ToolResult::error(error_type, OPERATION_LOST)
+    failure(error_type, OPERATION_LOST)
 }
 
 /// Text of [`operation_lost`].
@@ -310,10 +314,10 @@ pub(super) const OPERATION_LOST: &str = "The service started the operation, but 
                                          read. It may still finish: check before you retry.";
 
 /// For an operation that another client cancelled.
-pub(super) fn operation_cancelled() -> ToolResult {
+pub(super) fn operation_cancelled() -> Box<ToolResult> {
     let text = "The service started the operation, but it was cancelled before it finished. It may have \
                 taken effect in part.";
-    ToolResult::error(ErrorType::ReportedError { status: None }, text)
+    failure(ErrorType::ReportedError { status: None }, text)
 }
 
 /// For an operation whose status URL is on another server.
@@ -331,12 +335,12 @@ pub(super) fn operation_unnamed(why: &str) -> String {
 }
 
 /// For an operation that failed, with the message that the route extracts from its status.
-pub(super) fn operation_failed(message: Option<&str>) -> ToolResult {
+pub(super) fn operation_failed(message: Option<&str>) -> Box<ToolResult> {
     let text = match message {
         Some(message) => format!("The service started the operation, and it failed: {message}"),
         None => "The service started the operation, and it failed.".to_owned(),
     };
-    ToolResult::error(ErrorType::ReportedError { status: None }, text)
+    failure(ErrorType::ReportedError { status: None }, text)
 }
 
 /// `per minute`, `in 10 s`.

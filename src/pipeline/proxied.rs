@@ -8,8 +8,8 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     Call, NoElicitor, Snapshot,
-    error_text::{self, PossibleEffect},
-    run::{CallRun, check_scopes, client_timeout},
+    error_text::{self, PossibleEffect, failure},
+    run::{CallRun, PolicyStack, check_scopes, client_timeout},
 };
 use crate::{
     model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
@@ -306,17 +306,15 @@ impl CallRun<'_> {
         check_scopes(route, &self.exchange.client)?;
         self.deadline = Deadline::after(route.timeout).within(client_timeout(headers)?);
         let request = route.request.build(&self.exchange.arguments, headers, None);
-        let request =
-            request.map_err(|error| Box::new(ToolResult::error(ErrorType::Arguments, error.to_string())))?;
+        let request = request.map_err(|error| failure(ErrorType::Arguments, error.to_string()))?;
         let UpstreamRequest::Tool(mut request) = request else {
-            return Err(Box::new(ToolResult::error(ErrorType::Unreachable, error_text::UNREADABLE)));
+            return Err(failure(ErrorType::Unreachable, error_text::UNREADABLE));
         };
         (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
         // Read-only, so it may be retried.
-        let response = self.send(request.into(), true).await;
-        let upstream_response = response.map(|response| response.response);
-        upstream_response
-            .map_err(|error| Box::new(error_text::error_result(&error, PossibleEffect::Harmless)))
+        let response = self.send(request.into(), true, PolicyStack::Route).await;
+        let response = response.map(|response| response.response);
+        response.map_err(|error| error_text::error_result(&error, PossibleEffect::Harmless))
     }
 
     /// Tool error for a response without a result, with the text that a tool call would have.

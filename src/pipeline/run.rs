@@ -12,17 +12,15 @@ use super::{
     access_log::AccessLog,
     async_operation::PollOutcome,
     elicit::{elicit_first, elicit_for_rule},
-    error_text::{self, PossibleEffect},
+    error_text::{self, PossibleEffect, failure},
     progress::{LINE_LIMIT_BYTES, Reporter},
     resources::ResponseHeaders,
     worker_pool::WorkError,
 };
 use crate::{
     model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
-    policy::{CacheEntry, CallResponse},
-    route::{
-        HttpRequest, McpLogLevel, OperationStatus, Route, TraceContext, TracePropagation, UpstreamRequest,
-    },
+    policy::CallResponse,
+    route::{McpLogLevel, OperationStatus, Route, TraceContext, TracePropagation, UpstreamRequest},
     telemetry::CallContext,
     translate::{CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, message_variables, translate},
     upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError},
@@ -91,6 +89,15 @@ impl Snapshot {
     }
 }
 
+/// Policies that a request passes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PolicyStack {
+    /// Those of the route, for the request of a call.
+    Route,
+    /// Those of the upstream, for requests that follow.
+    Upstream,
+}
+
 /// State of one running call.
 pub(super) struct CallRun<'a> {
     pub(super) snapshot: &'a Snapshot,
@@ -133,9 +140,7 @@ impl<'a> CallRun<'a> {
     pub(super) async fn result(&mut self) -> Result<ToolResult, Box<ToolResult>> {
         match self.outcome(None).await? {
             CallOutcome::Result(result) => Ok(result),
-            CallOutcome::Operation(_) => {
-                Err(Box::new(error_text::operation_not_done(self.deadline.after, false)))
-            }
+            CallOutcome::Operation(_) => Err(error_text::operation_not_done(self.deadline.after, false)),
         }
     }
 
@@ -153,19 +158,17 @@ impl<'a> CallRun<'a> {
         }
         self.deadline = Deadline::after(route.timeout).within(client_timeout(self.exchange.headers)?);
         let hand_over_at = hand_over_after
-            .filter(|_| OpenOperation::fits(self.exchange.arguments.input_responses()))
+            .filter(|_| OpenOperation::fits(&self.exchange.arguments))
             .map(|after| Deadline::after(after).at);
         let request = self.build_request().await?;
         let operation = match (&route.async_operation, &request) {
-            (Some(rule), UpstreamRequest::Http(request)) => Some((rule, request.clone())),
+            (Some(_), UpstreamRequest::Http(request)) => Some(request.clone()),
             _ => None,
         };
         self.send_log_lines(None);
         let CallResponse { response, age, entry, upstream_result: _ } = self.send_or_error(request).await?;
         let step = match operation {
-            Some((rule, request)) => {
-                Box::pin(self.poll_until_done(rule, request, response, hand_over_at)).await?
-            }
+            Some(request) => Box::pin(self.poll_until_done(request, response, hand_over_at)).await?,
             None => PollOutcome::Done(response),
         };
         let result = match step {
@@ -182,9 +185,21 @@ impl<'a> CallRun<'a> {
             }
             PollOutcome::Done(response) => self.translate_last(response, None).await,
             PollOutcome::Failed(response, status) => self.translate_last(response, Some(status)).await,
-            PollOutcome::Cancelled => Err(Box::new(error_text::operation_cancelled())),
+            PollOutcome::Cancelled => Err(error_text::operation_cancelled()),
         };
-        with_cache_age(result, age, entry).map(CallOutcome::Result)
+        match (result, age) {
+            (Ok(result), age) if !result.is_error() => Ok(CallOutcome::Result(match age {
+                Some(age) => result.with_meta(AGE_META, age.as_secs()),
+                None => result,
+            })),
+            (failed, _) => {
+                // A cached response that turns out to be an error is not used again.
+                if let Some(entry) = entry {
+                    entry.remove();
+                }
+                failed.map(CallOutcome::Result)
+            }
+        }
     }
 
     async fn check_arguments(&mut self) -> Result<(), Box<ToolResult>> {
@@ -200,12 +215,12 @@ impl<'a> CallRun<'a> {
             route.request.build(arguments, headers, Some(stop))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
-        built.map_err(|error| Box::new(error_text::request_not_built(error)))?.map_err(|error| {
+        built.map_err(error_text::request_not_built)?.map_err(|error| {
             if let Some(detail) = error.detail() {
                 let (route, request_id) = (&route.definition.name, self.exchange.context.request_id());
                 debug!(%route, request_id, detail, "request template failed");
             }
-            Box::new(ToolResult::error(ErrorType::Arguments, error.to_string()))
+            failure(ErrorType::Arguments, error.to_string())
         })
     }
 
@@ -216,65 +231,46 @@ impl<'a> CallRun<'a> {
         // retry.
         let is_safe = idempotent.unwrap_or_else(|| request.is_safe());
         let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
-        self.send(request, is_idempotent).await.map_err(|error| {
+        self.send(request, is_idempotent, PolicyStack::Route).await.map_err(|error| {
             let effect = match (is_safe, self.exchange.context.was_sent()) {
                 (true, _) => PossibleEffect::Harmless,
                 (false, false) => PossibleEffect::Unsent,
                 (false, true) => PossibleEffect::Possible,
             };
-            Box::new(error_text::error_result(&error, effect))
+            error_text::error_result(&error, effect)
         })
     }
 
-    /// Sends a request through the policies of the route, and reports progress until the response.
+    /// Sends a request, and reports progress until the response.
     pub(super) async fn send(
         &mut self,
         request: UpstreamRequest,
         is_idempotent: bool,
+        policies: PolicyStack,
     ) -> Result<CallResponse, UpstreamError> {
         let route = self.exchange.route;
         let (progress, events) = self.progress.events();
         let upstream_call =
             UpstreamCall { progress, ..self.exchange.upstream_call(request, is_idempotent, self.deadline) };
-        let started = Instant::now();
-        let response = self
-            .progress
-            .report_until(route.policies.call(&upstream_call), events, route.async_operation.is_none())
-            .await;
-        let took = started.elapsed();
-        let response = match response {
-            Ok(cached) if cached.age.is_some() => {
-                self.log.record_cached_response(&cached, took);
-                cached
-            }
-            other => {
-                self.log.record_response(other.as_ref().map(|response| &response.response), took);
-                return other;
+        let response = async {
+            match policies {
+                PolicyStack::Route => route.policies.call(&upstream_call).await,
+                PolicyStack::Upstream => {
+                    let response = route.policies.upstream().poll_stack(&upstream_call).await;
+                    response.map(CallResponse::from_upstream)
+                }
             }
         };
-        Ok(CallResponse {
-            response: Box::pin(upstream_call.charged(response.response, &route.upstream)).await?,
-            ..response
-        })
-    }
-
-    /// Sends a follow-up request through the policies of the upstream.
-    pub(super) async fn poll_operation(
-        &mut self,
-        request: HttpRequest,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        let route = self.exchange.route;
-        let is_idempotent = request.method.is_idempotent();
-        let (progress, events) = self.progress.events();
-        let upstream_call = UpstreamCall {
-            progress,
-            ..self.exchange.upstream_call(request.into(), is_idempotent, self.deadline)
-        };
         let started = Instant::now();
-        let response = route.policies.upstream().poll_stack(&upstream_call);
         let response = self.progress.report_until(response, events, route.async_operation.is_none()).await;
-        self.log.record_response(response.as_ref(), started.elapsed());
-        response
+        self.log.record_response(&response, started.elapsed());
+        match (policies, response?) {
+            (PolicyStack::Route, received) => {
+                let response = Box::pin(upstream_call.charged(received.response, &route.upstream)).await?;
+                Ok(CallResponse { response, ..received })
+            }
+            (PolicyStack::Upstream, received) => Ok(received),
+        }
     }
 
     /// Translates the last response. `failure` is the status of a failed asynchronous operation; the rules
@@ -303,7 +299,7 @@ impl<'a> CallRun<'a> {
         });
         match (failure, translation.result.outcome) {
             (Some(status), ToolOutcome::Success | ToolOutcome::Error(ErrorType::InputMissing)) => {
-                Err(Box::new(error_text::operation_failed(status.message.as_deref())))
+                Err(error_text::operation_failed(status.message.as_deref()))
             }
             (Some(_), ToolOutcome::Error(_)) | (None, _) => Ok(translation.result),
         }
@@ -331,13 +327,10 @@ impl<'a> CallRun<'a> {
         let workers = &self.snapshot.workers;
         let translated = workers.translate(self.exchange.route, arguments, response, self.deadline.at).await;
         translated.map_err(|error| {
-            Box::new(match error {
-                WorkError::Panicked => {
-                    self.log.log_panic();
-                    ToolResult::error(ErrorType::UnparseableResponse, error_text::UNREADABLE)
-                }
-                WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
-            })
+            if error == WorkError::Panicked {
+                self.log.log_panic();
+            }
+            error_text::not_processed(error, self.deadline.after)
         })
     }
 
@@ -403,32 +396,11 @@ impl<'a> UpstreamExchange<'a> {
     }
 }
 
-/// Adds the age of a cached response to its result. A cached response that turns out to be an error is
-/// removed from the cache.
-fn with_cache_age(
-    result: Result<ToolResult, Box<ToolResult>>,
-    age: Option<Duration>,
-    entry: Option<CacheEntry>,
-) -> Result<ToolResult, Box<ToolResult>> {
-    match result {
-        Ok(result) if !result.is_error() => Ok(match age {
-            Some(age) => result.with_meta(AGE_META, age.as_secs()),
-            None => result,
-        }),
-        failed => {
-            if let Some(entry) = entry {
-                entry.remove();
-            }
-            failed
-        }
-    }
-}
-
 /// Checks that the client has the scopes of the route. All APIs share this check.
 pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
     match client.may(&route.scopes) {
         true => Ok(()),
-        false => Err(Box::new(error_text::forbidden(&route.scopes))),
+        false => Err(error_text::forbidden(&route.scopes)),
     }
 }
 
@@ -479,7 +451,7 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
     };
     let timeout = timeout.map_err(|()| {
         let sentence = format!("header `{REQUEST_TIMEOUT}` must be one number of seconds, such as `2.5`");
-        Box::new(ToolResult::error(ErrorType::Arguments, sentence))
+        failure(ErrorType::Arguments, sentence)
     })?;
     Ok(match (preferred, timeout) {
         (Some(one), Some(other)) => Some(one.min(other)),

@@ -145,7 +145,7 @@ const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Size limit for a failure, or a response that rules or a schema apply to: the steps of rules are only
 /// counted in part.
-const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
+pub(super) const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
 /// Size limit for the arguments of a call.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
@@ -165,39 +165,41 @@ impl WorkerPool {
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
-        let large = if is_passed_on(&route.translator, &response) {
-            LARGE_RESPONSE_BYTES
-        } else {
-            LARGE_FOR_RULES_BYTES
+        let large = match is_passed_on(&route.translator, &response) {
+            true => LARGE_RESPONSE_BYTES,
+            false => LARGE_FOR_RULES_BYTES,
         };
         // Rules may do as much work on arguments as on a response.
-        let is_short =
-            is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
-        let (name, route) = (&route.definition.name, Arc::clone(route));
-        let work = move |stop: &WorkBudget| translate_catching_panics(&route, &known, &response, stop);
-        match run_inline(is_short, &work) {
-            Some(done) => done,
-            None => Box::pin(self.run(name, deadline, work)).await?,
-        }
+        let is_short = is_shorter(&response, large) && weight(&known.0) < LARGE_ARGUMENTS_BYTES;
+        let bound = Arc::clone(route);
+        let work = move |stop: &WorkBudget| {
+            let (args, input_responses) = (&known.0, &known.1);
+            let input = CallInput { tool: &bound.definition.name, args, input_responses, stop: Some(stop) };
+            translate::translate(&bound.translator, input, &response, &mut Trace::off())
+        };
+        self.run_inline_first(&route.definition.name, deadline, is_short, work).await
     }
 
-    /// Applies the polling rules for asynchronous operations to a response. Also returns the response.
-    pub(super) async fn evaluate<T: Send + 'static>(
+    /// Runs work on this thread within [`INLINE_STEPS`]. If it needs more, or `is_short` is false, it runs in
+    /// the pool, from the beginning.
+    ///
+    /// A translation is total, but runs library parsers on untrusted bytes: a panic in one must only fail
+    /// this call.
+    pub(super) async fn run_inline_first<T: Send + 'static>(
         &self,
         route: &ToolName,
-        response: UpstreamResponse,
         deadline: Instant,
-        questions: impl Fn(&UpstreamResponse, &WorkBudget) -> T + Send + 'static,
-    ) -> Result<(T, UpstreamResponse), WorkError> {
-        let is_short = is_shorter(&response, LARGE_FOR_RULES_BYTES);
-        let evaluation = move |stop: &WorkBudget| {
-            let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&response, stop)));
-            answers.map(|answers| (answers, response.clone())).map_err(|_| WorkError::Panicked)
-        };
-        match run_inline(is_short, &evaluation) {
-            Some(done) => done,
-            None => Box::pin(self.run(route, deadline, evaluation)).await?,
+        is_short: bool,
+        work: impl Fn(&WorkBudget) -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        if is_short {
+            let stop = WorkBudget::with_steps(INLINE_STEPS);
+            let done = panic::catch_unwind(AssertUnwindSafe(|| work(&stop)));
+            if !stop.is_used_up() {
+                return done.map_err(|_| WorkError::Panicked);
+            }
         }
+        Box::pin(self.run(route, deadline, work)).await
     }
 
     /// Checks the arguments of a route and adds its defaults, until `deadline`.
@@ -236,34 +238,22 @@ impl WorkerPool {
     }
 }
 
-/// Runs work on this thread within [`INLINE_STEPS`]. Returns `None` if it needs more, or `is_short` is false:
-/// it then runs in the pool, from the beginning.
-fn run_inline<T>(is_short: bool, work: impl FnOnce(&WorkBudget) -> T) -> Option<T> {
-    let stop = WorkBudget::with_steps(INLINE_STEPS);
-    let done = is_short.then(|| work(&stop))?;
-    (!stop.is_used_up()).then_some(done)
-}
-
 /// Whether a response is shorter than `bytes`. A compressed one may be longer than it looks.
-fn is_shorter(response: &UpstreamResponse, bytes: usize) -> bool {
+pub(super) fn is_shorter(response: &UpstreamResponse, bytes: usize) -> bool {
     response.body.len() < bytes && !response.headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// Whether arguments are shorter than `left`, approximately. Stops once they are not.
-fn weighs_less(value: &Value, left: &mut usize) -> bool {
+/// Length of arguments in bytes, approximately.
+fn weight(value: &Value) -> usize {
     const VALUE_BYTES: usize = 2;
-    let own = match value {
+    let inside = match value {
         Value::String(text) => text.len(),
         Value::Number(number) => number.as_str().len(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(members) => members.values().map(weight).sum(),
+        Value::Null | Value::Bool(_) => 0,
     };
-    let Some(rest) = left.checked_sub(own + VALUE_BYTES) else { return false };
-    *left = rest;
-    match value {
-        Value::Array(items) => items.iter().all(|item| weighs_less(item, left)),
-        Value::Object(members) => members.values().all(|member| weighs_less(member, left)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
+    inside + VALUE_BYTES
 }
 
 /// Whether a response is copied without parsing: no rule or schema applies, and it is not a failure, whose
@@ -272,25 +262,6 @@ fn is_passed_on(translator: &Translator, response: &UpstreamResponse) -> bool {
     let has_failed =
         !response.status.is_success() || response.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
     translator.rules.is_empty() && translator.output.is_none() && !has_failed
-}
-
-/// Translates a response. `translate` is total, but runs library parsers on untrusted bytes: a panic in one
-/// must only fail this call.
-fn translate_catching_panics(
-    route: &Route,
-    (args, answers): &(Value, Value),
-    response: &UpstreamResponse,
-    stop: &WorkBudget,
-) -> Result<Translation, WorkError> {
-    let input = CallInput {
-        stop: Some(stop),
-        input_responses: answers,
-        ..CallInput::new(&route.definition.name, args)
-    };
-    let translated = panic::catch_unwind(AssertUnwindSafe(|| {
-        translate::translate(&route.translator, input, response, &mut Trace::off())
-    }));
-    translated.map_err(|_| WorkError::Panicked)
 }
 
 #[cfg(test)]
@@ -426,7 +397,7 @@ mod tests {
 
     #[test]
     fn long_arguments_are_distinguished_from_short_ones() {
-        let weighs_less = |value: Value| weighs_less(&value, &mut LARGE_ARGUMENTS_BYTES.clone());
+        let weighs_less = |value: Value| weight(&value) < LARGE_ARGUMENTS_BYTES;
         assert!(weighs_less(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
         assert!(!weighs_less(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
         assert!(!weighs_less(json!({"list": vec![1; LARGE_ARGUMENTS_BYTES]})));
@@ -440,14 +411,12 @@ mod tests {
         for (steps, times, is_here) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {
             let begun = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&begun);
-            let questions = move |_: &UpstreamResponse, stop: &WorkBudget| {
+            let work = move |stop: &WorkBudget| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 let is_done = (0..steps).all(|_| !stop.is_exhausted());
                 (is_done, thread::current().id())
             };
-            let response = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), "{}".into());
-            let deadline = Instant::now() + Duration::from_secs(3600);
-            let ((is_done, there), _) = pool.evaluate(&route, response, deadline, questions).await.unwrap();
+            let (is_done, there) = pool.run_inline_first(&route, far(), true, work).await.unwrap();
             let times_begun = begun.load(Ordering::Relaxed);
             assert_eq!((is_done, times_begun, there == here), (true, times, is_here), "{steps}");
         }

@@ -107,7 +107,7 @@ pub struct CallResponse {
 
 impl CallResponse {
     /// A response that is not cached.
-    pub(super) fn from_upstream(response: UpstreamResponse) -> Self {
+    pub fn from_upstream(response: UpstreamResponse) -> Self {
         let upstream_result = Some(Ok(response.status));
         Self { response, age: None, entry: None, upstream_result }
     }
