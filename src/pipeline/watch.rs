@@ -10,7 +10,7 @@
 //! clients are notified when the first replica detects a change, and only once.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -84,7 +84,7 @@ pub struct ChangeReceiver(broadcast::Receiver<ChangeEvent>);
 
 impl ChangeBroadcast {
     /// Creates a channel without listeners.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(broadcast::Sender::new(BEHIND_LIMIT))
     }
 
@@ -101,12 +101,6 @@ impl ChangeBroadcast {
     /// Subscribes to changes from now on.
     pub fn listen(&self) -> ChangeReceiver {
         ChangeReceiver(self.0.subscribe())
-    }
-}
-
-impl Default for ChangeBroadcast {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -160,20 +154,9 @@ struct Watched {
     listeners: usize,
     /// Task that polls the upstream.
     task: AbortHandle,
-    /// Fingerprint of the last published contents.
-    last_fingerprint: LastFingerprint,
-}
-
-/// Fingerprint of the contents that clients may have read: of the first poll, or of the last published
-/// change.
-#[derive(Debug, Clone, Default)]
-struct LastFingerprint(Arc<Mutex<Option<u64>>>);
-
-impl LastFingerprint {
-    /// Replaces the fingerprint and returns the previous one.
-    fn replace(&self, fingerprint: u64) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(fingerprint)
-    }
+    /// Fingerprint of the contents that clients may have read: of the first poll, or of the last published
+    /// change.
+    last_fingerprint: Option<u64>,
 }
 
 /// Resource at its last poll.
@@ -185,16 +168,6 @@ struct PolledResource {
     route: Option<Arc<Route>>,
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
-}
-
-/// Outcome of a poll.
-enum ResourcePoll {
-    /// 304: not modified.
-    NotModified,
-    /// Contents.
-    Read(PolledResource),
-    /// Unknown, because the poll failed.
-    Failed,
 }
 
 impl Gateway {
@@ -224,33 +197,27 @@ impl Gateway {
     /// [`WatchError`].
     pub fn watch(&self, uri: &str) -> Result<ResourceWatch, WatchError> {
         self.can_watch(uri)?;
-        let mut watched = self.watches.watched();
-        let known = watched.get_key_value(uri).map(|(known, _)| Arc::clone(known));
-        if let Some(uri) = known
-            && let Some(entry) = watched.get_mut(&uri)
-        {
-            entry.listeners += 1;
-            return Ok(ResourceWatch { uri, watches: self.watches.clone() });
-        }
-        if watched.len() >= WATCHED_LIMIT {
-            return Err(WatchError::TooMany);
-        }
         let uri: Arc<str> = uri.into();
-        let last_fingerprint = LastFingerprint::default();
-        let polling = poll_forever(self.clone(), Arc::clone(&uri), last_fingerprint.clone());
-        let task = tokio::spawn(polling).abort_handle();
-        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, last_fingerprint });
+        let mut watched = self.watches.watched();
+        let is_full = watched.len() >= WATCHED_LIMIT;
+        match watched.entry(Arc::clone(&uri)) {
+            Entry::Occupied(mut known) => known.get_mut().listeners += 1,
+            Entry::Vacant(_) if is_full => return Err(WatchError::TooMany),
+            Entry::Vacant(new) => {
+                let task = tokio::spawn(poll_forever(self.clone(), Arc::clone(&uri))).abort_handle();
+                new.insert(Watched { listeners: 1, task, last_fingerprint: None });
+            }
+        }
         Ok(ResourceWatch { uri, watches: self.watches.clone() })
     }
 
     /// Handles a change that another replica has detected. Publishes it to subscribers, unless it was
     /// published before.
     pub fn on_remote_change(&self, uri: &str, fingerprint: u64) {
-        let watched = self.watches.watched();
-        let Some((uri, entry)) = watched.get_key_value(uri) else { return };
-        if entry.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
+        let Some(last_fingerprint) = self.watches.replace_fingerprint(uri, fingerprint) else { return };
+        if last_fingerprint != Some(fingerprint) {
             debug!(%uri, "resource changed, reported by another replica");
-            self.changes().publish(ChangeEvent::Resource(Arc::clone(uri)));
+            self.changes().publish(ChangeEvent::Resource(uri.into()));
         }
     }
 
@@ -263,6 +230,11 @@ impl Gateway {
 impl ResourceWatches {
     fn watched(&self) -> MutexGuard<'_, HashMap<Arc<str>, Watched>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the fingerprint of a watched resource, and returns the previous one.
+    fn replace_fingerprint(&self, uri: &str, fingerprint: u64) -> Option<Option<u64>> {
+        Some(self.watched().get_mut(uri)?.last_fingerprint.replace(fingerprint))
     }
 }
 
@@ -286,69 +258,61 @@ impl Drop for ResourceWatch {
 }
 
 /// Polls a resource at its interval and publishes its changes, until it is aborted.
-async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFingerprint) {
+async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
     let mut known: Option<PolledResource> = None;
     let mut failing = false;
     loop {
-        let interval = {
-            let snapshot = gateway.snapshot();
-            let (poll, interval) = snapshot.poll_resource(&uri, known.as_ref(), &mut failing).await;
-            if let ResourcePoll::Read(now) = poll {
-                let fingerprint = now.fingerprint;
-                // Another replica may have published it before this poll.
-                let is_new =
-                    last_fingerprint.replace(fingerprint).is_some_and(|before| before != fingerprint);
-                if is_new {
-                    debug!(%uri, "resource changed");
-                    gateway.changes().publish(ChangeEvent::Resource(Arc::clone(&uri)));
-                }
-                let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
-                // If two replicas merely see different contents, nothing has changed. Otherwise they would
-                // notify each other endlessly.
-                if is_new
-                    && has_changed
-                    && let Some(shared) = gateway.shared()
-                {
-                    shared.publish(&ReplicaMessage::Changed { uri: Arc::clone(&uri), fingerprint });
-                }
-                known = Some(now);
+        // The snapshot is not kept while the task sleeps.
+        let (polled, interval) = gateway.snapshot().poll_resource(&uri, known.as_ref(), &mut failing).await;
+        if let Some(now) = polled {
+            let fingerprint = now.fingerprint;
+            // Another replica may have published it before this poll.
+            let last_fingerprint = gateway.watches.replace_fingerprint(&uri, fingerprint).flatten();
+            let is_new = last_fingerprint.is_some_and(|before| before != fingerprint);
+            if is_new {
+                debug!(%uri, "resource changed");
+                gateway.changes().publish(ChangeEvent::Resource(Arc::clone(&uri)));
             }
-            interval
-        };
+            let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
+            // If two replicas merely see different contents, nothing has changed. Otherwise they would notify
+            // each other endlessly.
+            if let Some(shared) = gateway.shared().filter(|_| is_new && has_changed) {
+                shared.publish(&ReplicaMessage::Changed { uri: Arc::clone(&uri), fingerprint });
+            }
+            known = Some(now);
+        }
         sleep(jitter(interval)).await;
     }
 }
 
 impl Snapshot {
-    /// Polls a resource once, and returns the time until the next poll.
+    /// Polls a resource once, and returns the time until the next poll. `None`: it is unchanged, or the poll
+    /// failed.
     async fn poll_resource(
         &self,
         uri: &str,
         known: Option<&PolledResource>,
         failing: &mut bool,
-    ) -> (ResourcePoll, Duration) {
+    ) -> (Option<PolledResource>, Duration) {
         let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
             let interval = route.resource.as_ref()?.watch?;
             Some((route, arguments, interval))
         });
         // After a reload, no route reads it or polls it any more.
         let Some((route, arguments, interval)) = found else {
-            return (ResourcePoll::Read(PolledResource::missing(None)), GONE_INTERVAL);
+            return (Some(PolledResource::missing(None)), GONE_INTERVAL);
         };
         let polled = self.poll_route(route, uri, arguments, known).await;
-        let poll = polled.unwrap_or_else(|error| {
+        let was_failing = std::mem::replace(failing, polled.is_err());
+        if let (Err(error), false) = (&polled, was_failing) {
             // Logged once for a series of failures, which would all say the same.
-            if !std::mem::replace(failing, true) {
-                let (redaction, route) = (&route.translator.redaction, &route.definition.name);
-                warn!(%route, error = error.plain, "polling a resource failed");
-                let quoted = redaction.redact_long(&error.quoted);
-                let (uri, error) = (Untrusted(uri), Untrusted(&quoted));
-                debug!(%route, %uri, %error, "resource poll error text");
-            }
-            ResourcePoll::Failed
-        });
-        *failing &= matches!(poll, ResourcePoll::Failed);
-        (poll, interval)
+            let (redaction, route) = (&route.translator.redaction, &route.definition.name);
+            warn!(%route, error = error.plain, "polling a resource failed");
+            let quoted = redaction.redact_long(&error.quoted);
+            let (uri, error) = (Untrusted(uri), Untrusted(&quoted));
+            debug!(%route, %uri, %error, "resource poll error text");
+        }
+        (polled.ok().flatten(), interval)
     }
 
     async fn poll_route(
@@ -357,10 +321,10 @@ impl Snapshot {
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&PolledResource>,
-    ) -> Result<ResourcePoll, PollError> {
+    ) -> Result<Option<PolledResource>, PollError> {
         let deadline = Deadline::after(route.timeout);
-        let failed =
-            |quoted: String| PollError { plain: "its URI has no arguments of the route".to_owned(), quoted };
+        let error = |plain: &str, quoted: String| PollError { plain: plain.to_owned(), quoted };
+        let failed = |quoted| error("its URI has no arguments of the route", quoted);
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(failed)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
@@ -384,29 +348,23 @@ impl Snapshot {
                 quoted: error.quoted_text().unwrap_or_default().to_owned(),
             })?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
-            return Ok(ResourcePoll::NotModified);
+            return Ok(None);
         }
         let head = ResponseHeaders::from_response(&response);
         let translation = self.workers.translate(route, arguments, response, deadline.at).await;
-        let translation = translation.map_err(|_| PollError {
-            plain: "its response can't be translated".to_owned(),
-            quoted: String::new(),
-        })?;
+        let translation =
+            translation.map_err(|_| error("its response can't be translated", String::new()))?;
         match read_of(route, uri, &translation.result, Some(&head)) {
-            Ok(read) => Ok(ResourcePoll::Read(PolledResource {
+            Ok(read) => Ok(Some(PolledResource {
                 fingerprint: fingerprint(&read.contents),
                 route: Some(Arc::clone(&route.route)),
                 etag: head.etag,
                 last_modified: head.last_modified,
             })),
             Err(ResourceReadError::Missing(_)) => {
-                Ok(ResourcePoll::Read(PolledResource::missing(Some(Arc::clone(&route.route)))))
+                Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route)))))
             }
-            Err(
-                error @ (ResourceReadError::Unknown
-                | ResourceReadError::Arguments(_)
-                | ResourceReadError::Failed(_)),
-            ) => Err(PollError { plain: "it can't be read".to_owned(), quoted: error.to_string() }),
+            Err(unread) => Err(error("it can't be read", unread.to_string())),
         }
     }
 }
