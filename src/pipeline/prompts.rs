@@ -13,7 +13,7 @@ use crate::{
     prompt::{PartContent, PartTemplate, Prompt, PromptMessage},
     route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of},
     telemetry::Untrusted,
-    translate::{BLOCK_LIMIT, Jq, JqNames, Template, TemplateError, WorkBudget, request_variables},
+    translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables},
 };
 
 /// Timeout of the filter of a completion, in addition to the call.
@@ -94,50 +94,35 @@ impl Snapshot {
             PartContent::Text(_) | PartContent::Resource { .. } | PartContent::ResourceLink { .. } => {
                 Ok(None)
             }
-            PartContent::Route(route) => self.show(route, arguments, call).await.map(Some),
-            PartContent::Read(uri) => self.embed(uri, arguments, call).await.map(Some),
+            PartContent::Route(route_call) => {
+                let result = self.call_on_behalf(route_call, arguments, call).await;
+                let result = result.map_err(PromptError::Failed)?;
+                match result.outcome {
+                    ToolOutcome::Success => Ok(Some(result)),
+                    ToolOutcome::Error(ErrorType::Arguments) => Err(PromptError::Arguments(result.message())),
+                    ToolOutcome::Error(_) => Err(PromptError::Failed(result.message())),
+                }
+            }
+            PartContent::Read(uri) => {
+                let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+                let uri = uri.render_until(&request_variables(arguments), &stop);
+                let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
+                let read = self.read(&uri, call.clone()).await.map_err(|error| match error {
+                    ResourceReadError::Unknown | ResourceReadError::Arguments(_) => {
+                        PromptError::Arguments(error.to_string())
+                    }
+                    ResourceReadError::Missing(_) | ResourceReadError::Failed(_) => {
+                        PromptError::Failed(error.to_string())
+                    }
+                })?;
+                // A result of embedded resources.
+                let document = |ResourceContents { uri, media_type: mime_type, body }| {
+                    ContentBlock::Resource { uri, mime_type, body }.into()
+                };
+                let documents = read.contents.into_iter().map(document).collect();
+                Ok(Some(ToolResult::new(ToolOutcome::Success, documents)))
+            }
         }
-    }
-
-    async fn show(
-        &self,
-        route_call: &RouteCall,
-        arguments: &Arguments,
-        call: &Call<'_>,
-    ) -> Result<ToolResult, PromptError> {
-        let result = self.call_on_behalf(route_call, arguments, call).await.map_err(PromptError::Failed)?;
-        let ToolOutcome::Error(error_type) = result.outcome else { return Ok(result) };
-        Err(match error_type {
-            ErrorType::Arguments => PromptError::Arguments(result.message()),
-            _ => PromptError::Failed(result.message()),
-        })
-    }
-
-    /// Reads a URI, as a result of embedded resources.
-    async fn embed(
-        &self,
-        uri: &Template,
-        arguments: &Arguments,
-        call: &Call<'_>,
-    ) -> Result<ToolResult, PromptError> {
-        let uri =
-            uri.render_until(&request_variables(arguments), &WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
-        let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
-        let read = self.read(&uri, call.clone()).await.map_err(|error| match error {
-            ResourceReadError::Unknown | ResourceReadError::Arguments(_) => {
-                PromptError::Arguments(error.to_string())
-            }
-            ResourceReadError::Missing(_) | ResourceReadError::Failed(_) => {
-                PromptError::Failed(error.to_string())
-            }
-        })?;
-        let document = |contents: ResourceContents| ContentBlock::Resource {
-            uri: contents.uri,
-            mime_type: contents.media_type,
-            body: contents.body,
-        };
-        let documents = read.contents.into_iter().map(|contents| document(contents).into()).collect();
-        Ok(ToolResult::new(ToolOutcome::Success, documents))
     }
 
     /// Calls a route with arguments built from those of a prompt or a completion.
@@ -168,24 +153,20 @@ impl Snapshot {
         typed: TypedArgument<'_>,
         call: &Call<'_>,
     ) -> Suggestions {
-        match completion {
-            Completion::Listed(values) => Suggestions::matching(values.clone(), typed.value, false),
-            Completion::Route(completion) => {
-                let TypedArgument { argument, value, mut others } = typed;
-                others.insert(argument.to_owned(), value.into());
-                match self.request_values(completion, others.into(), call).await {
-                    Ok(values) => Suggestions::matching(values, value, completion.chosen),
-                    Err(reason) => {
-                        let route = &completion.call.route;
-                        // The reason may quote the typed text, or the upstream.
-                        warn!(argument, %route, "completion values unavailable");
-                        debug!(
-                            argument, %route, reason = %Untrusted(&reason),
-                            "completion values unavailable"
-                        );
-                        Suggestions::default()
-                    }
-                }
+        let TypedArgument { argument, value, mut others } = typed;
+        let completion = match completion {
+            Completion::Listed(values) => return Suggestions::matching(values.clone(), value, false),
+            Completion::Route(completion) => completion,
+        };
+        others.insert(argument.to_owned(), value.into());
+        match self.request_values(completion, others.into(), call).await {
+            Ok(values) => Suggestions::matching(values, value, completion.chosen),
+            Err(reason) => {
+                let route = &completion.call.route;
+                // The reason may quote the typed text, or the upstream.
+                warn!(argument, %route, "completion values unavailable");
+                debug!(argument, %route, reason = %Untrusted(&reason), "completion values unavailable");
+                Suggestions::default()
             }
         }
     }
@@ -216,18 +197,14 @@ impl Snapshot {
 
     /// Whether any argument has completions.
     pub fn completes(&self) -> bool {
-        *self.completes.get_or_init(|| self.knows_values())
-    }
-
-    fn knows_values(&self) -> bool {
         let mut arguments = self.prompts.values().flat_map(|prompt| &prompt.arguments);
-        let in_uri = |route: &Route| {
+        let in_uri = |route: &Arc<BoundRoute>| {
             let is_known = |name: &str| route.completions.iter().any(|(known, _)| known == name);
             let mut names = route.resource.iter().flat_map(|resource| resource.uri.arguments());
             names.any(|name| is_known(name) || !route.input.listed(name).is_empty())
         };
         arguments.any(|argument| argument.completion.is_some())
-            || self.table.in_order().iter().any(|route| in_uri(route))
+            || self.table.in_order().iter().any(in_uri)
             || self.proxied.all().any(|entry| entry.completes)
     }
 
@@ -247,19 +224,20 @@ impl Snapshot {
         if let Some(structured) = &result.structured {
             structured.json().check_value_count(most_values).map_err(|error| error.to_string())?;
         }
-        match &completion.values {
-            None => values_of(structured_or_lines(&result)),
-            Some(filter) => {
-                let filter = Arc::clone(filter);
-                let deadline = Instant::now() + FILTER_TIMEOUT;
-                let work = move |stop: &WorkBudget| filtered(&filter, &result, &arguments, most_values, stop);
-                let filtered = self.workers.run(&completion.call.route, deadline, work).await;
-                values_of(filtered.map_err(|error| match error {
-                    WorkError::Panicked => "the filter panicked".to_owned(),
-                    WorkError::DeadlineExceeded => format!("the filter took longer than {FILTER_TIMEOUT:?}"),
-                })??)
-            }
-        }
+        let Some(filter) = completion.values.clone() else { return values_of(structured_or_lines(&result)) };
+        let work = move |stop: &WorkBudget| {
+            let (args, headers) = (&Value::Object(arguments.as_map().clone()), &Value::Object(Map::new()));
+            let (answers, captures, stop) = (&Value::Null, &[], Some(stop));
+            let names =
+                JqNames { args, answers, status: 200, exit: None, headers, captures, most_values, stop };
+            filter.apply(&structured_or_lines(&result), names).map_err(|error| format!("`values` {error}"))
+        };
+        let deadline = Instant::now() + FILTER_TIMEOUT;
+        let filtered = self.workers.run(&completion.call.route, deadline, work).await;
+        values_of(filtered.map_err(|error| match error {
+            WorkError::Panicked => "the filter panicked".to_owned(),
+            WorkError::DeadlineExceeded => format!("the filter took longer than {FILTER_TIMEOUT:?}"),
+        })??)
     }
 }
 
@@ -271,40 +249,17 @@ fn structured_or_lines(result: &ToolResult) -> Value {
     }
 }
 
-fn filtered(
-    filter: &Jq,
-    result: &ToolResult,
-    arguments: &Arguments,
-    most_values: usize,
-    stop: &WorkBudget,
-) -> Result<Value, String> {
-    let args = Value::Object(arguments.as_map().clone());
-    let headers = Value::Object(Map::new());
-    let names = JqNames {
-        args: &args,
-        answers: &Value::Null,
-        status: 200,
-        exit: None,
-        headers: &headers,
-        captures: &[],
-        most_values,
-        stop: Some(stop),
-    };
-    filter.apply(&structured_or_lines(result), names).map_err(|error| format!("`values` {error}"))
-}
-
 /// Strings of a list. Nulls, arrays and objects in it are skipped.
 fn values_of(value: Value) -> Result<Vec<String>, String> {
-    match value {
-        Value::Array(items) => Ok(items
-            .into_iter()
-            .filter_map(|item| match item {
-                Value::String(text) => Some(text),
-                Value::Number(_) | Value::Bool(_) => Some(item.to_string()),
-                Value::Null | Value::Array(_) | Value::Object(_) => None,
-            })
-            .collect()),
-        Value::Null => Ok(Vec::new()),
-        other => Err(format!("expected a list of values, found {}", kind_of(&other))),
-    }
+    let items = match value {
+        Value::Array(items) => items,
+        Value::Null => Vec::new(),
+        other => return Err(format!("expected a list of values, found {}", kind_of(&other))),
+    };
+    let text = |item: Value| match item {
+        Value::String(text) => Some(text),
+        Value::Number(_) | Value::Bool(_) => Some(item.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    Ok(items.into_iter().filter_map(text).collect())
 }
