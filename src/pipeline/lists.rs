@@ -70,7 +70,7 @@ impl DefinitionLists {
     pub(super) fn new(table: &RouteTable, prompts: &PromptTable, proxied: &ProxiedTable) -> Self {
         let routes = || table.in_order().iter();
         let tools = routes().filter(|route| route.is_tool()).map(|route| {
-            let (definition, scopes) = (&route.definition, route.scopes.clone());
+            let (definition, scopes) = (&route.definition, &route.scopes);
             let objects_only = definition.to_json(StructuredContentSupport::ObjectsOnly);
             let name = definition.name.as_str();
             match &definition.bare_output_schema {
@@ -84,33 +84,27 @@ impl DefinitionLists {
         let resources = |are_templates| {
             let resources = routes().filter_map(|route| Some((route.resource.as_ref()?, &route.scopes)));
             let those = resources.filter(move |(resource, _)| resource.uri.is_template() == are_templates);
-            those.map(|(resource, scopes)| {
-                ListEntry::new(resource.uri.as_str(), scopes.clone(), &resource.to_json())
-            })
+            those.map(|(resource, scopes)| ListEntry::new(resource.uri.as_str(), scopes, &resource.to_json()))
         };
-        let prompts = || prompts.values();
-        let offered = |key: &str, entry: &ProxiedEntry| {
-            ListEntry::new(key, entry.route.scopes.clone(), &entry.definition)
-        };
-        let routes = routes().chain(proxied.all().map(|entry| &entry.route));
-        let scopes = routes.map(|route| &route.scopes).chain(prompts().map(|prompt| &prompt.scopes));
+        let own_prompts = prompts
+            .values()
+            .map(|prompt| ListEntry::new(prompt.name.as_str(), &prompt.scopes, &prompt.to_json()));
+        let offered =
+            |key: &str, entry: &ProxiedEntry| ListEntry::new(key, &entry.route.scopes, &entry.definition);
+        let by_key = |entry: &ProxiedEntry| offered(&entry.upstream_key, entry);
+        let of_routes = routes().chain(proxied.all().map(|entry| &entry.route)).map(|route| &route.scopes);
+        let scopes = of_routes.chain(prompts.values().map(|prompt| &prompt.scopes));
+        let proxied_prompts = proxied.prompts().map(|(name, entry)| offered(name, entry));
         Self {
             tools: DefinitionList::new("tools", tools),
-            prompts: DefinitionList::new(
-                "prompts",
-                prompts()
-                    .map(|prompt| {
-                        ListEntry::new(prompt.name.as_str(), prompt.scopes.clone(), &prompt.to_json())
-                    })
-                    .chain(proxied.prompts().map(|(name, entry)| offered(name, entry))),
-            ),
+            prompts: DefinitionList::new("prompts", own_prompts.chain(proxied_prompts)),
             resources: DefinitionList::new(
                 "resources",
-                resources(false).chain(proxied.resources().map(|entry| offered(&entry.upstream_key, entry))),
+                resources(false).chain(proxied.resources().map(by_key)),
             ),
             resource_templates: DefinitionList::new(
                 "resourceTemplates",
-                resources(true).chain(proxied.templates().map(|entry| offered(&entry.upstream_key, entry))),
+                resources(true).chain(proxied.templates().map(by_key)),
             ),
             needed: scopes.fold(Scopes::default(), |all, more| all.union(more)),
             for_all: OnceLock::new(),
@@ -171,10 +165,8 @@ impl DefinitionList {
         let start = last.map_or(0, |last| self.entries.partition_point(|entry| *entry.key <= *last));
         let mut rest = self.entries[start..].iter().filter(|entry| client.may(&entry.scopes));
         let entries: Vec<&ListEntry> = rest.by_ref().take(size.max(1)).collect();
-        let next_cursor = match (entries.last(), rest.next()) {
-            (Some(last), Some(_)) => Some(URL_SAFE_NO_PAD.encode(format!("{} {}", self.name, last.key))),
-            (_, None) | (None, _) => None,
-        };
+        let last = entries.last().filter(|_| rest.next().is_some());
+        let next_cursor = last.map(|last| URL_SAFE_NO_PAD.encode(format!("{} {}", self.name, last.key)));
         Ok(ListPage { entries, next_cursor })
     }
 
@@ -187,8 +179,8 @@ impl DefinitionList {
 }
 
 impl ListEntry {
-    fn new(key: &str, scopes: Scopes, definition: &Map<String, Value>) -> Self {
-        Self { key: key.into(), scopes, json: raw(definition), objects_only: None }
+    fn new(key: &str, scopes: &Scopes, definition: &Map<String, Value>) -> Self {
+        Self { key: key.into(), scopes: scopes.clone(), json: raw(definition), objects_only: None }
     }
 
     /// Name or URI.
@@ -245,7 +237,7 @@ mod tests {
     fn list(name: &'static str, keys: &[&str]) -> DefinitionList {
         let entry = |key: &&str| {
             let scopes = if key.ends_with('!') { Scopes::new(["more"]).unwrap() } else { Scopes::default() };
-            ListEntry::new(key, scopes, &Map::new())
+            ListEntry::new(key, &scopes, &Map::new())
         };
         DefinitionList::new(name, keys.iter().map(entry))
     }

@@ -106,13 +106,6 @@ impl Gateway {
     /// Active snapshot. While the first lists of MCP servers are being fetched, waits for one that
     /// `is_complete` accepts.
     pub async fn complete_snapshot(&self, is_complete: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
-        if !self.is_fetching_lists() {
-            return self.snapshot();
-        }
-        Box::pin(self.wait_for_lists(is_complete)).await
-    }
-
-    async fn wait_for_lists(&self, is_complete: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
         let mut fetching = self.fetching_lists.subscribe();
         loop {
             let is_fetching = *fetching.borrow_and_update();

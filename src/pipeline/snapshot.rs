@@ -1,11 +1,6 @@
 //! Snapshot: the active configuration in compiled form, and its differences from the previous one.
 
-use std::{
-    borrow::Borrow,
-    collections::HashMap,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{borrow::Borrow, collections::HashMap, ops::Deref, sync::Arc};
 
 use super::{ChangeEvent, DefinitionLists, ProxiedTable, error_text, worker_pool::WorkerPool};
 use crate::{
@@ -38,7 +33,6 @@ pub struct Snapshot {
     pub lists: DefinitionLists,
     /// Memory limit of upstream responses, if there is one.
     pub upstream_buffer: Option<UpstreamBuffer>,
-    pub(super) completes: OnceLock<bool>,
     pub(super) workers: WorkerPool,
     pub(super) tracing: Tracer,
     /// Routes that forward requests for prompts and resources. They are in no table.
@@ -170,7 +164,6 @@ impl Snapshot {
             awaited,
             lists,
             upstream_buffer: parts.upstream_buffer,
-            completes: OnceLock::new(),
             workers: WorkerPool::new(),
             tracing: parts.tracing,
         }
@@ -211,18 +204,15 @@ impl Snapshot {
 
     /// Changes for clients that have read the lists of the previous snapshot.
     pub(super) fn differences(&self, before: &Self) -> Vec<ChangeEvent> {
-        let mut differences = Vec::new();
         let (now, before) = (&self.lists, &before.lists);
-        if now.tools != before.tools {
-            differences.push(ChangeEvent::Tools);
-        }
-        if now.prompts != before.prompts {
-            differences.push(ChangeEvent::Prompts);
-        }
-        if now.resources != before.resources || now.resource_templates != before.resource_templates {
-            differences.push(ChangeEvent::Resources);
-        }
-        differences
+        let resources =
+            now.resources != before.resources || now.resource_templates != before.resource_templates;
+        let changes = [
+            (now.tools != before.tools, ChangeEvent::Tools),
+            (now.prompts != before.prompts, ChangeEvent::Prompts),
+            (resources, ChangeEvent::Resources),
+        ];
+        changes.into_iter().filter_map(|(has_changed, event)| has_changed.then_some(event)).collect()
     }
 
     /// Whether there are resources, or may be later.
