@@ -3,8 +3,6 @@
 //!
 //! Also resolves a `Location` against the request's URI.
 
-use std::fmt::Write as _;
-
 use http::{Uri, uri::Scheme};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde_json::Value;
@@ -67,9 +65,14 @@ impl PathTemplate {
             return Err(PathTemplateError::Start(text.to_owned()));
         }
         let parts = parse_parts(text)?;
+        let is_wrong = |c: &char| {
+            !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|')
+        };
         for part in &parts {
-            if let PathPart::Fixed(text) = part {
-                check_characters(text)?;
+            if let PathPart::Fixed(text) = part
+                && let Some(wrong) = text.chars().find(is_wrong)
+            {
+                return Err(PathTemplateError::Character(wrong));
             }
         }
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
@@ -83,10 +86,7 @@ impl PathTemplate {
 
     /// Names of the arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            PathPart::Argument(name) => Some(name.as_str()),
-            PathPart::Fixed(_) => None,
-        })
+        arguments_in(&self.parts)
     }
 
     /// Fills in the arguments.
@@ -104,7 +104,7 @@ impl PathTemplate {
                     if text.is_empty() {
                         return Err(format!("argument `{name}` must not be empty"));
                     }
-                    write!(path, "{}", utf8_percent_encode(&text, ESCAPED)).expect("a String takes all text");
+                    path.extend(utf8_percent_encode(&text, ESCAPED));
                 }
             }
         }
@@ -120,36 +120,55 @@ impl PathTemplate {
     }
 }
 
+/// Pieces of a template: fixed text, and the text in the braces that follow it, if any. `None` for an
+/// unmatched brace.
+pub(super) fn split_braces(template: &str) -> impl Iterator<Item = Option<(&str, Option<&str>)>> {
+    let mut rest = Some(template);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let Some(open) = text.find(['{', '}']) else { return Some(Some((text, None))) };
+        let braces = text[open..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        Some(braces.map(|(inner, after)| {
+            rest = Some(after);
+            (&text[..open], Some(inner))
+        }))
+    })
+}
+
 /// Splits a template into fixed text and arguments.
 pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
     let mut parts = Vec::new();
-    let fixed = |parts: &mut Vec<PathPart>, text: &str| {
-        if !text.is_empty() {
-            parts.push(PathPart::Fixed(text.to_owned()));
+    for piece in split_braces(text) {
+        let (fixed, name) = piece.ok_or_else(|| PathTemplateError::Brace(text.to_owned()))?;
+        if !fixed.is_empty() {
+            parts.push(PathPart::Fixed(fixed.to_owned()));
         }
-    };
-    let mut rest = text;
-    while let Some(open) = rest.find(['{', '}']) {
-        let close = rest[open..].find('}').map(|close| open + close);
-        let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
-            return Err(PathTemplateError::Brace(text.to_owned()));
-        };
-        fixed(&mut parts, &rest[..open]);
-        let name = &rest[open + 1..close];
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(PathTemplateError::Name(name.to_owned()));
+        if let Some(name) = name {
+            if !is_argument_name(name) {
+                return Err(PathTemplateError::Name(name.to_owned()));
+            }
+            parts.push(PathPart::Argument(name.to_owned()));
         }
-        parts.push(PathPart::Argument(name.to_owned()));
-        rest = &rest[close + 1..];
     }
-    fixed(&mut parts, rest);
     Ok(parts)
 }
 
-fn check_characters(text: &str) -> Result<(), PathTemplateError> {
-    let wrong =
-        |c: &char| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|');
-    text.chars().find(wrong).map_or(Ok(()), |wrong| Err(PathTemplateError::Character(wrong)))
+pub(super) fn is_argument_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Names of the arguments in a template, in order.
+pub(super) fn arguments_in(parts: &[PathPart]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
+        PathPart::Argument(name) => Some(name.as_str()),
+        PathPart::Fixed(_) => None,
+    })
+}
+
+/// Whether two hexadecimal digits follow each `%`.
+pub(super) fn is_percent_encoded(text: &str) -> bool {
+    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+    text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2))
 }
 
 /// Text of a scalar argument.
@@ -243,10 +262,8 @@ pub fn resolve_location(request_uri: &Uri, location: &str) -> Option<Uri> {
     if location[..before_path].contains(':') {
         return without_user(location.parse().ok()?);
     }
-    let (path, query) = match location.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (location, None),
-    };
+    let (path, query) =
+        location.split_once('?').map_or((location, None), |(path, query)| (path, Some(query)));
     let merged = if path.is_empty() {
         request_uri.path().to_owned()
     } else if path.starts_with('/') {
@@ -269,18 +286,14 @@ fn without_dot_segments(path: &str) -> String {
     let mut resolved: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
-        let last = segments.peek().is_none();
-        match segment {
-            "." => {}
-            ".." => {
-                resolved.pop();
-            }
-            segment => {
-                resolved.push(segment);
-                continue;
-            }
+        if !matches!(segment, "." | "..") {
+            resolved.push(segment);
+            continue;
         }
-        if last {
+        if segment == ".." {
+            resolved.pop();
+        }
+        if segments.peek().is_none() {
             resolved.push("");
         }
     }

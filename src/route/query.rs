@@ -1,30 +1,17 @@
 //! Query templates, configured as one string whose fixed text is sent byte for byte.
 
-use percent_encoding::{AsciiSet, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
-use super::path::{ESCAPED, PathPart, PathTemplateError, parse_parts, scalar};
+use super::path::{
+    ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts, scalar,
+};
 use crate::model::Arguments;
 
 /// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,
 /// `:`, `@`, `/` and `?` (RFC 3986, section 3.4), and the `%` of existing encodings.
-const UNWRITTEN: &AsciiSet = &ESCAPED
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@')
-    .remove(b'/')
-    .remove(b'?')
-    .remove(b'%');
+const UNWRITTEN: &AsciiSet = &BRACKETS.add(b' ').add(b'"').add(b'#').add(b'\\').add(b'^').add(b'`').add(b'|');
+const BRACKETS: &AsciiSet = &CONTROLS.add(b'<').add(b'>').add(b'[').add(b']').add(b'{').add(b'}');
 
 /// [`UNWRITTEN`] and `%`, for text whose `%` are not part of an encoding.
 const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
@@ -81,10 +68,7 @@ impl QueryTemplate {
 
     /// Names of the arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.parameters.iter().flat_map(|parameter| &parameter.value).filter_map(|part| match part {
-            PathPart::Argument(name) => Some(name.as_str()),
-            PathPart::Fixed(_) => None,
-        })
+        self.parameters.iter().flat_map(|parameter| arguments_in(&parameter.value))
     }
 
     /// Fills in the arguments. A parameter whose value is exactly one argument is left out if the argument is
@@ -131,9 +115,8 @@ fn encode_argument(name: &str, value: Option<&Value>) -> Result<String, String> 
 
 /// Encodes only the characters that a query can't have.
 fn encode_literal(text: &str) -> String {
-    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
-    let is_encoded = text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
-    utf8_percent_encode(text, if is_encoded { UNWRITTEN } else { UNWRITTEN_OR_PERCENT }).to_string()
+    let unwritten = if is_percent_encoded(text) { UNWRITTEN } else { UNWRITTEN_OR_PERCENT };
+    utf8_percent_encode(text, unwritten).to_string()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
+use super::path::{PathPart, arguments_in, is_argument_name, is_percent_encoded, split_braces};
 use crate::{
     model::{Annotations, object_without_nones},
     settings::suggest::quoted,
@@ -59,10 +60,7 @@ impl ResourceIndex {
     /// Adds the URI of a route. Fails with the route that has it already.
     pub(super) fn add(&mut self, uri: &UriTemplate, index: usize) -> Result<(), usize> {
         if !uri.is_template() {
-            return match self.single.insert(uri.as_str().into(), index) {
-                None => Ok(()),
-                Some(other) => Err(other),
-            };
+            return self.single.insert(uri.as_str().into(), index).map_or(Ok(()), Err);
         }
         if let Some((_, other)) = self.templates.iter().find(|(known, _)| known.shape() == uri.shape()) {
             return Err(*other);
@@ -88,14 +86,8 @@ impl ResourceIndex {
 /// Encoded ones are handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
-    text: Box<str>,
-    parts: Vec<UriPart>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum UriPart {
-    Fixed(Box<str>),
-    Argument(Box<str>),
+    text: String,
+    parts: Vec<PathPart>,
 }
 
 /// Reason why a string is not a resource URI.
@@ -155,25 +147,23 @@ impl UriTemplate {
             return Err(UriError::Empty(text.to_owned()));
         }
         let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some(open) = rest.find(['{', '}']) {
-            let close = rest[open..].find('}').map(|close| open + close);
-            let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
-                return Err(UriError::Brace(text.to_owned()));
-            };
-            push_fixed(&mut parts, &rest[..open], text)?;
-            let name = argument_name(&rest[open + 1..close])?;
-            if let Some(UriPart::Argument(before)) = parts.last() {
-                return Err(UriError::Adjacent(before.to_string(), name.to_owned()));
+        for piece in split_braces(text) {
+            let (fixed, expression) = piece.ok_or_else(|| UriError::Brace(text.to_owned()))?;
+            check_fixed(fixed, text)?;
+            if !fixed.is_empty() {
+                parts.push(PathPart::Fixed(fixed.to_owned()));
             }
-            if parts.iter().any(|part| matches!(part, UriPart::Argument(known) if **known == *name)) {
+            let Some(name) = expression else { continue };
+            check_argument_name(name)?;
+            if let Some(PathPart::Argument(before)) = parts.last() {
+                return Err(UriError::Adjacent(before.clone(), name.to_owned()));
+            }
+            if arguments_in(&parts).any(|known| known == name) {
                 return Err(UriError::Twice(name.to_owned()));
             }
-            parts.push(UriPart::Argument(name.into()));
-            rest = &rest[close + 1..];
+            parts.push(PathPart::Argument(name.to_owned()));
         }
-        push_fixed(&mut parts, rest, text)?;
-        Ok(Self { text: text.into(), parts })
+        Ok(Self { text: text.to_owned(), parts })
     }
 
     /// Text of the URI or template.
@@ -188,22 +178,19 @@ impl UriTemplate {
 
     /// Names of its arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            UriPart::Argument(name) => Some(&**name),
-            UriPart::Fixed(_) => None,
-        })
+        arguments_in(&self.parts)
     }
 
     /// Length of its fixed text, in bytes. Of two matching templates, the one with more fixed text wins.
     pub(super) fn fixed_bytes(&self) -> usize {
-        self.parts.iter().map(|part| if let UriPart::Fixed(text) = part { text.len() } else { 0 }).sum()
+        self.parts.iter().map(|part| if let PathPart::Fixed(text) = part { text.len() } else { 0 }).sum()
     }
 
     /// Template without the names of its arguments: two templates of one shape match the same URIs.
     pub fn shape(&self) -> String {
-        let part = |part: &UriPart| match part {
-            UriPart::Fixed(text) => text.to_string(),
-            UriPart::Argument(_) => "{}".to_owned(),
+        let part = |part: &PathPart| match part {
+            PathPart::Fixed(text) => text.clone(),
+            PathPart::Argument(_) => "{}".to_owned(),
         };
         self.parts.iter().map(part).collect()
     }
@@ -217,25 +204,27 @@ impl UriTemplate {
         let mut parts = self.parts.iter().peekable();
         while let Some(part) = parts.next() {
             let name = match part {
-                UriPart::Fixed(text) => {
-                    rest = rest.strip_prefix(&**text)?;
+                PathPart::Fixed(text) => {
+                    rest = rest.strip_prefix(text.as_str())?;
                     continue;
                 }
-                UriPart::Argument(name) => name,
+                PathPart::Argument(name) => name,
             };
             let (value, after) = match parts.next() {
                 None => (rest, ""),
                 // The last fixed text must be at the end. Earlier occurrences belong to the argument.
-                Some(UriPart::Fixed(text)) if parts.peek().is_none() => (rest.strip_suffix(&**text)?, ""),
-                Some(UriPart::Fixed(text)) => {
+                Some(PathPart::Fixed(text)) if parts.peek().is_none() => {
+                    (rest.strip_suffix(text.as_str())?, "")
+                }
+                Some(PathPart::Fixed(text)) => {
                     // An argument has at least one character.
                     let first = rest.chars().next()?.len_utf8();
-                    let end = first + rest[first..].find(&**text)?;
+                    let end = first + rest[first..].find(text.as_str())?;
                     (&rest[..end], &rest[end + text.len()..])
                 }
-                Some(UriPart::Argument(_)) => return None,
+                Some(PathPart::Argument(_)) => return None,
             };
-            found.push((&**name, decoded(value)?));
+            found.push((name.as_str(), decoded(value)?));
             rest = after;
         }
         rest.is_empty().then_some(found)
@@ -245,7 +234,7 @@ impl UriTemplate {
 /// Decodes an argument in a URI. Unencoded characters are accepted, as some clients do not encode them.
 fn decoded(value: &str) -> Option<String> {
     let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
-    if !good || !percents_are_good(value) {
+    if !good || !is_percent_encoded(value) {
         return None;
     }
     percent_decode_str(value).decode_utf8().ok().map(Into::into)
@@ -257,35 +246,21 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-fn percents_are_good(text: &str) -> bool {
-    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
-    let bytes = text.as_bytes();
-    let good = |at: usize| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2));
-    text.match_indices('%').all(|(at, _)| good(at))
-}
-
-fn argument_name(text: &str) -> Result<&str, UriError> {
-    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !text.is_empty() && is_name(text) {
-        return Ok(text);
+fn check_argument_name(text: &str) -> Result<(), UriError> {
+    if is_argument_name(text) {
+        return Ok(());
     }
     let inner = text.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']).trim_end_matches('*');
-    let plain = inner.split([',', ':']).all(|name| !name.is_empty() && is_name(name));
+    let plain = inner.split([',', ':']).all(is_argument_name);
     Err(if plain { UriError::Expression(text.to_owned()) } else { UriError::Name(text.to_owned()) })
 }
 
-fn push_fixed(parts: &mut Vec<UriPart>, text: &str, whole: &str) -> Result<(), UriError> {
+fn check_fixed(text: &str, whole: &str) -> Result<(), UriError> {
     let wrong = |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
     if let Some(wrong) = text.chars().find(wrong) {
         return Err(UriError::Character(wrong));
     }
-    if !percents_are_good(text) {
-        return Err(UriError::Percent(whole.to_owned()));
-    }
-    if !text.is_empty() {
-        parts.push(UriPart::Fixed(text.into()));
-    }
-    Ok(())
+    if is_percent_encoded(text) { Ok(()) } else { Err(UriError::Percent(whole.to_owned())) }
 }
 
 #[cfg(test)]
