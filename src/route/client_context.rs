@@ -34,9 +34,8 @@ impl Scopes {
     ///
     /// [`ScopeError`] if one is invalid.
     pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, ScopeError> {
-        let names =
-            names.into_iter().map(|name| if is_scope(name) { Ok(name.into()) } else { Err(ScopeError) });
-        names.collect::<Result<Vec<Box<str>>, ScopeError>>().map(Self::from_names)
+        let names = names.into_iter().map(|name| is_scope(name).then(|| name.into()).ok_or(ScopeError));
+        names.collect::<Result<_, _>>().map(Self::from_names)
     }
 
     /// Scopes of a client. Invalid ones are ignored.
@@ -73,13 +72,17 @@ impl Scopes {
     /// Intersection of two sets.
     #[must_use]
     pub fn intersection(&self, those: &Self) -> Self {
-        Self::from_names(self.0.iter().filter(|name| those.0.binary_search(name).is_ok()).cloned().collect())
+        self.retain(|name| those.0.contains(name))
     }
 
     /// Difference of two sets.
     #[must_use]
     pub fn difference(&self, those: &Self) -> Self {
-        Self::from_names(self.0.iter().filter(|name| those.0.binary_search(name).is_err()).cloned().collect())
+        self.retain(|name| !those.0.contains(name))
+    }
+
+    fn retain(&self, is_wanted: impl Fn(&Box<str>) -> bool) -> Self {
+        Self(self.0.iter().filter(|name| is_wanted(name)).cloned().collect())
     }
 
     /// Scopes, sorted by name.
@@ -94,8 +97,7 @@ impl Setting for Scopes {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scopes = Vec::<Scope>::read(value)?;
-        let scopes = Self::new(scopes.iter().map(|Scope(name)| &**name));
-        scopes.or_else(|error| value.reject(Invalid::new(error.to_string(), Scope::HELP)))
+        Ok(Self::from_names(scopes.into_iter().map(|Scope(name)| name).collect()))
     }
 
     fn when_absent() -> Option<Self> {
@@ -105,28 +107,18 @@ impl Setting for Scopes {
 
 struct Scope(Box<str>);
 
-impl Scope {
-    const HELP: &str = "write a scope such as `weather.read`";
-}
-
 text_settings!(Scope);
 
 impl FromText for Scope {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        match Scopes::new([text]) {
-            Ok(_) => Ok(Self(text.into())),
-            Err(error) => Err(Invalid::new(error.to_string(), Self::HELP)),
-        }
+        let scope = is_scope(text).then(|| Self(text.into()));
+        scope.ok_or_else(|| Invalid::new(ScopeError.to_string(), "write a scope such as `weather.read`"))
     }
 }
 
 impl fmt::Display for Scopes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.iter().enumerate() {
-            let space = if index > 0 { " " } else { "" };
-            write!(formatter, "{space}{name}")?;
-        }
-        Ok(())
+        formatter.write_str(&self.0.join(" "))
     }
 }
 

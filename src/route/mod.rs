@@ -54,6 +54,7 @@ pub use table::{Conflict, EndpointMatch, RouteTable};
 
 use crate::{
     model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult},
+    settings::value::Word as _,
     translate::{Jq, Template, Translator, WorkBudget},
 };
 
@@ -225,16 +226,13 @@ impl RouteCall {
     ) -> Result<Map<String, Value>, RequestError> {
         let mut filled = Map::new();
         for (name, template) in &self.arguments {
-            match template.fill(arguments, stop)? {
-                None => {}
-                Some(Value::String(text)) if text.is_empty() => {}
-                Some(Value::String(text)) => {
-                    filled.insert(name.clone(), input.coerce_texts(name, vec![text]));
-                }
-                Some(value) => {
-                    filled.insert(name.clone(), value);
-                }
-            }
+            let value = match template.fill(arguments, stop)? {
+                None => continue,
+                Some(Value::String(text)) if text.is_empty() => continue,
+                Some(Value::String(text)) => input.coerce_texts(name, vec![text]),
+                Some(value) => value,
+            };
+            filled.insert(name.clone(), value);
         }
         Ok(filled)
     }
@@ -274,24 +272,14 @@ pub struct LogLine {
 }
 
 impl McpLogLevel {
-    /// All levels, least severe first.
-    pub const ALL: [Self; 8] = [
-        Self::Debug,
-        Self::Info,
-        Self::Notice,
-        Self::Warning,
-        Self::Error,
-        Self::Critical,
-        Self::Alert,
-        Self::Emergency,
-    ];
-    /// Names, in the same order.
-    pub const NAMES: [&'static str; 8] =
-        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    /// Names, least severe first.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::WORDS.iter().map(|(name, _)| *name)
+    }
 
     /// Name, such as `info`.
     pub fn as_str(self) -> &'static str {
-        Self::NAMES[self as usize]
+        self.word()
     }
 }
 
@@ -299,8 +287,8 @@ impl FromStr for McpLogLevel {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let found = Self::NAMES.iter().position(|name| *name == text);
-        found.map(|index| Self::ALL[index]).ok_or(())
+        let found = Self::WORDS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, level)| *level).ok_or(())
     }
 }
 
@@ -352,25 +340,17 @@ impl Suggestions {
     /// route has filtered them already (`chosen`), the others follow.
     pub fn matching(values: Vec<String>, typed: &str, chosen: bool) -> Self {
         let typed = typed.to_lowercase();
+        let rank = |value: &str| match value.to_lowercase().find(&typed) {
+            Some(0) => Some(0),
+            Some(_) => Some(1),
+            None => chosen.then_some(2),
+        };
         let mut seen = HashSet::new();
-        let (mut beginning, mut having, mut other) = (Vec::new(), Vec::new(), Vec::new());
-        for value in values {
-            if value.is_empty() || seen.contains(&value) {
-                continue;
-            }
-            let lower = value.to_lowercase();
-            let place = match lower.find(&typed) {
-                Some(0) => &mut beginning,
-                Some(_) => &mut having,
-                None if chosen => &mut other,
-                None => continue,
-            };
-            seen.insert(value.clone());
-            place.push(value);
-        }
-        let mut values = beginning;
-        values.append(&mut having);
-        values.append(&mut other);
+        let distinct = values.into_iter().filter(|value| !value.is_empty() && seen.insert(value.clone()));
+        let mut ranked: Vec<(u8, String)> =
+            distinct.filter_map(|value| Some((rank(&value)?, value))).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let mut values: Vec<String> = ranked.into_iter().map(|(_, value)| value).collect();
         let total = values.len();
         values.truncate(Self::MAX_COUNT);
         Self { values, total }

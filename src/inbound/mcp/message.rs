@@ -327,7 +327,7 @@ impl<'a> Member<'a> {
     /// A log level.
     pub(super) fn level(self, path: &str) -> Result<McpLogLevel, RpcError> {
         let level = self.text().and_then(|text| text.parse().ok());
-        let names = || McpLogLevel::NAMES.join(", ");
+        let names = || McpLogLevel::names().collect::<Vec<_>>().join(", ");
         level.ok_or_else(|| RpcError::Params(format!("`{path}` must be one of {}", names()).into()))
     }
 }
