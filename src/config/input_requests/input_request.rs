@@ -133,22 +133,17 @@ pub(super) fn read(
         return None;
     }
     let InputRequestSettings { optional, .. } = settings.ok()?;
-    let kind =
-        match (valid_part(fields)?, valid_part(schema)?, &arguments, valid_part(url)?, valid_part(sample)?) {
-            (Some(form), ..) | (_, Some(form), ..) => {
-                InputRequestKindTemplate::Form { message: message??, form }
-            }
-            (_, _, Some(_), ..) => {
-                InputRequestKindTemplate::Arguments { message: message??, form: InputForm::default() }
-            }
-            (_, _, _, Some(url), _) => InputRequestKindTemplate::Link { message: message??, url },
-            (.., Some(sample)) => InputRequestKindTemplate::Sample(sample),
-            _ if roots.is_some() => InputRequestKindTemplate::Roots,
-            _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
-        };
+    let kind = match (valid_part(fields)?, valid_part(schema)?, valid_part(url)?, valid_part(sample)?) {
+        (Some(form), ..) | (_, Some(form), ..) => InputRequestKindTemplate::Form { message: message??, form },
+        (_, _, Some(url), _) => InputRequestKindTemplate::Link { message: message??, url },
+        (.., Some(sample)) => InputRequestKindTemplate::Sample(sample),
+        _ if roots.is_some() => InputRequestKindTemplate::Roots,
+        _ => InputRequestKindTemplate::Form { message: message??, form: InputForm::default() },
+    };
     let of_sample = matches!(&kind, InputRequestKindTemplate::Sample(sample) if sample.optional);
     let optional = optional || of_sample;
-    let request = InputRequestTemplate { name: name.to_owned(), when: valid_part(when)?, optional, kind };
+    let (when, gives_arguments) = (valid_part(when)?, arguments.is_some());
+    let request = InputRequestTemplate { name: name.to_owned(), when, optional, gives_arguments, kind };
     Some((request, arguments.unwrap_or_default()))
 }
 

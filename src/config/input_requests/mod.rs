@@ -86,7 +86,13 @@ pub(super) fn read(
 /// Input request of `confirm`: a form without fields.
 fn confirmation(message: Template) -> InputRequestTemplate {
     let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-    InputRequestTemplate { name: CONFIRM.to_owned(), when: None, optional: false, kind }
+    InputRequestTemplate {
+        name: CONFIRM.to_owned(),
+        when: None,
+        optional: false,
+        gives_arguments: false,
+        kind,
+    }
 }
 
 impl ParsedInputRequests {
@@ -193,8 +199,7 @@ impl ParsedInputRequests {
             let Value::Object(document) = document else { continue };
             match InputForm::compile(&document) {
                 Ok(made) => {
-                    if let InputRequestKindTemplate::Arguments { form, .. } =
-                        &mut self.rounds[*round][*index].kind
+                    if let InputRequestKindTemplate::Form { form, .. } = &mut self.rounds[*round][*index].kind
                     {
                         *form = made;
                     }

@@ -21,9 +21,7 @@ use serde_json::{Map, Value, json};
 pub use self::form::{FormError, InputForm};
 use crate::{
     model::{Arguments, cut_characters},
-    translate::{
-        Jq, SAMPLE, SamplingRequest, SamplingRequestTemplate, Template, WorkBudget, request_variables,
-    },
+    translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, WorkBudget, request_variables},
 };
 
 /// Input requests that are sent together.
@@ -111,8 +109,7 @@ impl InputRequests {
 
     /// Whether the response to this input request provides arguments.
     pub fn gives_arguments(&self, name: &str) -> bool {
-        self.input_requests()
-            .any(|input_request| input_request.name == name && input_request.gives_arguments())
+        self.input_requests().any(|input_request| input_request.name == name && input_request.gives_arguments)
     }
 
     /// Computes the next step after these responses.
@@ -128,28 +125,27 @@ impl InputRequests {
     ) -> Result<NextStep, String> {
         let known = self.complete(answers);
         let mut arguments = arguments.clone();
-        for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments()) {
+        for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments) {
             if let Some(Value::Object(given)) = answers.get(&input_request.name) {
                 given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
             }
         }
         let args = Value::Object(arguments.as_map().clone());
         let seen = Value::Object(known.clone());
-        let holds = |input_request: &InputRequestTemplate| {
-            input_request.when.as_ref().is_none_or(|when| when.is_true_before_request(&args, &seen))
-        };
-        let lacking = |input_request: &InputRequestTemplate| {
-            capabilities
-                .lacks(input_request.kind.needs())
-                .map(|capability| MissingCapability { name: input_request.name.clone(), capability })
+        let is_pending = |input_request: &&InputRequestTemplate| {
+            let when = input_request.when.as_ref();
+            !answers.contains_key(&input_request.name)
+                && input_request.is_due(&arguments)
+                && when.is_none_or(|when| when.is_true_before_request(&args, &seen))
         };
         // A required input request that the client does not support ends the call before the first one is
         // sent.
         let mut missing: Vec<MissingCapability> = self
             .input_requests()
-            .filter(|input_request| !input_request.optional && !answers.contains_key(&input_request.name))
-            .filter(|input_request| input_request.is_due(&arguments) && holds(input_request))
-            .filter_map(lacking)
+            .filter(|input_request| !input_request.optional && is_pending(input_request))
+            .map(|InputRequestTemplate { name, kind, .. }| (name.clone(), kind.needs()))
+            .filter(|(_, capability)| !capabilities.supports(*capability))
+            .map(|(name, capability)| MissingCapability { name, capability })
             .collect();
         if self.sampled == Some(SamplingNeed::Needed) && !capabilities.sample {
             missing.push(MissingCapability { name: SAMPLE.to_owned(), capability: ClientCapability::Sample });
@@ -162,23 +158,20 @@ impl InputRequests {
         for round in &self.rounds {
             let due: Vec<InputRequest> = round
                 .iter()
-                .filter(|input_request| !answers.contains_key(&input_request.name))
-                .filter(|input_request| input_request.is_due(&arguments) && holds(input_request))
-                .filter(|input_request| lacking(input_request).is_none())
+                .filter(is_pending)
+                .filter(|input_request| capabilities.supports(input_request.kind.needs()))
                 .map(|input_request| input_request.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
                 return Ok(NextStep::InputRequests(due));
             }
         }
-        let (given, mut answers) = (answers, known);
-        if self.sampled.is_some() && capabilities.sample {
+        let mut complete = known;
+        if self.sampled.is_some() && capabilities.sample && !answers.contains_key(SAMPLE) {
             // The missing response is requested after the upstream has responded.
-            if !given.contains_key(SAMPLE) {
-                answers.remove(SAMPLE);
-            }
+            complete.remove(SAMPLE);
         }
-        Ok(NextStep::Done(arguments.with_input_responses(answers)))
+        Ok(NextStep::Done(arguments.with_input_responses(complete)))
     }
 
     /// Responses, with null for every input request that has none.
@@ -198,39 +191,14 @@ pub struct InputRequestTemplate {
     pub when: Option<Jq>,
     /// Whether a call continues without a response.
     pub optional: bool,
+    /// Whether a person enters the arguments that the client left out: the fields of its form.
+    pub gives_arguments: bool,
     /// Kind and content.
     pub kind: InputRequestKindTemplate,
 }
 
 /// Kind of an input request, with its templates.
-#[derive(Debug)]
-pub enum InputRequestKindTemplate {
-    /// A person fills in a form, or confirms if it has no fields.
-    Form {
-        /// Message to the person: reason and purpose.
-        message: Template,
-        /// Fields.
-        form: InputForm,
-    },
-    /// A person enters the arguments that the client left out.
-    Arguments {
-        /// Message to the person: reason and purpose.
-        message: Template,
-        /// Arguments, as fields.
-        form: InputForm,
-    },
-    /// A person opens a URL, for data that must not pass through the client.
-    Link {
-        /// Message to the person: reason and purpose.
-        message: Template,
-        /// URL.
-        url: Template,
-    },
-    /// The client's model responds (sampling).
-    Sample(SamplingRequestTemplate),
-    /// The client lists its roots.
-    Roots,
-}
+pub type InputRequestKindTemplate = InputRequestKind<Template>;
 
 /// Input request that is ready to be sent.
 #[derive(Debug, Clone)]
@@ -243,25 +211,25 @@ pub struct InputRequest {
     pub kind: InputRequestKind,
 }
 
-/// Kind of an input request.
+/// Kind of an input request; ready to be sent if `T` is a string.
 #[derive(Debug, Clone)]
-pub enum InputRequestKind {
+pub enum InputRequestKind<T = String> {
     /// A person fills in a form, or confirms if it has no fields.
     Form {
         /// Message to the person: reason and purpose.
-        message: String,
+        message: T,
         /// Fields.
         form: InputForm,
     },
-    /// A person opens a URL.
+    /// A person opens a URL, for data that must not pass through the client.
     Link {
         /// Message to the person: reason and purpose.
-        message: String,
+        message: T,
         /// URL.
-        url: String,
+        url: T,
     },
     /// The client's model responds (sampling).
-    Sample(SamplingRequest),
+    Sample(SamplingRequest<T>),
     /// The client lists its roots.
     Roots,
 }
@@ -325,16 +293,15 @@ pub enum FormSupport {
 }
 
 impl ClientCapabilities {
-    /// Returns the capability if the client lacks it.
-    pub(super) fn lacks(self, needed: ClientCapability) -> Option<ClientCapability> {
-        let able = match needed {
+    /// Whether the client has a capability.
+    pub(super) fn supports(self, needed: ClientCapability) -> bool {
+        match needed {
             ClientCapability::Form => self.form >= FormSupport::WithoutLists,
             ClientCapability::FormWithLists => self.form >= FormSupport::All,
             ClientCapability::Link => self.link,
             ClientCapability::Sample => self.sample,
             ClientCapability::Roots => self.roots,
-        };
-        (!able).then_some(needed)
+        }
     }
 }
 
@@ -342,10 +309,8 @@ impl InputRequestKindTemplate {
     /// Capability that it needs.
     pub(super) fn needs(&self) -> ClientCapability {
         match self {
-            Self::Form { form, .. } | Self::Arguments { form, .. } if form.has_lists() => {
-                ClientCapability::FormWithLists
-            }
-            Self::Form { .. } | Self::Arguments { .. } => ClientCapability::Form,
+            Self::Form { form, .. } if form.has_lists() => ClientCapability::FormWithLists,
+            Self::Form { .. } => ClientCapability::Form,
             Self::Link { .. } => ClientCapability::Link,
             Self::Sample(_) => ClientCapability::Sample,
             Self::Roots => ClientCapability::Roots,
@@ -355,7 +320,7 @@ impl InputRequestKindTemplate {
     /// Templates in it, for checks when the configuration is loaded.
     pub fn templates(&self) -> Vec<&Template> {
         match self {
-            Self::Form { message, .. } | Self::Arguments { message, .. } => vec![message],
+            Self::Form { message, .. } => vec![message],
             Self::Link { message, url } => vec![message, url],
             Self::Sample(sample) => sample.templates().collect(),
             Self::Roots => Vec::new(),
@@ -367,19 +332,14 @@ impl InputRequestTemplate {
     /// Whether it must be sent. A request for arguments is only sent if one of them is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         match &self.kind {
-            InputRequestKindTemplate::Arguments { form, .. } => {
+            InputRequestKind::Form { form, .. } if self.gives_arguments => {
                 form.names().any(|name| arguments.get(name).is_none())
             }
-            InputRequestKindTemplate::Form { .. }
-            | InputRequestKindTemplate::Link { .. }
-            | InputRequestKindTemplate::Sample(_)
-            | InputRequestKindTemplate::Roots => true,
+            InputRequestKind::Form { .. }
+            | InputRequestKind::Link { .. }
+            | InputRequestKind::Sample(_)
+            | InputRequestKind::Roots => true,
         }
-    }
-
-    /// Whether the response provides arguments.
-    pub(super) fn gives_arguments(&self) -> bool {
-        matches!(self.kind, InputRequestKindTemplate::Arguments { .. })
     }
 
     pub(super) fn render(
@@ -388,28 +348,21 @@ impl InputRequestTemplate {
         names: &Name,
         stop: &WorkBudget,
     ) -> Result<InputRequest, String> {
-        let text = |template: &Template| {
-            template
-                .render_until(names, stop)
-                .map_err(|error| format!("the input request `{}` could not be built: {error}", self.name))
-        };
+        let unbuilt =
+            |error: TemplateError| format!("the input request `{}` could not be built: {error}", self.name);
+        let text = |template: &Template| template.render_until(names, stop).map_err(unbuilt);
         let kind = match &self.kind {
-            InputRequestKindTemplate::Form { message, form } => {
-                InputRequestKind::Form { message: text(message)?, form: form.clone() }
-            }
-            InputRequestKindTemplate::Arguments { message, form } => InputRequestKind::Form {
+            InputRequestKind::Form { message, form } => InputRequestKind::Form {
                 message: text(message)?,
-                form: form.only(|name| arguments.get(name).is_none()),
+                form: form.only(|name| !self.gives_arguments || arguments.get(name).is_none()),
             },
-            InputRequestKindTemplate::Link { message, url } => {
+            InputRequestKind::Link { message, url } => {
                 InputRequestKind::Link { message: text(message)?, url: address(text(url)?)? }
             }
-            InputRequestKindTemplate::Sample(sample) => {
-                InputRequestKind::Sample(sample.render(names, Some(stop)).map_err(|error| {
-                    format!("the input request `{}` could not be built: {error}", self.name)
-                })?)
+            InputRequestKind::Sample(sample) => {
+                InputRequestKind::Sample(sample.render(names, Some(stop)).map_err(unbuilt)?)
             }
-            InputRequestKindTemplate::Roots => InputRequestKind::Roots,
+            InputRequestKind::Roots => InputRequestKind::Roots,
         };
         Ok(InputRequest { name: self.name.clone(), optional: self.optional, kind })
     }
@@ -454,13 +407,8 @@ impl InputRequest {
                 Value::Bool(true)
             }
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(content)) => {
-                let checked = form.check(content);
-                checked.map(Value::Object).map_err(|why| {
-                    InvalidInput::Wrong(format!(
-                        "the response to input request `{name}`: \
-                     {why}"
-                    ))
-                })?
+                let wrong = |why| format!("the response to input request `{name}`: {why}");
+                form.check(content).map(Value::Object).map_err(|why| InvalidInput::Wrong(wrong(why)))?
             }
             (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
             (InputRequestKind::Sample(_), InputResponse::SampledText { text, model, stop_reason }) => {
@@ -473,13 +421,12 @@ impl InputRequest {
                 )));
             }
         };
-        match value.to_string().len() {
-            bytes if bytes > InputRequests::ANSWERS_LIMIT_BYTES => Err(InvalidInput::Wrong(format!(
-                "the response to input request `{name}` is longer than {} bytes",
-                InputRequests::ANSWERS_LIMIT_BYTES
-            ))),
-            _ => Ok(value),
+        let limit = InputRequests::ANSWERS_LIMIT_BYTES;
+        if value.to_string().len() > limit {
+            let why = format!("the response to input request `{name}` is longer than {limit} bytes");
+            return Err(InvalidInput::Wrong(why));
         }
+        Ok(value)
     }
 
     fn declined(&self, what: &str) -> String {

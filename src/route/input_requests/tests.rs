@@ -18,6 +18,7 @@ fn input_request(name: &str, message: &str, when: Option<&str>) -> InputRequestT
         name: name.to_owned(),
         when: when.map(|when| Jq::compile(when).unwrap()),
         optional: false,
+        gives_arguments: false,
         kind: InputRequestKindTemplate::Form {
             message: Template::compile(message).unwrap(),
             form: form(json!({"name": {"type": "string"}})),
@@ -88,11 +89,17 @@ fn a_condition_decides_whether_input_is_requested() {
 
 #[test]
 fn missing_arguments_are_requested_and_then_available() {
-    let kind = InputRequestKindTemplate::Arguments {
+    let kind = InputRequestKindTemplate::Form {
         message: Template::compile("Where, and when?").unwrap(),
         form: form(json!({"city": {"type": "string"}, "day": {"type": "string"}})),
     };
-    let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, kind };
+    let place = InputRequestTemplate {
+        name: "place".into(),
+        when: None,
+        optional: false,
+        gives_arguments: true,
+        kind,
+    };
     let input_requests = InputRequests { rounds: vec![vec![place]], ..InputRequests::default() };
     let args = arguments(json!({"day": "today"}));
     let NextStep::InputRequests(requests) = input_requests.next(&args, &Map::new(), ALL).unwrap() else {
@@ -112,11 +119,17 @@ fn missing_arguments_are_requested_and_then_available() {
 
 #[test]
 fn later_input_requests_see_the_requested_arguments() {
-    let kind = InputRequestKindTemplate::Arguments {
+    let kind = InputRequestKindTemplate::Form {
         message: Template::compile("Where?").unwrap(),
         form: form(json!({"city": {"type": "string"}})),
     };
-    let place = InputRequestTemplate { name: "place".into(), when: None, optional: false, kind };
+    let place = InputRequestTemplate {
+        name: "place".into(),
+        when: None,
+        optional: false,
+        gives_arguments: true,
+        kind,
+    };
     let sure = input_request("sure", "Really in {{ args.city }}?", Some("$args.city != \"Oslo\""));
     let input_requests = InputRequests { rounds: vec![vec![place], vec![sure]], ..InputRequests::default() };
     let next = |city: &str| {
