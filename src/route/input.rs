@@ -104,17 +104,15 @@ impl InputSchema {
         let value = arguments.into_value();
         let schema = self.with_null.as_deref().unwrap_or(&self.schema);
         let checked = schema.check(&value, Self::MAX_VIOLATIONS, step_limit);
+        let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
         let Ok(checked) = checked else {
-            let Value::Object(map) = value else { unreachable!("arguments are an object") };
             return Err(Box::new(Arguments::from(map).with_input_responses(answers)));
         };
-        let violations = checked.violations;
-        if violations.is_empty() {
-            let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
+        if checked.violations.is_empty() {
             normalize_integers(self.document(), &mut map);
             return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
         }
-        let messages = violations.iter().map(|violation| match violation.path.as_str() {
+        let messages = checked.violations.iter().map(|violation| match violation.path.as_str() {
             "" => format!("the arguments object {}; {}", violation.message, self.known_names()),
             path => format!("argument `{path}` {}", violation.message),
         });
@@ -166,8 +164,7 @@ fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
 /// Converts strings to the type of this property. A string that can't be converted stays one, so that the
 /// schema check reports it.
 pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
-    let property =
-        Wanted::from_schema(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    let property = Wanted::from_property(schema, name);
     match texts.pop() {
         Some(only) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
             property.value(only)
@@ -181,8 +178,7 @@ pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<Stri
 
 /// Values that the schema lists for a property, or for the items of an array, as strings.
 pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
-    let property =
-        Wanted::from_schema(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    let property = Wanted::from_property(schema, name);
     let items = Wanted::from_schema(schema, property.items);
     let as_text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -205,6 +201,10 @@ struct Wanted<'s> {
 }
 
 impl<'s> Wanted<'s> {
+    fn from_property(root: &'s Map<String, Value>, name: &str) -> Self {
+        Self::from_schema(root, root.get("properties").and_then(|properties| properties.get(name)))
+    }
+
     fn from_schema(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
         let mut wanted = Self::default();
         let parts = schema.and_then(Value::as_object).map(|schema| combined(root, schema));

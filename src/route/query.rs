@@ -3,8 +3,9 @@
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
-use super::path::{
-    ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts, scalar,
+use super::{
+    path::{ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts, scalar},
+    request::items_of,
 };
 use crate::model::Arguments;
 
@@ -81,14 +82,10 @@ impl QueryTemplate {
         let mut query = String::new();
         for Parameter { separator, name, value } in &self.parameters {
             let values = match value.as_slice() {
-                [PathPart::Argument(argument)] => match arguments.get(argument) {
-                    None | Some(Value::Null) => Vec::new(),
-                    Some(Value::Array(items)) => items
-                        .iter()
-                        .map(|item| encode_argument(argument, Some(item)))
-                        .collect::<Result<_, _>>()?,
-                    one => vec![encode_argument(argument, one)?],
-                },
+                [PathPart::Argument(argument)] => {
+                    let items = items_of(arguments.get(argument)).iter();
+                    items.map(|item| encode_argument(argument, Some(item))).collect::<Result<_, _>>()?
+                }
                 parts => {
                     let part = |part: &PathPart| match part {
                         PathPart::Fixed(text) => Ok(text.clone()),

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{RequestError, RequestRenderer, http::RequestBodyTemplate};
+use super::{RequestError, RequestRenderer, http::RequestBodyTemplate, items_of};
 use crate::{
     model::Arguments,
     route::path::scalar,
@@ -107,16 +107,11 @@ impl CommandTemplate {
                 words.push(text.clone())
             }
             WordTemplate::Argument { before, name, after } => {
-                let items = match filling.arguments.get(name) {
-                    None | Some(Value::Null) => return Ok(()),
-                    Some(Value::Array(items)) => items.as_slice(),
-                    Some(one) => std::slice::from_ref(one),
-                };
-                for item in items {
-                    let text = scalar(name, Some(item)).map_err(|why| RequestError::new(&why))?;
+                for item in items_of(filling.arguments.get(name)) {
+                    let text = scalar(name, Some(item)).map_err(RequestError::new)?;
                     let may_be_option = words.is_past_options || self.leading_dash_arguments.contains(name);
                     if before.is_empty() && text.starts_with('-') && !may_be_option {
-                        return Err(RequestError::new(&format!(
+                        return Err(RequestError::new(format!(
                             "argument `{name}` must not begin with `-`, because the program would parse it \
                              as an option"
                         )));
@@ -219,25 +214,22 @@ impl CommandWords {
             ));
         }
         self.bytes += word.len();
-        if word.len() > CommandTemplate::WORD_LIMIT_BYTES {
-            let limit = CommandTemplate::WORD_LIMIT_BYTES;
-            return Err(too_long(&format!("an argument of the command would be longer than {limit} bytes")));
-        }
-        if self.bytes > CommandTemplate::COMMAND_LINE_LIMIT_BYTES {
-            let limit = CommandTemplate::COMMAND_LINE_LIMIT_BYTES;
-            return Err(too_long(&format!("the command would have more than {limit} bytes")));
-        }
-        if self.list.len() == CommandTemplate::WORD_COUNT_LIMIT {
-            let limit = CommandTemplate::WORD_COUNT_LIMIT;
-            return Err(too_long(&format!("the command would have more than {limit} arguments")));
-        }
-        self.list.push(word);
-        Ok(())
+        let (what, limit, unit) = if word.len() > CommandTemplate::WORD_LIMIT_BYTES {
+            ("an argument of the command would be longer than", CommandTemplate::WORD_LIMIT_BYTES, "bytes")
+        } else if self.bytes > CommandTemplate::COMMAND_LINE_LIMIT_BYTES {
+            ("the command would have more than", CommandTemplate::COMMAND_LINE_LIMIT_BYTES, "bytes")
+        } else if self.list.len() == CommandTemplate::WORD_COUNT_LIMIT {
+            ("the command would have more than", CommandTemplate::WORD_COUNT_LIMIT, "arguments")
+        } else {
+            self.list.push(word);
+            return Ok(());
+        };
+        Err(too_long(&format!("{what} {limit} {unit}")))
     }
 }
 
 fn too_long(why: &str) -> RequestError {
-    RequestError::new(&format!("the arguments are too long: {why}"))
+    RequestError::new(format!("the arguments are too long: {why}"))
 }
 
 #[cfg(test)]

@@ -206,8 +206,8 @@ impl HttpTemplate {
     }
 
     fn target(&self, filling: &mut RequestRenderer<'_>) -> Result<PathAndQuery, RequestError> {
-        let mut target = self.path.fill(filling.arguments).map_err(RequestError::from)?;
-        let written = self.path_query.fill(filling.arguments).map_err(RequestError::from)?;
+        let mut target = self.path.fill(filling.arguments).map_err(RequestError::new)?;
+        let written = self.path_query.fill(filling.arguments).map_err(RequestError::new)?;
         for (nth, query) in
             [written, filling.encoded(&self.query)?].iter().filter(|query| !query.is_empty()).enumerate()
         {
@@ -216,7 +216,7 @@ impl HttpTemplate {
         }
         if target.len() > Self::TARGET_LIMIT_BYTES {
             let limit = Self::TARGET_LIMIT_BYTES;
-            return Err(RequestError::from(format!(
+            return Err(RequestError::new(format!(
                 "the arguments are too long: the URL of the request would be longer than {limit} bytes"
             )));
         }
@@ -273,7 +273,7 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
     let named = arguments.as_map().iter().find(|(_, value)| has(value, found));
     let whose = named.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
     let character = u32::from(found);
-    RequestError::from(format!(
+    RequestError::new(format!(
         "{whose} has the character U+{character:04X}, which XML does not allow: remove it"
     ))
 }
@@ -332,7 +332,7 @@ impl JsonTemplate {
 
 fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, RequestError> {
     HeaderValue::from_str(text).map_err(|_| {
-        RequestError::from(format!(
+        RequestError::new(format!(
             "header `{name}` can't have line breaks or other control characters; \
                                     change the argument that it contains"
         ))

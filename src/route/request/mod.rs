@@ -64,8 +64,8 @@ pub struct RequestError {
 }
 
 impl RequestError {
-    pub(super) fn new(sentence: &str) -> Self {
-        Self::from(sentence.to_owned())
+    pub(super) fn new(sentence: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), detail: None, lacks_place: false }
     }
 
     /// Adds the place of the template that needs the missing argument, such as `` header `x-tenant` ``.
@@ -79,12 +79,6 @@ impl RequestError {
     /// Detail for the log, which may quote the operator's template.
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
-    }
-}
-
-impl From<String> for RequestError {
-    fn from(sentence: String) -> Self {
-        Self { sentence, detail: None, lacks_place: false }
     }
 }
 
@@ -325,18 +319,24 @@ impl<'a> RequestRenderer<'a> {
     /// Values of a parameter or header. Empty if it is left out.
     pub(super) fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
         match value {
-            ValueTemplate::Argument(name) => match self.arguments.get(name) {
-                None | Some(Value::Null) => Ok(Vec::new()),
-                Some(Value::Array(items)) => {
-                    items.iter().map(|item| scalar(name, Some(item)).map_err(RequestError::from)).collect()
-                }
-                one => Ok(vec![scalar(name, one).map_err(RequestError::from)?]),
-            },
+            ValueTemplate::Argument(name) => {
+                let texts = items_of(self.arguments.get(name)).iter().map(|item| scalar(name, Some(item)));
+                texts.collect::<Result<_, _>>().map_err(RequestError::new)
+            }
             ValueTemplate::Text(template) => {
                 let text = self.render(template)?;
                 Ok(if text.is_empty() { Vec::new() } else { vec![text] })
             }
         }
+    }
+}
+
+/// Values of an argument: the items of an array, none if it is missing.
+pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
+    match value {
+        None | Some(Value::Null) => &[],
+        Some(Value::Array(items)) => items,
+        Some(one) => std::slice::from_ref(one),
     }
 }
 
