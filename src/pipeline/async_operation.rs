@@ -21,7 +21,7 @@ use crate::{
     model::{Arguments, ErrorType, ToolResult, UpstreamResponse},
     route::{
         AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationContext, OperationLocation,
-        OperationStatus, RequestError, Route, StatusResponse,
+        OperationRequest, OperationStatus, Route, StatusResponse,
     },
     telemetry::{CallContext, ErrorChain},
     translate::{CallInput, Translator, WorkBudget},
@@ -229,8 +229,7 @@ impl CallRun<'_> {
 
     /// Polls an operation once, and fetches its result when it is done.
     async fn poll(&mut self, location: &OperationLocation) -> Result<PollOutcome, PollError> {
-        let request = self.poll_request(location).await?;
-        let response = self.poll_response(request.clone()).await?;
+        let (request, response) = self.follow_up(OperationRequest::Status, location).await?;
         let at = location.clone();
         let evaluated = self.evaluate(response, move |rule, context, response| {
             rule.interpret_status(&at, &request, context, response)
@@ -245,20 +244,13 @@ impl CallRun<'_> {
             StatusResponse::Result => PollOutcome::Done(response),
             StatusResponse::Done => {
                 self.progress.operation_done();
-                let at = location.clone();
-                let request = self
-                    .build(move |rule, arguments, headers, stop| {
-                        rule.result_request(&at, arguments, headers, stop)
-                    })
-                    .await?;
-                match request {
+                match self.exchange.rule().result {
                     None => PollOutcome::Done(response),
-                    Some(request) => PollOutcome::Done(self.poll_response(request).await?),
+                    Some(_) => PollOutcome::Done(self.follow_up(OperationRequest::Result, location).await?.1),
                 }
             }
             StatusResponse::Moved(location) => {
-                let request = self.poll_request(&location).await?;
-                let response = self.poll_response(request).await?;
+                let (_, response) = self.follow_up(OperationRequest::Status, &location).await?;
                 if response.status == StatusCode::ACCEPTED {
                     return Ok(PollOutcome::Running {
                         status: OperationStatus::default(),
@@ -272,18 +264,16 @@ impl CallRun<'_> {
         })
     }
 
-    async fn poll_request(&self, location: &OperationLocation) -> Result<HttpRequest, PollError> {
-        let location = location.clone();
-        self.build(move |rule, arguments, headers, stop| {
-            rule.status_request(&location, arguments, headers, stop)
-        })
-        .await
-    }
-
-    async fn poll_response(&mut self, request: HttpRequest) -> Result<UpstreamResponse, PollError> {
+    /// Sends a request about the operation. Also returns the request.
+    async fn follow_up(
+        &mut self,
+        kind: OperationRequest,
+        location: &OperationLocation,
+    ) -> Result<(HttpRequest, UpstreamResponse), PollError> {
+        let request = self.build(kind, location.clone()).await?;
         let is_idempotent = request.method.is_idempotent();
-        let response = self.send(request.into(), is_idempotent, PolicyStack::Upstream).await;
-        response.map(|response| response.response).map_err(|error| PollError {
+        let response = self.send(request.clone().into(), is_idempotent, PolicyStack::Upstream).await;
+        response.map(|response| (request, response.response)).map_err(|error| PollError {
             is_transient: error.properties().retry_after.is_some()
                 || matches!(
                     error,
@@ -300,20 +290,14 @@ impl CallRun<'_> {
     }
 
     /// Builds a request about the operation in the worker pool.
-    async fn build<T: Send + 'static>(
+    async fn build(
         &self,
-        request: impl Fn(
-            &AsyncOperationRule,
-            &Arguments,
-            &HeaderMap,
-            Option<&WorkBudget>,
-        ) -> Result<T, RequestError>
-        + Send
-        + 'static,
-    ) -> Result<T, PollError> {
+        kind: OperationRequest,
+        location: OperationLocation,
+    ) -> Result<HttpRequest, PollError> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            request(rule_of(route), arguments, headers, Some(stop))
+            rule_of(route).request(kind, &location, arguments, headers, Some(stop))
         };
         let lost =
             |error_type, text: &str| PollError { is_transient: false, result: failure(error_type, text) };
@@ -370,7 +354,9 @@ impl<'a> UpstreamExchange<'a> {
     fn cancel(&self, location: &OperationLocation) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The client may have disconnected, so nothing would await work in the pool.
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-        let request = self.rule().cancel_request(location, &self.arguments, self.headers, Some(&stop))?;
+        self.rule().cancel.as_ref()?;
+        let kind = OperationRequest::Cancellation;
+        let request = self.rule().request(kind, location, &self.arguments, self.headers, Some(&stop)).ok()?;
         let route = Arc::clone(self.route);
         let is_idempotent = request.method.is_idempotent();
         let upstream_call =

@@ -33,7 +33,7 @@ use settings_derive::{Section, Word};
 
 pub use async_operation::{
     AsyncOperationRule, CancelRule, InitialResponse, OperationContext, OperationLocation,
-    OperationLocationRule, OperationStatus, StatusResponse, TaskRule, TaskSupport,
+    OperationLocationRule, OperationRequest, OperationStatus, StatusResponse, TaskRule, TaskSupport,
 };
 pub use client_context::{ScopeError, Scopes, TraceContext};
 pub use input::InputSchema;

@@ -99,14 +99,12 @@ pub enum TaskSupport {
 impl TaskRule {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let names = ["task_after", "task_ttl", "task_requests_input"];
-        let entries = names.into_iter().filter_map(|name| section.entry(name));
-        for Entry { key, .. } in entries.filter(|_| self.support == TaskSupport::Forbidden) {
-            let message = format!("`{}` has no effect beside `task: forbidden`", key.text);
-            section.value.context.report.warning(
-                Code::ConflictingKeys.at_span(key.span),
-                message,
-                "remove it",
-            );
+        let (report, entries) = (section.value.context.report, names.map(|name| section.entry(name)));
+        for Entry { key, .. } in entries.into_iter().flatten() {
+            if self.support == TaskSupport::Forbidden {
+                let message = format!("`{}` has no effect beside `task: forbidden`", key.text);
+                report.warning(Code::ConflictingKeys.at_span(key.span), message, "remove it");
+            }
         }
         Ok(self)
     }
@@ -133,6 +131,17 @@ pub enum CancelRule {
     Method(Method),
     /// Request with the argument `job`, the id.
     Request(HttpTemplate),
+}
+
+/// Request about an operation.
+#[derive(Debug, Clone, Copy)]
+pub enum OperationRequest {
+    /// Polls its status.
+    Status,
+    /// Fetches its result.
+    Result,
+    /// Cancels it.
+    Cancellation,
 }
 
 /// Context for interpreting a response.
@@ -175,82 +184,65 @@ impl AsyncOperationRule {
                     return InitialResponse::Result;
                 }
                 let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
-                location.map_or(InitialResponse::Elsewhere, |location| InitialResponse::Operation {
-                    location,
-                    wait,
-                })
+                match location {
+                    None => InitialResponse::Elsewhere,
+                    Some(location) => InitialResponse::Operation { location, wait },
+                }
             }
             OperationLocationRule::Named { id, .. } => {
                 if !response.status.is_success() {
                     return InitialResponse::Result;
                 }
-                let name =
-                    inspect(self.extract.as_ref(), context.input, context.limits, response, |inspection| {
-                        inspection.value(id)
-                    });
-                match name.and_then(|name| text_of(&name)) {
-                    Some(name) if !name.is_empty() && name.len() <= Self::MAX_NAME_LENGTH => {
+                let OperationContext { input, limits, .. } = context;
+                let name = inspect(self.extract.as_ref(), input, limits, response, |inspection| {
+                    inspection.value(id).and_then(|name| text_of(&name))
+                });
+                match name.filter(|name| (1..=Self::MAX_NAME_LENGTH).contains(&name.len())) {
+                    None => InitialResponse::Result,
+                    Some(name) => {
                         InitialResponse::Operation { location: OperationLocation::Named(name), wait }
                     }
-                    Some(_) | None => InitialResponse::Result,
                 }
             }
         }
     }
 
-    /// Builds the status request. `stop` cancels it.
+    /// Builds a request about an operation: the status request, unless there is another one of this kind.
+    /// `stop` cancels it.
     ///
     /// # Errors
     ///
     /// [`RequestError`] if the id, or an argument of the call, can't be written where the template has it.
-    pub fn status_request(
+    pub fn request(
         &self,
+        kind: OperationRequest,
         location: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
-        match (location, &self.location) {
-            (OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
-                status.build(&location.add_to(arguments), client, stop)
+        let template = match (kind, &self.result, &self.cancel) {
+            (OperationRequest::Result, Some(template), _)
+            | (OperationRequest::Cancellation, _, Some(CancelRule::Request(template))) => Some(template),
+            _ => None,
+        };
+        let request = match (template, location, &self.location) {
+            (Some(template), ..) => template.build(&location.add_to(arguments), client, stop)?,
+            (None, OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
+                status.build(&location.add_to(arguments), client, stop)?
             }
-            (OperationLocation::Path(path), _) => Ok(HttpRequest::get(PathBase::Origin, path.clone())),
-            (OperationLocation::Named(_), OperationLocationRule::Location) => {
-                Err(RequestError::new(ROUTE_CHANGED))
+            (None, OperationLocation::Path(path), _) => HttpRequest::get(PathBase::Origin, path.clone()),
+            (None, OperationLocation::Named(_), OperationLocationRule::Location) => {
+                return Err(RequestError::new(
+                    "the operation was started by an earlier version of this tool",
+                ));
             }
-        }
-    }
-
-    /// Builds the request for the result, if the status response is not the result.
-    ///
-    /// # Errors
-    ///
-    /// As [`status_request`](Self::status_request).
-    pub fn result_request(
-        &self,
-        location: &OperationLocation,
-        arguments: &Arguments,
-        client: &HeaderMap,
-        stop: Option<&WorkBudget>,
-    ) -> Result<Option<HttpRequest>, RequestError> {
-        let Some(result) = &self.result else { return Ok(None) };
-        result.build(&location.add_to(arguments), client, stop).map(Some)
-    }
-
-    /// Builds the request that cancels the operation, if there is one.
-    pub fn cancel_request(
-        &self,
-        location: &OperationLocation,
-        arguments: &Arguments,
-        client: &HeaderMap,
-        stop: Option<&WorkBudget>,
-    ) -> Option<HttpRequest> {
-        match self.cancel.as_ref()? {
-            CancelRule::Method(method) => {
-                let status_request = self.status_request(location, arguments, client, stop).ok()?;
-                Some(HttpRequest { method: method.clone(), ..status_request })
+        };
+        match (kind, &self.cancel) {
+            (OperationRequest::Cancellation, Some(CancelRule::Method(method))) => {
+                Ok(HttpRequest { method: method.clone(), ..request })
             }
-            CancelRule::Request(request) => request.build(&location.add_to(arguments), client, stop).ok(),
+            _ => Ok(request),
         }
     }
 
@@ -317,12 +309,8 @@ impl AsyncOperationRule {
     /// Resolves a `Location`. `None` if it points to another server.
     fn resolve(&self, from: &Uri, response: &UpstreamResponse) -> Option<OperationLocation> {
         let target = resolve_location(from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
-        let same = same_origin(&self.base, &target);
-        same.then(|| {
-            OperationLocation::Path(
-                target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
-            )
-        })
+        let path = target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        same_origin(&self.base, &target).then_some(OperationLocation::Path(path))
     }
 
     /// Full URI of a request.
@@ -335,8 +323,6 @@ impl AsyncOperationRule {
         format!("{scheme}://{authority}{base}{}", request.path_and_query).parse().ok()
     }
 }
-
-const ROUTE_CHANGED: &str = "the operation was started by an earlier version of this tool";
 
 fn text_of(value: &Value) -> Option<String> {
     match value {
@@ -406,15 +392,11 @@ pub struct OperationStatus {
 impl OperationStatus {
     /// Progress as text for people.
     pub fn describe(&self) -> Option<String> {
-        let far = match (self.progress, self.total) {
-            (Some(progress), Some(total)) => Some(format!("{progress} of {total}")),
-            (Some(progress), None) => Some(progress.to_string()),
-            (None, _) => None,
-        };
-        match (&self.message, far) {
+        let total = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let far = self.progress.map(|progress| format!("{progress}{total}"));
+        match (self.message.clone(), far) {
             (Some(message), Some(far)) => Some(format!("{message} ({far})")),
-            (Some(message), None) => Some(message.clone()),
-            (None, far) => far,
+            (message, far) => message.or(far),
         }
     }
 }

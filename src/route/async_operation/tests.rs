@@ -209,11 +209,13 @@ fn an_operation_with_an_id_reports_its_progress() {
 #[test]
 fn the_id_of_an_operation_stays_in_its_path_segment() {
     let rule = named();
-    let request =
-        rule.status_request(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
+    let request = rule
+        .request(OperationRequest::Status, &name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None)
+        .unwrap();
     assert_eq!((request.path_and_query.as_str(), request.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
     for out in ["..", "../7", "7\0"] {
-        rule.status_request(&name(out), &Arguments::default(), &HeaderMap::new(), None).unwrap_err();
+        rule.request(OperationRequest::Status, &name(out), &Arguments::default(), &HeaderMap::new(), None)
+            .unwrap_err();
     }
 }
 
@@ -221,8 +223,9 @@ fn the_id_of_an_operation_stays_in_its_path_segment() {
 fn an_operation_is_cancelled_at_its_status_url_or_by_a_configured_request() {
     let (arguments, headers) = (Arguments::default(), HeaderMap::new());
     let ended = |rule: &AsyncOperationRule, location: &OperationLocation| {
-        rule.cancel_request(location, &arguments, &headers, None)
-            .map(|request| format!("{} {}", request.method, request.path_and_query))
+        rule.cancel.as_ref()?;
+        let request = rule.request(OperationRequest::Cancellation, location, &arguments, &headers, None);
+        request.ok().map(|request| format!("{} {}", request.method, request.path_and_query))
     };
     assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
     let rule = AsyncOperationRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
