@@ -42,37 +42,15 @@ const PREFIX: &str = "sha256:";
 /// Prefix of generated keys, by which people and secret scanners recognize them.
 const KEY_PREFIX: &str = "glk_";
 
-/// A generated key.
-#[derive(Clone, PartialEq, Eq)]
-pub struct NewKey(String);
-
-impl NewKey {
-    /// Generates an unpredictable key: 256 random bits.
-    pub fn random() -> Self {
-        Self(format!("{KEY_PREFIX}{}", random_key()))
-    }
-
-    /// The key itself, which only its client may know.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for NewKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("NewKey(…)")
-    }
+/// Generates an unpredictable key: 256 random bits. Only its client may know it.
+pub fn random_api_key() -> String {
+    format!("{KEY_PREFIX}{}", random_key())
 }
 
 impl KeyHash {
-    /// The hash of a key.
-    pub fn from_key(key: &str) -> Self {
-        Self::from_key_bytes(key.as_bytes())
-    }
-
-    /// The hash of any bytes.
-    pub(super) fn from_key_bytes(bytes: &[u8]) -> Self {
-        Self(sha256(bytes))
+    /// The hash of a key, or of any bytes.
+    pub fn from_key(key: impl AsRef<[u8]>) -> Self {
+        Self(sha256(key.as_ref()))
     }
 }
 
@@ -237,14 +215,14 @@ mod tests {
     fn a_key_is_its_clients_until_its_end() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         let until = now + Duration::from_secs(1);
-        let (old, new) = (NewKey::random(), NewKey::random());
+        let (old, new) = (random_api_key(), random_api_key());
         assert_ne!(old, new);
         let settings = ClientSettings {
             name: "reports".to_owned(),
             scopes: Scopes::new(["read"]).unwrap(),
             api_key_hashes: OneOrMore(vec![
-                ApiKey { hash: KeyHash::from_key(old.as_str()), expires: Some(until) },
-                ApiKey { hash: KeyHash::from_key(new.as_str()), expires: None },
+                ApiKey { hash: KeyHash::from_key(&old), expires: Some(until) },
+                ApiKey { hash: KeyHash::from_key(&new), expires: None },
             ]),
             certificates: Vec::new(),
             jwt_subjects: Vec::new(),
@@ -252,13 +230,13 @@ mod tests {
         let keys = ApiKeys::new(&[settings]);
         let find =
             |key: &str, now| keys.find(PresentedSecret(key), now).map(|found| found.client.name().to_owned());
-        assert_eq!(find(old.as_str(), now).unwrap(), "reports");
-        assert_eq!(find(old.as_str(), until).unwrap_err(), AuthError::Invalid("the key has expired"));
-        assert_eq!(find(new.as_str(), until).unwrap(), "reports");
-        let hash = KeyHash::from_key(new.as_str()).to_string();
-        for wrong in ["x", &hash, &new.as_str()[1..]] {
+        assert_eq!(find(&old, now).unwrap(), "reports");
+        assert_eq!(find(&old, until).unwrap_err(), AuthError::Invalid("the key has expired"));
+        assert_eq!(find(&new, until).unwrap(), "reports");
+        let hash = KeyHash::from_key(&new).to_string();
+        for wrong in ["x", &hash, &new[1..]] {
             assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is unknown"));
         }
-        assert!(!format!("{keys:?} {new:?}").contains(&new.as_str()[4..]));
+        assert!(!format!("{keys:?}").contains(&new[4..]));
     }
 }

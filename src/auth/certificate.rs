@@ -77,11 +77,11 @@ impl Certificates {
         certificate: &ClientCertificate,
         now: SystemTime,
     ) -> Result<IdentifiedClient, AuthError> {
-        let ClientCertificate { der, common_name, dns_names, uris, until, vouching: _ } = certificate;
+        let ClientCertificate { der, common_name, dns_names, uris, until, .. } = certificate;
         if until.is_some_and(|until| until < now) {
             return Err(AuthError::Invalid("the certificate has expired"));
         }
-        let names = std::iter::once(CertificateName::Fingerprint(KeyHash::from_key_bytes(der)))
+        let names = std::iter::once(CertificateName::Fingerprint(KeyHash::from_key(der)))
             .chain(common_name.clone().map(CertificateName::CommonName))
             .chain(dns_names.iter().cloned().map(CertificateName::Dns))
             .chain(uris.iter().cloned().map(CertificateName::Uri));
@@ -100,7 +100,7 @@ impl Certificates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{route::Scopes, settings::value::OneOrMore, tls::VerificationChain};
+    use crate::{route::Scopes, settings::value::OneOrMore};
 
     fn client(name: &str, certificates: &[&str]) -> ClientSettings {
         ClientSettings {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_known_by_any_of_its_names() {
-        let hash = KeyHash::from_key_bytes(b"der").to_string();
+        let hash = KeyHash::from_key(b"der").to_string();
         let all = [
             client("one", &["cn:backup", "dns:Backup.test"]),
             client("two", &["uri:spiffe://test/two", &hash]),
@@ -129,7 +129,7 @@ mod tests {
                 dns_names: owned(dns),
                 uris: owned(uris),
                 until: Some(end),
-                vouching: VerificationChain::default(),
+                ..ClientCertificate::default()
             };
             certificates.find(&shown, end).map(|found| found.client.name().to_owned())
         };

@@ -62,24 +62,20 @@ impl TokenSettings {
             let message = "`algorithms` is empty, so every token would be rejected".to_owned();
             return Err(section.missing(message, "write at least one: `[RS256]`"));
         }
-        let server = match &mut self.keys {
-            KeySource::Server { server, .. } => Some(server),
-            KeySource::Document(_) => None,
+        let (message, help) = match &mut self.keys {
+            KeySource::Server { server, .. } if server.address.is_tls() => {
+                let value = &section.value;
+                let by_default = || ClientTls::with_defaults(value.context.report, value.node.span);
+                server.tls = Some(value.checked(self.tls.clone().or_else(by_default))?);
+                return Ok(self);
+            }
+            KeySource::Server { .. } => ("`tls` has no effect: `jwks` is not `https://`", "remove `tls`"),
+            KeySource::Document(_) => ("`tls` has no effect: `jwks` is not a server", "remove it"),
         };
-        let is_tls = server.as_ref().is_some_and(|server| server.address.is_tls());
-        if let Some(entry) = section.entry("tls").filter(|_| !is_tls) {
-            let (message, help) = match server {
-                None => ("`tls` has no effect: `jwks` is not a server", "remove it"),
-                Some(_) => ("`tls` has no effect: `jwks` is not `https://`", "remove `tls`"),
-            };
-            return Err(section.reject_at(Code::EmptyValue.at_span(entry.key.span), message, help));
+        match section.entry("tls") {
+            None => Ok(self),
+            Some(entry) => Err(section.reject_at(Code::EmptyValue.at_span(entry.key.span), message, help)),
         }
-        if let Some(server) = server.filter(|_| is_tls) {
-            let value = &section.value;
-            let by_default = || ClientTls::with_defaults(value.context.report, value.node.span);
-            server.tls = Some(value.checked(self.tls.clone().or_else(by_default))?);
-        }
-        Ok(self)
     }
 }
 
@@ -101,8 +97,7 @@ pub(super) struct Issuer {
 /// A verified token: verifying a signature is expensive.
 #[derive(Clone)]
 struct VerifiedToken {
-    client: Arc<Client>,
-    until: SystemTime,
+    client: IdentifiedClient,
     /// The version of the JWKS that verified it.
     number: u64,
 }
@@ -130,8 +125,7 @@ impl Issuer {
         }
         let number = self.keys.current(request_id_of)?.number;
         let good = self.verified.get(&sha256(secret.0.as_bytes()))?;
-        (good.number == number && now < good.until)
-            .then_some(IdentifiedClient { client: good.client, until: Some(good.until) })
+        (good.number == number && good.client.until.is_some_and(|until| now < until)).then_some(good.client)
     }
 
     /// Verifies a token, and identifies its client.
@@ -150,7 +144,7 @@ impl Issuer {
             return Err(AuthError::Invalid("the signing algorithm of the token is not accepted"));
         }
         // The claims are checked first: a token that is not for us causes no request for keys.
-        let (client, until) = self.client_of(&token.claims, now)?;
+        let client = self.client_of(&token.claims, now)?;
         let jwks = self.keys.for_token(token, request_id_of).await?;
         if !jwks.keys.has_key_for(token) {
             return Err(AuthError::Invalid("the token is signed with an unknown key"));
@@ -158,41 +152,34 @@ impl Issuer {
         if !jwks.keys.verify(token) {
             return Err(AuthError::Invalid("the signature of the token is invalid"));
         }
-        let good = VerifiedToken { client: Arc::clone(&client), until, number: jwks.number };
+        let good = VerifiedToken { client: client.clone(), number: jwks.number };
         self.verified.insert(sha256(secret.0.as_bytes()), good);
-        Ok(IdentifiedClient { client, until: Some(until) })
+        Ok(client)
     }
 
     /// The client that the claims describe, and the time until which they are valid.
-    fn client_of(
-        &self,
-        claims: &Map<String, Value>,
-        now: SystemTime,
-    ) -> Result<(Arc<Client>, SystemTime), AuthError> {
+    fn client_of(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
         let settings = &self.settings;
         let is_for_us = match claims.get("aud") {
             Some(Value::String(audience)) => settings.audiences.0.contains(audience),
-            Some(Value::Array(all)) => all
-                .iter()
-                .filter_map(Value::as_str)
-                .any(|audience| settings.audiences.0.iter().any(|own| own == audience)),
+            Some(Value::Array(all)) => {
+                settings.audiences.0.iter().any(|own| all.iter().any(|one| one == own))
+            }
             _ => false,
         };
         if !is_for_us {
             return Err(AuthError::Invalid("the token is for another audience"));
         }
         let time = |name: &str| {
-            claims
-                .get(name)
-                .map(|value| time_of(value).ok_or(AuthError::Invalid("the token has an invalid timestamp")))
+            let time = |value| time_of(value).ok_or(AuthError::Invalid("the token has an invalid timestamp"));
+            claims.get(name).map(time).transpose()
         };
-        let expires =
-            time("exp").transpose()?.ok_or(AuthError::Invalid("the token has no expiry (`exp`)"))?;
+        let expires = time("exp")?.ok_or(AuthError::Invalid("the token has no expiry (`exp`)"))?;
         let until = expires.checked_add(settings.clock_skew).unwrap_or(expires);
         if until <= now {
             return Err(AuthError::Invalid("the token has expired"));
         }
-        if time("nbf").transpose()?.is_some_and(|begins| begins > now + settings.clock_skew) {
+        if time("nbf")?.is_some_and(|begins| begins > now + settings.clock_skew) {
             return Err(AuthError::Invalid("the token is not valid yet"));
         }
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -209,7 +196,7 @@ impl Issuer {
             Some(known) => Client::new(known.id(), known.name(), known.scopes().union(&scopes)),
             None => Client::new(&format!("token {} {subject}", settings.issuer), subject, scopes),
         };
-        Ok((Arc::new(client), until))
+        Ok(IdentifiedClient { client: Arc::new(client), until: Some(until) })
     }
 }
 
@@ -259,7 +246,7 @@ mod tests {
 
     fn found(more: Value) -> Result<Arc<Client>, AuthError> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
-        issuer().client_of(&claims(more), now).map(|(client, _)| client)
+        issuer().client_of(&claims(more), now).map(|found| found.client)
     }
 
     #[track_caller]
@@ -322,7 +309,8 @@ mod tests {
     fn the_cache_of_verified_tokens_is_bounded() {
         let issuer = issuer();
         let client = Arc::new(Client::new("x", "x", Scopes::default()));
-        let good = || VerifiedToken { client: Arc::clone(&client), until: SystemTime::UNIX_EPOCH, number: 0 };
+        let client = IdentifiedClient { client, until: Some(SystemTime::UNIX_EPOCH) };
+        let good = || VerifiedToken { client: client.clone(), number: 0 };
         let digest = |number: usize| sha256(&number.to_be_bytes());
         for number in 0..3 * VERIFIED_LIMIT {
             issuer.verified.insert(digest(number), good());

@@ -33,7 +33,7 @@ use crate::{
 };
 
 use api_key::ApiKeys;
-pub use api_key::{ApiKey, KeyHash, KeyHashError, NewKey};
+pub use api_key::{ApiKey, KeyHash, KeyHashError, random_api_key};
 use certificate::Certificates;
 pub use certificate::{CertificateName, CertificateNameError};
 pub use jwks::KeySource;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Failure, Output, output::Screen};
-use crate::auth::{KeyHash, NewKey};
+use crate::auth::{KeyHash, random_api_key};
 
 #[derive(Debug, Args)]
 pub(super) struct KeyArguments {
@@ -33,12 +33,12 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
         }
         return Ok(());
     }
-    let key = NewKey::random();
-    let hash = KeyHash::from_key(key.as_str()).to_string();
+    let key = random_api_key();
+    let hash = KeyHash::from_key(&key).to_string();
     match arguments.output {
-        Output::Json => screen.json(&json!({ "key": key.as_str(), "hash": hash })),
+        Output::Json => screen.json(&json!({ "key": key, "hash": hash })),
         Output::Text => {
-            screen.line(format!("key:  {}", key.as_str()));
+            screen.line(format!("key:  {key}"));
             screen.line(format!("hash: {hash}"));
             screen.status_line(
                 "Send the key to its client; it is shown only once. Put the hash under `clients`.",
