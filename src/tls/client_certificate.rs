@@ -26,17 +26,10 @@ pub struct ClientCertificate {
     pub uris: Vec<String>,
     /// When it expires.
     pub until: Option<SystemTime>,
-    /// The certificates that it was verified with.
-    pub vouching: VerificationChain,
-}
-
-/// The certificates that a client certificate was verified with.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerificationChain {
     /// Intermediate certificates from the client.
-    pub(super) others: Vec<CertificateDer<'static>>,
-    /// Digest of the trusted CAs.
-    pub(super) roots: Option<Digest>,
+    pub(crate) intermediates: Vec<CertificateDer<'static>>,
+    /// Digest of the trusted CAs that it was verified with.
+    pub(crate) verified_with: Option<Digest>,
 }
 
 /// `id-at-commonName` (RFC 5280, appendix A.1).

@@ -27,7 +27,7 @@ use crate::settings::{
 };
 
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Fingerprint};
-pub use client_certificate::{ClientCertificate, VerificationChain};
+pub use client_certificate::ClientCertificate;
 pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
 /// Certificates or a private key in PEM. `Debug` does not show it.

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    ClientCertificate, ClientTls, ClientTlsOptions, Pem, TlsError, VerificationChain, read_certificate,
-    read_identity, read_key, read_trusted_cas,
+    ClientCertificate, ClientTls, ClientTlsOptions, Pem, TlsError, read_certificate, read_identity, read_key,
+    read_trusted_cas,
 };
 use crate::{
     crypto::{Digest, sha256},
@@ -141,18 +141,18 @@ impl ServerTls {
     /// The certificate that a client has presented, if any, which a trusted CA has signed.
     pub fn client_certificate(&self, stream: &ServerStream) -> Option<ClientCertificate> {
         let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
-        let others = others.iter().map(|one| one.clone().into_owned()).collect();
-        let vouching = VerificationChain { others, roots: Some(self.roots_digest) };
-        ClientCertificate::read(first).map(|read| ClientCertificate { vouching, ..read })
+        let intermediates = others.iter().map(|one| one.clone().into_owned()).collect();
+        let verified_with = Some(self.roots_digest);
+        Some(ClientCertificate { intermediates, verified_with, ..ClientCertificate::read(first)? })
     }
 
     /// Whether a trusted CA has signed a certificate. Checks the current CAs, if the connection was made with
     /// others.
     pub fn trusts(&self, certificate: &ClientCertificate) -> bool {
-        let ClientCertificate { der, vouching, .. } = certificate;
+        let ClientCertificate { der, intermediates, verified_with, .. } = certificate;
         let Some(roots) = &self.roots else { return false };
-        vouching.roots == Some(self.roots_digest)
-            || roots.verify_client_cert(&der.as_slice().into(), &vouching.others, UnixTime::now()).is_ok()
+        *verified_with == Some(self.roots_digest)
+            || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
     }
 
     /// Whether another configuration trusts the same CAs.
