@@ -6,7 +6,7 @@ use settings_derive::Section;
 
 use crate::{
     settings::{
-        code::Code,
+        code::{Code, CodedSpan},
         section::{Checked, Cursor, Invalid, OpenSection},
         value::{FromText, text_of, text_settings},
     },
@@ -276,37 +276,32 @@ impl StoreSettings {
     /// Checks the keys against the kind of store that the address names.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         let (address, mut checked) = (&self.address, Ok(()));
-        let span_of = |key| section.entry(key).map(|entry| entry.value.span);
-        if let Some(span) = span_of("database") {
+        let mut reject =
+            |at: CodedSpan, message: &str, help| checked = Err(section.reject_at(at, message, help));
+        let span_of = |key| section.entry(key).map(|entry| Code::ConflictingKeys.at_span(entry.value.span));
+        if let Some(at) = span_of("database") {
             if let Some(named) = address.database {
                 let message = format!("`database` has no effect beside the {named} that `url` ends with");
-                checked = Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(span),
-                    &message,
-                    "remove one of the two",
-                ));
+                reject(at, &message, "remove one of the two");
             } else if address.is_cluster() && self.database != Some(0) {
                 let help = "remove `database`; use `prefix` to separate keys";
-                checked = Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(span),
-                    "Redis Cluster supports only database 0",
-                    help,
-                ));
+                reject(at, "Redis Cluster supports only database 0", help);
             }
         }
         for key in ["sentinel_user", "sentinel_password"] {
-            if let Some(span) = span_of(key).filter(|_| !address.is_sentinel()) {
+            if let Some(at) = span_of(key).filter(|_| !address.is_sentinel()) {
                 let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
-                let help = "remove it, or write the addresses of the Sentinels in `url`";
-                checked = Err(section.reject_at(Code::ConflictingKeys.at_span(span), &message, help));
+                reject(at, &message, "remove it, or write the addresses of the Sentinels in `url`");
             }
         }
         match section.entry("tls") {
             Some(entry) if !address.is_tls() => {
-                let message = "`tls` has no effect: `url` is not `rediss://`";
-                let help = "write `rediss://`, or remove it";
-                checked =
-                    Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
+                let at = Code::TlsWithoutHttps.at_span(entry.key.span);
+                reject(
+                    at,
+                    "`tls` has no effect: `url` is not `rediss://`",
+                    "write `rediss://`, or remove it",
+                );
             }
             Some(entry) if address.is_cluster() => {
                 for key in ["fingerprint", "server_name"] {
@@ -314,20 +309,15 @@ impl StoreSettings {
                     let message =
                         format!("`{key}` has no effect with a Cluster: each node has its own certificate");
                     let help = "remove it, and set `ca` to the CA of all nodes' certificates";
-                    checked =
-                        Err(section.reject_at(Code::ConflictingKeys.at_span(node.span), &message, help));
+                    reject(Code::ConflictingKeys.at_span(node.span), &message, help);
                 }
             }
-            Some(_) => {}
             None if address.is_tls() => {
                 let value = &section.value;
-                let tls = value.checked(ClientTls::with_defaults(value.context.report, value.node.span));
-                match tls {
-                    Ok(tls) => self.tls = Some(tls),
-                    Err(reported) => checked = Err(reported),
-                }
+                self.tls =
+                    Some(value.checked(ClientTls::with_defaults(value.context.report, value.node.span))?);
             }
-            None => {}
+            Some(_) | None => {}
         }
         checked.map(|()| self)
     }
