@@ -57,12 +57,9 @@ pub struct ResourceServer {
 impl ResourceServer {
     /// Uses `resource` as the audience of tokens without `audience`.
     fn complete(mut self, _section: &OpenSection<'_>) -> Checked<Self> {
-        let resource = || self.resource.iter().map(|url| url.as_str().to_owned()).collect();
-        self.jwt
-            .0
-            .iter_mut()
-            .filter(|token| token.audiences.0.is_empty())
-            .for_each(|token| token.audiences = OneOrMore(resource()));
+        for token in self.jwt.0.iter_mut().filter(|token| token.audiences.0.is_empty()) {
+            token.audiences = OneOrMore(self.resource.iter().map(|url| url.as_str().to_owned()).collect());
+        }
         Ok(self)
     }
 
@@ -82,35 +79,26 @@ impl ResourceServer {
             Some(one) => std::slice::from_ref(one),
         };
         let mut checked = Ok(());
+        let mut reject = |at, message, help| checked = Err(section.reject_at(at, message, help));
         for (index, token) in tokens.iter().enumerate() {
             let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
             if issuer(token).is_some() && tokens[..index].iter().any(|other| issuer(other) == issuer(token)) {
                 let help = "combine the audiences of this issuer in one entry";
-                checked = Err(section.reject_at(
-                    Code::DuplicateValue.at_span(token.span),
-                    "duplicate issuer",
-                    help,
-                ));
+                reject(Code::DuplicateValue.at_span(token.span), "duplicate issuer", help);
             }
-            let entries = token.as_map().unwrap_or_default();
             // An unknown key is probably meant to be the missing one.
-            let is_known = entries.iter().all(|entry| TokenSettings::keys().get(&entry.key.text).is_some());
+            let is_known = token.as_map().is_some_and(|entries| {
+                entries.iter().all(|entry| TokenSettings::keys().get(&entry.key.text).is_some())
+            });
+            let is_empty = |node: &Node| node.as_text() == Some("");
             let says_nothing = match token.get("audience") {
                 None => section.entry("resource").is_none(),
-                Some(audience) => match &audience.kind {
-                    Kind::List(items) => {
-                        items.is_empty() || items.iter().any(|item| item.as_text() == Some(""))
-                    }
-                    _ => audience.as_text() == Some(""),
-                },
+                Some(Node { kind: Kind::List(items), .. }) => items.is_empty() || items.iter().any(is_empty),
+                Some(audience) => is_empty(audience),
             };
-            if says_nothing && is_known && token.as_map().is_some() {
+            if says_nothing && is_known {
                 let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
-                checked = Err(section.reject_at(
-                    Code::MissingKey.at_span(token.span),
-                    "`jwt` has no audience",
-                    help,
-                ));
+                reject(Code::MissingKey.at_span(token.span), "`jwt` has no audience", help);
             }
         }
         if tokens.is_empty() {
@@ -154,17 +142,14 @@ impl FromStr for ResourceUrl {
 
     fn from_str(text: &str) -> Result<Self, ResourceUrlError> {
         let uri: Uri = text.parse().map_err(|_| ResourceUrlError)?;
-        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(ResourceUrlError);
-        };
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(ResourceUrlError)?;
         let is_plain = matches!(scheme, "http" | "https")
             && uri.query().is_none()
             && !text.contains(['#', '"', '\\'])
             && !authority.as_str().contains('@');
         let path = uri.path().trim_end_matches('/').to_owned();
-        is_plain
-            .then(|| Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path })
-            .ok_or(ResourceUrlError)
+        let url = Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path };
+        is_plain.then_some(url).ok_or(ResourceUrlError)
     }
 }
 
@@ -247,22 +232,20 @@ impl Access {
     }
 
     fn challenge_with(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
-        let mut members = Vec::new();
-        if let Some((code, description)) = why {
-            members.push(format!("error=\"{code}\""));
-            members.push(format!("error_description=\"{}\"", quoted_string_text(&description)));
-        }
-        if !scopes.is_empty() {
-            members.push(format!("scope=\"{scopes}\""));
-        }
-        if let Some(resource) = &self.settings.resource {
-            members.push(format!("resource_metadata=\"{}\"", resource.url.metadata()));
-        }
-        let challenge = match members.is_empty() {
-            true => "Bearer".to_owned(),
-            false => format!("Bearer {}", members.join(", ")),
-        };
-        HeaderValue::from_str(&challenge).unwrap_or(HeaderValue::from_static("Bearer"))
+        let (code, description) = why.unzip();
+        let description = description.map(|description| quoted_string_text(&description));
+        let scopes = (!scopes.is_empty()).then(|| scopes.to_string());
+        let metadata = self.settings.resource.as_ref().map(|resource| resource.url.metadata());
+        let members = [
+            ("error", code.map(str::to_owned)),
+            ("error_description", description),
+            ("scope", scopes),
+            ("resource_metadata", metadata),
+        ];
+        let member = |(name, value): (&str, Option<String>)| Some(format!("{name}=\"{}\"", value?));
+        let members: Vec<String> = members.into_iter().filter_map(member).collect();
+        let challenge = format!("Bearer {}", members.join(", "));
+        HeaderValue::from_str(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
     /// The metadata at a path, if it is one of ours; `needed` has every scope that a route or prompt needs.
@@ -288,10 +271,7 @@ impl Access {
 /// A text with the characters that are allowed in a quoted string (RFC 6750, section 3).
 fn quoted_string_text(text: &str) -> String {
     let fits = |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
-    text.chars()
-        .filter(|character| *character != '`')
-        .map(|character| if fits(character) { character } else { '?' })
-        .collect()
+    text.replace('`', "").chars().map(|character| if fits(character) { character } else { '?' }).collect()
 }
 
 #[cfg(test)]
