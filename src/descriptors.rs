@@ -3,6 +3,9 @@
 
 use std::io;
 
+#[cfg(unix)]
+use rustix::process::{Resource, getrlimit, setrlimit};
+
 /// Descriptors that connections to upstreams leave free: for the admin port, and for files that are read.
 pub(crate) const ADMIN_RESERVE: u64 = 32;
 
@@ -12,7 +15,6 @@ pub(crate) const ADMIN_RESERVE: u64 = 32;
 pub(crate) fn raise_limit() {
     #[cfg(unix)]
     {
-        use rustix::process::{Resource, getrlimit, setrlimit};
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
@@ -25,13 +27,9 @@ pub(crate) fn raise_limit() {
 /// The limit of open files; `None` if there is none.
 pub(crate) fn limit() -> Option<u64> {
     #[cfg(unix)]
-    {
-        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
-    }
+    return getrlimit(Resource::Nofile).current;
     #[cfg(not(unix))]
-    {
-        None
-    }
+    None
 }
 
 /// Descriptors that connections of clients leave free: for connections to upstreams, programs, and the admin
@@ -58,7 +56,7 @@ pub(crate) fn check_reserve(descriptor: &impl std::os::fd::AsRawFd, reserve: u64
 
 /// Checks nothing on systems that number descriptors differently.
 #[cfg(not(unix))]
-pub(crate) fn leaves_free<T>(_: &T, _: u64) -> io::Result<()> {
+pub(crate) fn check_reserve<T>(_: &T, _: u64) -> io::Result<()> {
     Ok(())
 }
 

@@ -186,12 +186,8 @@ impl Access {
 
     /// Whether one with these settings would identify clients in the same way.
     pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
-        let has_same_roots = match (&self.tls, tls) {
-            (None, None) => true,
-            (Some(own), Some(other)) => own.trusts_same_cas(other),
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        has_same_roots && self.settings == *settings
+        let cas = |tls: Option<&ServerTls>| tls.map(ServerTls::trusted_cas);
+        cas(self.tls.as_ref()) == cas(tls) && self.settings == *settings
     }
 
     /// Identifies a client. Log lines about a JWKS refresh that this causes have the id of the request.
@@ -212,7 +208,15 @@ impl Access {
             }
             PresentedCredential::Secret(secret) => match self.keys.find(secret, now) {
                 Err(_) if !self.issuers.is_empty() && secret.looks_like_jwt() => {
-                    self.bearer(secret, now, request_id_of).await
+                    let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id_of);
+                    if let Some(found) = self.issuers.iter().find_map(cached) {
+                        return Ok(found);
+                    }
+                    let token = Jws::parse(secret.0)?;
+                    match self.issuers.iter().find(|issuer| issuer.is_named_by(&token)) {
+                        Some(issuer) => issuer.identify(secret, &token, now, request_id_of).await,
+                        None => Err(AuthError::Invalid("the token is from an unknown issuer")),
+                    }
                 }
                 found => found,
             },
@@ -223,26 +227,6 @@ impl Access {
                 Err(AuthError::Invalid("the certificate is not signed by a trusted CA"))
             }
             PresentedCredential::Certificate(certificate) => self.certificates.find(certificate, now),
-        }
-    }
-
-    /// Identifies the client of a token.
-    async fn bearer(
-        &self,
-        secret: PresentedSecret<'_>,
-        now: SystemTime,
-        request_id_of: RequestIdOf<'_>,
-    ) -> Result<IdentifiedClient, AuthError> {
-        if let Some(found) =
-            self.issuers.iter().find_map(|issuer| issuer.has_cached(secret, now, request_id_of))
-        {
-            return Ok(found);
-        }
-        let token = Jws::parse(secret.0)?;
-        let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
-        match issuer {
-            Some(issuer) => issuer.identify(secret, &token, now, request_id_of).await,
-            None => Err(AuthError::Invalid("the token is from an unknown issuer")),
         }
     }
 }

@@ -38,14 +38,15 @@ pub struct DefinitionLists {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DefinitionList {
     /// Member in MCP results, such as `tools`.
-    name: &'static str,
+    pub name: &'static str,
     entries: Vec<ListEntry>,
 }
 
 /// Definition of a tool, prompt or resource.
 #[derive(Debug)]
 pub struct ListEntry {
-    key: Box<str>,
+    /// Name or URI.
+    pub key: String,
     scopes: Scopes,
     json: Box<RawValue>,
     /// Definition for clients that accept only objects as structured content, if it differs.
@@ -131,11 +132,6 @@ impl DefinitionList {
         Self { name, entries }
     }
 
-    /// Member in MCP results, such as `tools`.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// Whether it has no entries for any client.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -181,11 +177,6 @@ impl DefinitionList {
 impl ListEntry {
     fn new(key: &str, scopes: &Scopes, definition: &Map<String, Value>) -> Self {
         Self { key: key.into(), scopes: scopes.clone(), json: raw(definition), objects_only: None }
-    }
-
-    /// Name or URI.
-    pub fn key(&self) -> &str {
-        &self.key
     }
 
     /// Definition as one JSON object, for clients that accept `shapes`.
@@ -251,7 +242,7 @@ mod tests {
     }
 
     fn keys<'a>(page: &ListPage<'a>) -> Vec<&'a str> {
-        page.entries.iter().map(|entry| entry.key()).collect()
+        page.entries.iter().map(|entry| entry.key.as_str()).collect()
     }
 
     #[test]

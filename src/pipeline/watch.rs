@@ -140,7 +140,8 @@ pub enum WatchError {
 #[derive(Debug)]
 #[must_use]
 pub struct ResourceWatch {
-    uri: Arc<str>,
+    /// Watched URI.
+    pub uri: Arc<str>,
     watches: ResourceWatches,
 }
 
@@ -235,13 +236,6 @@ impl ResourceWatches {
     /// Replaces the fingerprint of a watched resource, and returns the previous one.
     fn replace_fingerprint(&self, uri: &str, fingerprint: u64) -> Option<Option<u64>> {
         Some(self.watched().get_mut(uri)?.last_fingerprint.replace(fingerprint))
-    }
-}
-
-impl ResourceWatch {
-    /// Watched URI.
-    pub fn uri(&self) -> &Arc<str> {
-        &self.uri
     }
 }
 

@@ -1,6 +1,6 @@
 //! Resources that routes provide, and their URI templates.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
@@ -44,38 +44,6 @@ impl ResourceDefinition {
             ("annotations", self.annotations.as_ref().map(|annotations| annotations.to_json().into())),
             ("size", self.size_bytes.map(Value::from)),
         ])
-    }
-}
-
-/// Index of resources by URI.
-#[derive(Debug, Default)]
-pub(super) struct ResourceIndex {
-    /// Resources with a single URI.
-    single: HashMap<Box<str>, usize>,
-    /// Templates, most fixed text first: if a URI matches two, the first wins.
-    templates: Vec<(UriTemplate, usize)>,
-}
-
-impl ResourceIndex {
-    /// Adds the URI of a route. Fails with the route that has it already.
-    pub(super) fn add(&mut self, uri: &UriTemplate, index: usize) -> Result<(), usize> {
-        if !uri.is_template() {
-            return self.single.insert(uri.as_str().into(), index).map_or(Ok(()), Err);
-        }
-        if let Some((_, other)) = self.templates.iter().find(|(known, _)| known.shape() == uri.shape()) {
-            return Err(*other);
-        }
-        let place = self.templates.partition_point(|(known, _)| known.fixed_bytes() >= uri.fixed_bytes());
-        self.templates.insert(place, (uri.clone(), index));
-        Ok(())
-    }
-
-    /// Finds the route of a URI, and the arguments in it.
-    pub(super) fn find(&self, uri: &str) -> Option<(usize, Vec<(&str, String)>)> {
-        if let Some(index) = self.single.get(uri) {
-            return Some((*index, Vec::new()));
-        }
-        self.templates.iter().find_map(|(template, index)| Some((*index, template.arguments_of(uri)?)))
     }
 }
 

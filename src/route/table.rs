@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::{Route, resource::ResourceIndex};
+use super::{Route, UriTemplate};
 use crate::model::ToolName;
 
 /// All routes, indexed by name, by REST endpoint and by resource URI. The cost of a lookup does not grow with
@@ -15,7 +15,10 @@ use crate::model::ToolName;
 pub struct RouteTable<R = Route> {
     in_order: Vec<Arc<R>>,
     by_name: HashMap<ToolName, usize>,
-    addresses: ResourceIndex,
+    /// Resources with a single URI.
+    uris: HashMap<String, usize>,
+    /// Resource templates, most fixed text first: if a URI matches two, the first wins.
+    uri_templates: Vec<(UriTemplate, usize)>,
     endpoints: matchit::Router<Vec<(Method, usize)>>,
 }
 
@@ -88,7 +91,8 @@ impl RouteTable {
         let mut table = Self {
             in_order: routes,
             by_name: HashMap::new(),
-            addresses: ResourceIndex::default(),
+            uris: HashMap::new(),
+            uri_templates: Vec::new(),
             endpoints: matchit::Router::new(),
         };
         for (index, route) in table.in_order.iter().enumerate() {
@@ -102,16 +106,31 @@ impl RouteTable {
             for endpoint in route.endpoints() {
                 table.add_endpoint(index, endpoint.method, &endpoint.path)?;
             }
-            if let Some(resource) = &route.resource {
-                let added = table.addresses.add(&resource.uri, index);
-                added.map_err(|other| Conflict::Resource {
+            if let Some(resource) = &route.resource
+                && let Some(other) = table.add_uri(&resource.uri, index)
+            {
+                return Err(Conflict::Resource {
                     tool: route.definition.name.clone(),
                     uri: resource.uri.as_str().to_owned(),
                     with: table.in_order[other].definition.name.clone(),
-                })?;
+                });
             }
         }
         Ok(table)
+    }
+
+    /// Adds the URI of a route, or returns the route that has it already.
+    fn add_uri(&mut self, uri: &UriTemplate, index: usize) -> Option<usize> {
+        if !uri.is_template() {
+            return self.uris.insert(uri.as_str().to_owned(), index);
+        }
+        let templates = &mut self.uri_templates;
+        if let Some((_, other)) = templates.iter().find(|(known, _)| known.shape() == uri.shape()) {
+            return Some(*other);
+        }
+        let place = templates.partition_point(|(known, _)| known.fixed_bytes() >= uri.fixed_bytes());
+        templates.insert(place, (uri.clone(), index));
+        None
     }
 
     fn add_endpoint(&mut self, index: usize, method: Method, path: &str) -> Result<(), Conflict> {
@@ -142,8 +161,9 @@ impl RouteTable {
     /// Maps the routes to other values.
     #[must_use]
     pub fn map<R: Borrow<Route>>(self, map: impl FnMut(Arc<Route>) -> Arc<R>) -> RouteTable<R> {
-        let Self { in_order, by_name, addresses, endpoints } = self;
-        RouteTable { in_order: in_order.into_iter().map(map).collect(), by_name, addresses, endpoints }
+        let Self { in_order, by_name, uris, uri_templates, endpoints } = self;
+        let in_order = in_order.into_iter().map(map).collect();
+        RouteTable { in_order, by_name, uris, uri_templates, endpoints }
     }
 }
 
@@ -160,7 +180,12 @@ impl<R: Borrow<Route>> RouteTable<R> {
 
     /// Route of the resource with this URI, and the arguments in the URI, not checked yet.
     pub fn by_uri(&self, uri: &str) -> Option<(&Arc<R>, Map<String, Value>)> {
-        let (index, arguments) = self.addresses.find(uri)?;
+        let single = self.uris.get(uri).map(|index| (*index, Vec::new()));
+        let by_template = || {
+            let mut templates = self.uri_templates.iter();
+            templates.find_map(|(template, index)| Some((*index, template.arguments_of(uri)?)))
+        };
+        let (index, arguments) = single.or_else(by_template)?;
         let route = &self.in_order[index];
         let input = &(**route).borrow().input;
         let typed = |(name, text): (&str, String)| (name.to_owned(), input.coerce_texts(name, vec![text]));

@@ -553,7 +553,7 @@ routes:
         for message in [changed("t://b", 1), changed("t://a", 1), changed("t://a", 1), changed("t://a", 2)] {
             shared.publish(&message);
         }
-        let change = HeardChange::Change(ChangeEvent::Resource(watching.uri().clone()));
+        let change = HeardChange::Change(ChangeEvent::Resource(watching.uri.clone()));
         assert_eq!(listener.next().await, Some(change.clone()));
         assert_eq!(listener.next().await, Some(change));
         gateway.changes().publish(ChangeEvent::Tools);

@@ -23,7 +23,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreAddress {
     pub(super) location: StoreLocation,
-    is_tls: bool,
+    /// Whether it is reached over TLS.
+    pub is_tls: bool,
     /// The database in the address.
     pub database: Option<u32>,
 }
@@ -81,11 +82,6 @@ impl StoreAddressError {
 impl StoreAddress {
     const PORT_DEFAULT: u16 = 6379;
     const SENTINEL_PORT_DEFAULT: u16 = 26379;
-
-    /// Whether it is reached over TLS.
-    pub fn is_tls(&self) -> bool {
-        self.is_tls
-    }
 
     /// Whether Sentinels name the server.
     pub fn is_sentinel(&self) -> bool {
@@ -295,7 +291,7 @@ impl StoreSettings {
             }
         }
         match section.entry("tls") {
-            Some(entry) if !address.is_tls() => {
+            Some(entry) if !address.is_tls => {
                 let at = Code::TlsWithoutHttps.at_span(entry.key.span);
                 reject(
                     at,
@@ -312,7 +308,7 @@ impl StoreSettings {
                     reject(Code::ConflictingKeys.at_span(node.span), &message, help);
                 }
             }
-            None if address.is_tls() => {
+            None if address.is_tls => {
                 let value = &section.value;
                 self.tls =
                     Some(value.checked(ClientTls::with_defaults(value.context.report, value.node.span))?);

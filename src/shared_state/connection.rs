@@ -200,7 +200,7 @@ fn cluster(
         .response_timeout(settings.timeout)
         .retries(CLUSTER_RETRIES);
     if let Some(tls) = &settings.tls {
-        let options = tls.options();
+        let options = &tls.options;
         let pem = |part: &Option<Pem>| part.clone().map(|Pem(pem)| pem);
         let identity = pem(&options.certificate).zip(pem(&options.key));
         builder = builder.certs(redis::TlsCertificates {

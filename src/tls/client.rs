@@ -1,6 +1,6 @@
 //! TLS to an upstream: trusted CAs, and our client certificate (mTLS).
 
-use std::{fmt, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -30,10 +30,11 @@ use crate::{
 pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// Client configuration for an `https://` upstream: its trusted CAs, and our certificate. TLS 1.2 and 1.3.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
-    options: Arc<ClientTlsOptions>,
+    /// The options that it was built from, for a library that opens its own connections.
+    pub(crate) options: Arc<ClientTlsOptions>,
     /// Digest of the system's CAs, if they are trusted.
     system_roots: Option<Digest>,
 }
@@ -172,11 +173,6 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), options: Arc::new(options), system_roots })
     }
 
-    /// The options that it was built from, for a library that opens its own connections.
-    pub fn options(&self) -> &ClientTlsOptions {
-        &self.options
-    }
-
     /// TLS with all defaults, without a section `tls`. `None` if that is impossible, which is reported.
     pub(crate) fn with_defaults(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
@@ -209,12 +205,6 @@ impl ClientTls {
     /// Whether HTTP/2 was negotiated.
     pub fn negotiated_h2(stream: &ClientStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
-    }
-}
-
-impl fmt::Debug for ClientTls {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("ClientTls").field(&self.options).finish()
     }
 }
 

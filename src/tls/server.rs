@@ -1,6 +1,6 @@
 //! TLS with clients: our certificate, and the trusted CAs of client certificates (mTLS).
 
-use std::{fmt, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use rustls::{
     ServerConfig,
@@ -28,7 +28,7 @@ use crate::{
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// Server configuration: our certificate, and whether clients present one. HTTP/2 and HTTP/1.1 are offered.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Verifies client certificates with the trusted CAs.
@@ -155,9 +155,9 @@ impl ServerTls {
             || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
     }
 
-    /// Whether another configuration trusts the same CAs.
-    pub fn trusts_same_cas(&self, other: &Self) -> bool {
-        self.roots_digest == other.roots_digest
+    /// Digest of the trusted CAs, to compare them.
+    pub fn trusted_cas(&self) -> Digest {
+        self.roots_digest
     }
 
     /// Whether HTTP/2 was negotiated.
@@ -173,9 +173,3 @@ impl PartialEq for ServerTls {
 }
 
 impl Eq for ServerTls {}
-
-impl fmt::Debug for ServerTls {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ServerTls(…)")
-    }
-}

@@ -85,7 +85,7 @@ async fn subscribers_are_notified_when_contents_change() {
     let mut listener = watched.gateway.changes().listen();
     let one = watched.gateway.watch("news:all").unwrap();
     let other = watched.gateway.watch("news:all").unwrap();
-    assert_eq!((watched.gateway.watched(), one.uri()), (1, other.uri()));
+    assert_eq!((watched.gateway.watched(), &one.uri), (1, &other.uri));
     watched.await_polls(3).await;
     watched.nothing_more(&mut listener).await;
     watched.change();

@@ -71,7 +71,7 @@ fn list_page(
     let page = list.page(cursor.as_deref(), server_info.page_size, rpc.message_context.client());
     let page = page.map_err(|_| RpcError::UnknownCursor)?;
     let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
-    let entries = BTreeMap::from([(list.name(), entries)]);
+    let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };
     let ttl = if is_complete { server_info.list_ttl } else { Duration::ZERO };
     let hints = rpc.cache_hints(ttl, rpc.cache_scope());

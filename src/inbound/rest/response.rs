@@ -147,7 +147,7 @@ fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> V
             out.push(b',');
         }
         let definition = entry.json(SHAPES).get().as_bytes();
-        let Some(endpoint) = snapshot.table.by_tool(entry.key()).and_then(|route| route.endpoints().next())
+        let Some(endpoint) = snapshot.table.by_tool(&entry.key).and_then(|route| route.endpoints().next())
         else {
             out.extend_from_slice(definition);
             continue;

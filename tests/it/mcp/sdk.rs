@@ -112,7 +112,7 @@ impl ServerHandler for Sdk {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let snapshot = self.0.snapshot();
-        let tool = snapshot.lists.tools.seen_by(&ClientIdentity::Only).find(|tool| tool.key() == name)?;
+        let tool = snapshot.lists.tools.seen_by(&ClientIdentity::Only).find(|tool| tool.key == name)?;
         serde_json::from_str(tool.json(StructuredContentSupport::Any).get()).ok()
     }
 }
