@@ -68,11 +68,8 @@ impl InputForm {
             Some(_) => return Err(wrong("/required", "`required` must be a list of names", HELP)),
         };
         if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
-            return Err(wrong(
-                "/required",
-                format!("`{name}` is required but not a field of the form"),
-                HELP,
-            ));
+            let message = format!("`{name}` is required but not a field of the form");
+            return Err(wrong("/required", message, HELP));
         }
         let field = |(name, field): (&String, &Value)| {
             let at = pointer("/properties", name);
@@ -90,9 +87,8 @@ impl InputForm {
 
     /// Whether it has multiple choice, which clients before 2025-11-25 do not support.
     pub fn has_lists(&self) -> bool {
-        self.fields
-            .iter()
-            .any(|field| field.schema.document().get("type").is_some_and(|kind| kind == "array"))
+        let mut types = self.fields.iter().map(|field| field.schema.document().get("type"));
+        types.any(|kind| kind.is_some_and(|kind| kind == "array"))
     }
 
     /// Names of the fields.
@@ -136,10 +132,9 @@ impl InputForm {
                 }
                 None | Some(Value::Null) => {}
                 Some(value) => {
-                    let violations = field.schema.violations(&value, 1);
-                    wrong.extend(
-                        violations.iter().map(|violation| format!("`{}` {}", field.name, violation.message)),
-                    );
+                    for violation in field.schema.violations(&value, 1) {
+                        wrong.push(format!("`{}` {}", field.name, violation.message));
+                    }
                     checked.insert(field.name.clone(), value);
                 }
             }
@@ -158,6 +153,7 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
         let message = format!("a form field must be a map, found {}", kind_of(field));
         return Err(wrong(at, message, "write `{ type: string }`"));
     };
+    let fail = |key: &str, message: &str, help| Err(wrong(&pointer(at, key), message, help));
     let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
     let more: &[&str] = match kind {
         "string" => &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"],
@@ -166,70 +162,52 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
         "array" => &["minItems", "maxItems", "items"],
         _ => {
             let message = format!("a form field must have one of the types `{}`", TYPES.join("`, `"));
-            return Err(wrong(&pointer(at, "type"), message, "use several fields for nested values"));
+            return fail("type", &message, "use several fields for nested values");
         }
     };
-    if let Some(key) =
-        field.keys().find(|key| !COMMON.contains(&key.as_str()) && !more.contains(&key.as_str()))
-    {
+    if let Some(key) = field.keys().find(|key| ![&COMMON[..], more].concat().contains(&key.as_str())) {
         let message = format!("clients do not support `{key}` in a form field of type `{kind}`");
-        return Err(wrong(&pointer(at, key), message, "remove it; a rule can check the response"));
+        return fail(key, &message, "remove it; a rule can check the response");
     }
-    if let Some(format) = field.get("format")
-        && !FORMATS.iter().any(|known| format == known)
-    {
+    if field.get("format").is_some_and(|format| !FORMATS.iter().any(|known| format == known)) {
         let message = format!("clients support only the formats `{}`", FORMATS.join("`, `"));
-        return Err(wrong(&pointer(at, "format"), message, "remove it"));
+        return fail("format", &message, "remove it");
     }
     if kind == "array" {
         let Some(Value::Object(items)) = field.get("items") else {
             return Err(wrong(at, "a list in a form needs `items` with choices", CHOICES));
         };
         let chosen = items.contains_key("enum") || items.contains_key("anyOf");
-        let known = |key: &&String| matches!(key.as_str(), "type" | "enum" | "anyOf");
-        if !chosen || items.keys().any(|key| !known(&key)) {
-            return Err(wrong(&pointer(at, "items"), "`items` of a list in a form must be choices", CHOICES));
+        if !chosen || items.keys().any(|key| !matches!(key.as_str(), "type" | "enum" | "anyOf")) {
+            return fail("items", "`items` of a list in a form must be choices", CHOICES);
         }
-        if let Some(titled) = items.get("anyOf") {
-            check_titles(&pointer(&pointer(at, "items"), "anyOf"), titled)?;
-        }
+        check_titles(&pointer(&pointer(at, "items"), "anyOf"), items.get("anyOf"))?;
     }
-    if let Some(titled) = field.get("oneOf") {
-        check_titles(&pointer(at, "oneOf"), titled)?;
-    }
+    check_titles(&pointer(at, "oneOf"), field.get("oneOf"))?;
     if let (Some(Value::Array(values)), Some(names)) = (field.get("enum"), field.get("enumNames"))
         && names.as_array().is_none_or(|names| names.len() != values.len())
     {
-        return Err(wrong(
-            &pointer(at, "enumNames"),
-            "`enumNames` must have a name for each value of `enum`",
-            CHOICES,
-        ));
+        return fail("enumNames", "`enumNames` must have a name for each value of `enum`", CHOICES);
     }
     let schema = Schema::compile_with_formats(field).map_err(|error| FormError {
         message: format!("invalid JSON Schema: {}", error.message),
         pointer: format!("{at}{}", error.pointer),
         help: "see https://json-schema.org/understanding-json-schema",
     })?;
-    if let Some(default) = field.get("default")
-        && !schema.accepts(default)
-    {
-        return Err(wrong(
-            &pointer(at, "default"),
-            "the default is not a valid value of the field",
-            "write a valid value",
-        ));
+    if field.get("default").is_some_and(|default| !schema.accepts(default)) {
+        return fail("default", "the default is not a valid value of the field", "write a valid value");
     }
     Ok(schema)
 }
 
 const CHOICES: &str = "write `enum: [ … ]`, or `oneOf: [ { const: …, title: … } ]`";
 
-fn check_titles(at: &str, choices: &Value) -> Result<(), FormError> {
+fn check_titles(at: &str, choices: Option<&Value>) -> Result<(), FormError> {
     let titled = |choice: &Value| choice["const"].is_string() && choice["title"].is_string();
     match choices {
-        Value::Array(choices) if !choices.is_empty() && choices.iter().all(titled) => Ok(()),
-        _ => Err(wrong(at, "choices with titles must be a list of `{ const: …, title: … }`", CHOICES)),
+        None => Ok(()),
+        Some(Value::Array(choices)) if !choices.is_empty() && choices.iter().all(titled) => Ok(()),
+        Some(_) => Err(wrong(at, "choices with titles must be a list of `{ const: …, title: … }`", CHOICES)),
     }
 }
 
