@@ -152,7 +152,7 @@ impl RouteResource {
                 help,
             );
         }
-        if !idempotent.unwrap_or_else(|| request.is_safe()) {
+        if !idempotent.unwrap_or_else(|| request.effect().is_none()) {
             report.warning(
                 Code::PollsUnsafeRequest.at_span(span),
                 format!("`poll_interval` repeats this {}, which may have effects", request.describe()),

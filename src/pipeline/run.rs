@@ -229,8 +229,8 @@ impl<'a> CallRun<'a> {
         let idempotent = self.exchange.route.idempotent;
         // If the route declares its request idempotent, the client need not check for an effect before a
         // retry.
-        let is_safe = idempotent.unwrap_or_else(|| request.is_safe());
-        let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
+        let is_safe = idempotent.unwrap_or_else(|| request.effect().is_none());
+        let is_idempotent = idempotent.unwrap_or_else(|| request.effect().is_idempotent());
         self.send(request, is_idempotent, PolicyStack::Route).await.map_err(|error| {
             let effect = match (is_safe, self.exchange.context.was_sent()) {
                 (true, _) => PossibleEffect::Harmless,

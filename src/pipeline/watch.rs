@@ -333,7 +333,7 @@ impl Snapshot {
         {
             known.make_conditional(&mut request.headers);
         }
-        let idempotent = route.idempotent.unwrap_or_else(|| request.is_idempotent());
+        let idempotent = route.idempotent.unwrap_or_else(|| request.effect().is_idempotent());
         let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
         let response =

@@ -26,7 +26,7 @@ pub(in crate::config) fn check(
 ) {
     let report = section.value.context.report;
     let hint = about.annotations.and_then(|annotations| annotations.get("readOnlyHint"));
-    let only_reads = about.request.is_safe() || hint == Some(&Value::Bool(true));
+    let only_reads = about.request.effect().is_none() || hint == Some(&Value::Bool(true));
     let coalesces = section.entry("coalesce").filter(|_| policy.coalesces());
     for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
         let name = &entry.key.text;

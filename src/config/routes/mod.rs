@@ -341,8 +341,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             template.effect = annotations.as_ref().map(ToolEffect::from_annotations).unwrap_or_default();
         }
     }
-    let has_effect = !idempotent.unwrap_or_else(|| request.template.is_safe());
-    if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
+    let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_none());
+    if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.effect().is_idempotent()) {
         let message = "`sample` requires a request that is safe to repeat: clients of the revision 2026-07-28 call again after sampling";
         report.error(
             Code::InputRequestNotPossible.at_span(entry.key.span),
@@ -364,7 +364,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let about = route_policies::RoutePolicyContext {
         request: &request.template,
         annotations: annotations.as_ref(),
-        idempotent: idempotent.unwrap_or_else(|| request.template.is_idempotent()),
+        idempotent: idempotent.unwrap_or_else(|| request.template.effect().is_idempotent()),
         timeout: limits.timeout,
     };
     route_policies::check(&section, &policy, &about);

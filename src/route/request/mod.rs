@@ -102,22 +102,12 @@ impl RequestTemplate {
         }
     }
 
-    /// Whether it only reads (RFC 9110, section 9.2.1).
-    pub fn is_safe(&self) -> bool {
+    /// Effect of the request.
+    pub fn effect(&self) -> ToolEffect {
         match self {
-            Self::Http(template) => template.method.is_safe(),
-            // The effect of a command is unknown.
-            Self::Command(_) => false,
-            Self::Tool(template) => template.effect == ToolEffect::ReadOnly,
-        }
-    }
-
-    /// Whether sending it twice has the effect of sending it once (RFC 9110, section 9.2.2).
-    pub fn is_idempotent(&self) -> bool {
-        match self {
-            Self::Http(template) => template.method.is_idempotent(),
-            Self::Command(_) => false,
-            Self::Tool(template) => template.effect >= ToolEffect::Idempotent,
+            Self::Http(template) => ToolEffect::from_method(&template.method),
+            Self::Command(_) => ToolEffect::Unknown,
+            Self::Tool(template) => template.effect,
         }
     }
 
@@ -149,21 +139,12 @@ impl RequestTemplate {
 }
 
 impl UpstreamRequest {
-    /// Whether it only reads (RFC 9110, section 9.2.1).
-    pub fn is_safe(&self) -> bool {
+    /// Effect of the request.
+    pub fn effect(&self) -> ToolEffect {
         match self {
-            Self::Http(request) => request.method.is_safe(),
-            Self::Command(_) => false,
-            Self::Tool(request) => request.effect == ToolEffect::ReadOnly,
-        }
-    }
-
-    /// Whether sending it twice has the effect of sending it once (RFC 9110, section 9.2.2).
-    pub fn is_idempotent(&self) -> bool {
-        match self {
-            Self::Http(request) => request.method.is_idempotent(),
-            Self::Command(_) => false,
-            Self::Tool(request) => request.effect >= ToolEffect::Idempotent,
+            Self::Http(request) => ToolEffect::from_method(&request.method),
+            Self::Command(_) => ToolEffect::Unknown,
+            Self::Tool(request) => request.effect,
         }
     }
 

@@ -1,6 +1,6 @@
 //! MCP tool calls: from the arguments of a call to those of an MCP server's tool.
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Map, Value};
 
 use super::{JsonTemplate, RequestError, forwarded};
@@ -19,13 +19,13 @@ pub struct ToolTemplate {
     pub forwarded: Vec<HeaderName>,
 }
 
-/// Effect of a tool call, as declared by the tool's annotations.
+/// Effect of a request. That of a tool call is declared by the tool's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ToolEffect {
     /// Unknown.
     #[default]
     Unknown,
-    /// It has an effect, but a second call has no more (`idempotentHint`).
+    /// It has an effect, but a second one has no more (`idempotentHint`).
     Idempotent,
     /// None (`readOnlyHint`).
     ReadOnly,
@@ -125,11 +125,30 @@ impl ToolEffect {
     /// Effect declared by annotations (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
     pub fn from_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
-        match (says("readOnlyHint"), says("idempotentHint")) {
+        Self::new(says("readOnlyHint"), says("idempotentHint"))
+    }
+
+    /// Effect of an HTTP method (RFC 9110, sections 9.2.1 and 9.2.2).
+    pub(super) fn from_method(method: &Method) -> Self {
+        Self::new(method.is_safe(), method.is_idempotent())
+    }
+
+    fn new(only_reads: bool, is_idempotent: bool) -> Self {
+        match (only_reads, is_idempotent) {
             (true, _) => Self::ReadOnly,
             (false, true) => Self::Idempotent,
             (false, false) => Self::Unknown,
         }
+    }
+
+    /// Whether there is none.
+    pub fn is_none(self) -> bool {
+        self == Self::ReadOnly
+    }
+
+    /// Whether a second request has no further effect.
+    pub fn is_idempotent(self) -> bool {
+        self >= Self::Idempotent
     }
 }
 
