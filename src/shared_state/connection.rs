@@ -18,7 +18,7 @@ use tokio::{net::TcpStream, sync::mpsc, task::JoinSet, time::timeout};
 #[cfg(test)]
 use super::tests::memory::MemoryStore;
 use super::{
-    address::{StoreAddress, StoreHost, StoreLocation, StoreSettings},
+    address::{StoreHost, StoreLocation, StoreSettings},
     client::GET,
 };
 use crate::tls::{ClientTls, Pem};
@@ -62,16 +62,6 @@ impl OpenConnection {
             StoreLocation::Server(host) => Some(host),
             StoreLocation::Socket(_) | StoreLocation::Cluster(_) => None,
         };
-        timeout(CONNECT_TIMEOUT, Self::open_at(settings, server, channel))
-            .await
-            .unwrap_or_else(|_| Err(format!("no response within {CONNECT_TIMEOUT:?}")))
-    }
-
-    async fn open_at(
-        settings: &StoreSettings,
-        server: Option<&StoreHost>,
-        channel: &str,
-    ) -> Result<Self, String> {
         let (give_up, given_up) = mpsc::channel(1);
         let (pushed, pushes) = mpsc::channel(PUSH_LIMIT);
         let full = give_up.clone();
@@ -89,9 +79,13 @@ impl OpenConnection {
                     StoreConnection::Cluster(connection)
                 }
                 StoreLocation::Server(_) | StoreLocation::Socket(_) | StoreLocation::Sentinels { .. } => {
-                    let stream = match server {
-                        Some(host) => stream(host, settings.tls.as_ref()).await?,
-                        None => socket(&settings.address).await?,
+                    let stream: Stream = match (server, &settings.address.location) {
+                        (Some(host), _) => stream(host, settings.tls.as_ref()).await?,
+                        #[cfg(unix)]
+                        (None, StoreLocation::Socket(path)) => {
+                            Box::new(tokio::net::UnixStream::connect(path).await?)
+                        }
+                        (None, _) => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
                     };
                     let config = AsyncConnectionConfig::new()
                         .set_push_sender(push)
@@ -111,7 +105,9 @@ impl OpenConnection {
             GET.key(probe).arg(0).invoke_async::<Value>(&mut connection).await?;
             Ok(connection)
         };
-        let connection = opening.await.map_err(|error: RedisError| describe_error(&error, settings))?;
+        let opened = timeout(CONNECT_TIMEOUT, opening).await;
+        let opened = opened.map_err(|_| format!("no response within {CONNECT_TIMEOUT:?}"))?;
+        let connection = opened.map_err(|error: RedisError| describe_error(&error, settings))?;
         Ok(Self { connection, give_up, given_up, pushes, driver })
     }
 }
@@ -125,14 +121,6 @@ async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream>
         None => Box::new(stream),
         Some(tls) => Box::new(tls.connect(&host.name, stream).await?),
     })
-}
-
-async fn socket(address: &StoreAddress) -> io::Result<Stream> {
-    match &address.location {
-        #[cfg(unix)]
-        StoreLocation::Socket(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
-        _ => Err(io::ErrorKind::Unsupported.into()),
-    }
 }
 
 /// The login. Without a password there is none; without a user it is the default user.
