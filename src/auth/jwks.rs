@@ -77,15 +77,13 @@ impl Setting for KeySource {
             });
         }
         let Ok(TokenUrl { address, path_and_query }) = text.parse() else {
-            let message = "`jwks` is not a valid URL";
-            return value
-                .reject(Invalid::without_value(message, "write `https://HOST/PATH`, or `file:/path`"));
+            let help = "write `https://HOST/PATH`, or `file:/path`";
+            return value.reject(Invalid::without_value("`jwks` is not a valid URL", help));
         };
         if !address.is_tls() && !address.is_local() {
             let message = "`jwks` is fetched over plain HTTP: an attacker on the network could forge tokens";
-            let help = "write an `https://` address, or `file:/path`";
-            return value
-                .reject(Invalid::without_value(message, help).with_code(Code::CredentialsWithoutTls));
+            let invalid = Invalid::without_value(message, "write an `https://` address, or `file:/path`");
+            return value.reject(invalid.with_code(Code::CredentialsWithoutTls));
         }
         let name = "jwks".parse().expect("a word is a name");
         Ok(Self::Server { server: Box::new(HttpSettings::new(name, address)), path_and_query })

@@ -217,18 +217,14 @@ impl Access {
         let scopes = match (client, &self.settings.resource) {
             (Some(client), Some(_)) => {
                 let all = known().union(&self.settings.scopes);
-                needed.union(&self.token_scopes(client).intersection(&all))
+                // Authorization servers do not know the scopes that the configuration grants.
+                let configured = self.settings.clients.iter().find(|known| *known.client() == *client);
+                let configured = configured.map(|known| known.scopes.clone()).unwrap_or_default();
+                needed.union(&client.scopes().difference(&configured).intersection(&all))
             }
             (_, _) => needed.clone(),
         };
         self.challenge_with(&scopes, Some(("insufficient_scope", "the client lacks a required scope".into())))
-    }
-
-    /// The scopes that a client has by its token, and not by the configuration, which authorization servers
-    /// do not know.
-    fn token_scopes(&self, client: &Client) -> Scopes {
-        let known = self.settings.clients.iter().find(|known| *known.client() == *client);
-        known.map_or_else(|| client.scopes().clone(), |known| client.scopes().difference(&known.scopes))
     }
 
     fn challenge_with(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {

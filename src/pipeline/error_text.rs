@@ -15,13 +15,18 @@ use crate::{
 pub(super) const UNREADABLE: &str =
     "The service responded, but its response could not be processed. Different arguments may help.";
 
-/// For arguments that could not be checked before the deadline.
-pub(super) const ARGUMENTS_TOO_LATE: &str = "Checking the arguments took too long, so no request was sent. \
-                                             Use fewer or shorter arguments, or retry later.";
-
-/// For arguments that could not be checked at all.
-pub(super) const ARGUMENTS_UNCHECKED: &str =
-    "The arguments could not be checked, so no request was sent. Use other arguments.";
+/// For arguments that could not be checked before the deadline, or not at all.
+pub(super) fn arguments_not_checked(error: WorkError) -> &'static str {
+    match error {
+        WorkError::DeadlineExceeded => {
+            "Checking the arguments took too long, so no request was sent. Use fewer or shorter arguments, \
+             or retry later."
+        }
+        WorkError::Panicked => {
+            "The arguments could not be checked, so no request was sent. Use other arguments."
+        }
+    }
+}
 
 /// Tool error that ends a call early, boxed because it is rare.
 pub(super) fn failure(error_type: ErrorType, text: impl Into<String>) -> Box<ToolResult> {
@@ -226,19 +231,10 @@ pub(super) fn forbidden(needed: &Scopes) -> Box<ToolResult> {
 /// Temporary error, with the seconds until a retry in `_meta`.
 fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
     let result = ToolResult::error(error_type, text);
-    match error_type {
-        ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after } => {
-            result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after).as_secs())
-        }
-        ErrorType::Arguments
-        | ErrorType::Forbidden
-        | ErrorType::InputMissing
-        | ErrorType::Upstream { .. }
-        | ErrorType::ReportedError { .. }
-        | ErrorType::UnparseableResponse
-        | ErrorType::Unreachable
-        | ErrorType::Timeout => result,
-    }
+    let (ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after }) = error_type else {
+        return result;
+    };
+    result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after).as_secs())
 }
 
 /// For a client that lacks a capability for input requests.

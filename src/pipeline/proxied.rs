@@ -1,6 +1,9 @@
 //! Prompts and resources of MCP upstreams, proxied unmodified.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -130,15 +133,20 @@ impl ProxiedTable {
         prompt: ProxiedEntry,
         configured: &PromptTable,
     ) -> Result<(), String> {
+        const HELP: &str = "set a `prefix` for the prompts";
         if configured.contains_key(name.as_str()) {
-            return Err(format!("the configuration has a prompt `{name}`; set a `prefix` for the prompts"));
+            return Err(format!("the configuration has a prompt `{name}`; {HELP}"));
         }
-        if let Some(other) = self.prompts.get(&name) {
-            let upstream = &other.route.upstream;
-            return Err(format!("`{upstream}` has a prompt of that name; set a `prefix` for the prompts"));
+        match self.prompts.entry(name) {
+            Entry::Occupied(other) => {
+                let upstream = &other.get().route.upstream;
+                Err(format!("`{upstream}` has a prompt of that name; {HELP}"))
+            }
+            Entry::Vacant(free) => {
+                free.insert(prompt);
+                Ok(())
+            }
         }
-        self.prompts.insert(name, prompt);
-        Ok(())
     }
 
     /// Adds a resource.
@@ -169,15 +177,12 @@ impl ProxiedTable {
         template: ProxiedEntry,
         configured: &RouteTable,
     ) -> Result<(), String> {
-        let is_same = |route: &&Arc<Route>| {
-            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == template.upstream_key)
-        };
-        if let Some(route) = configured.in_order().iter().find(is_same) {
+        let key = &template.upstream_key;
+        let uri = |route: &Arc<Route>| Some(route.resource.as_ref()?.uri.as_str().to_owned());
+        if let Some(route) = configured.in_order().iter().find(|route| uri(route).as_ref() == Some(key)) {
             return Err(format!("the route `{}` is a resource of that template", route.definition.name));
         }
-        if let Some((_, other)) =
-            self.templates.iter().find(|(_, other)| other.upstream_key == template.upstream_key)
-        {
+        if let Some((_, other)) = self.templates.iter().find(|(_, other)| other.upstream_key == *key) {
             return Err(format!("`{}` has a resource of that template", other.route.upstream));
         }
         self.templates.push((pattern, template));

@@ -147,15 +147,7 @@ pub(super) fn read_of(
             ErrorType::Arguments => ResourceReadError::Arguments(words),
             ErrorType::Upstream { status: 404 | 410 }
             | ErrorType::ReportedError { status: Some(404 | 410) } => ResourceReadError::Missing(words),
-            ErrorType::Upstream { .. }
-            | ErrorType::ReportedError { .. }
-            | ErrorType::UnparseableResponse
-            | ErrorType::Unreachable
-            | ErrorType::Timeout
-            | ErrorType::Forbidden
-            | ErrorType::InputMissing
-            | ErrorType::Unavailable { .. }
-            | ErrorType::RateLimited { .. } => ResourceReadError::Failed(words),
+            _ => ResourceReadError::Failed(words),
         });
     }
     let of = ResourceContext {
@@ -165,8 +157,8 @@ pub(super) fn read_of(
     };
     let mut contents = of.result(result);
     // An empty document stays empty, instead of the sentence that a tool result would have.
-    if let (Some(head), [ResourceContents { body: ResourceBody::Text(text), .. }]) = (head, &mut contents[..])
-        && head.nothing.as_ref() == Some(text)
+    if let [ResourceContents { body: ResourceBody::Text(text), .. }] = &mut contents[..]
+        && head.is_some_and(|head| head.nothing.as_ref() == Some(text))
     {
         text.clear();
     }

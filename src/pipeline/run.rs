@@ -60,9 +60,9 @@ impl Snapshot {
         let mut run = CallRun::new(self, route, call, elicitor);
         let hand_over_after = route.async_operation.as_ref().map(|rule| rule.task.after);
         let result = match run.outcome(hand_over_after).await {
-            Ok(CallOutcome::Operation(operation)) => {
+            Ok(operation @ CallOutcome::Operation(_)) => {
                 run.log.end_open();
-                return CallOutcome::Operation(operation);
+                return operation;
             }
             Ok(CallOutcome::Result(result)) => Ok(result),
             Err(failed) => Err(failed),
@@ -81,11 +81,8 @@ impl Snapshot {
         arguments: Arguments,
     ) -> Result<Arguments, String> {
         let deadline = Deadline::after(route.timeout);
-        match self.workers.check(route, arguments, deadline.at).await {
-            Ok(checked) => checked,
-            Err(WorkError::DeadlineExceeded) => Err(error_text::ARGUMENTS_TOO_LATE.to_owned()),
-            Err(WorkError::Panicked) => Err(error_text::ARGUMENTS_UNCHECKED.to_owned()),
-        }
+        let checked = self.workers.check(route, arguments, deadline.at).await;
+        checked.unwrap_or_else(|error| Err(error_text::arguments_not_checked(error).to_owned()))
     }
 }
 
@@ -445,26 +442,21 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
     });
     let mut timeouts = headers.get_all(REQUEST_TIMEOUT).iter();
     let timeout = match (timeouts.next(), timeouts.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().ok().and_then(seconds).map(Some).ok_or(()),
-        (Some(_), Some(_)) => Err(()),
+        (None, _) => return Ok(preferred),
+        (Some(value), None) => value.to_str().ok().and_then(seconds),
+        (Some(_), Some(_)) => None,
     };
-    let timeout = timeout.map_err(|()| {
+    let timeout = timeout.ok_or_else(|| {
         let sentence = format!("header `{REQUEST_TIMEOUT}` must be one number of seconds, such as `2.5`");
         failure(ErrorType::Arguments, sentence)
     })?;
-    Ok(match (preferred, timeout) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    })
+    Ok(Some(preferred.map_or(timeout, |preferred: Duration| preferred.min(timeout))))
 }
 
 fn seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.trim().parse().ok()?;
-    (seconds > 0.0).then(|| {
-        Duration::try_from_secs_f64(seconds)
-            .map_or(CLIENT_TIMEOUT_LIMIT, |time| time.min(CLIENT_TIMEOUT_LIMIT))
-    })
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(CLIENT_TIMEOUT_LIMIT);
+    (seconds > 0.0).then_some(time.min(CLIENT_TIMEOUT_LIMIT))
 }
 
 #[cfg(test)]
