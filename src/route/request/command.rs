@@ -125,9 +125,7 @@ impl CommandTemplate {
                 if needs.iter().any(is_missing) {
                     return Ok(());
                 }
-                let text = filling
-                    .render(template)
-                    .map_err(|error| error.needed_by(format_args!("command line")))?;
+                let text = filling.render_for(template, "command line")?;
                 if text.is_empty() {
                     return Ok(());
                 }

@@ -169,17 +169,14 @@ impl HttpTemplate {
             if value.is_absent_argument(arguments) {
                 continue;
             }
-            let values = filling
-                .values(value)
-                .map_err(|error| error.needed_by(format_args!("header `{name}`")))?
-                .into_iter()
-                .filter(|text| !text.is_empty());
-            for (nth, text) in values.enumerate() {
+            let values =
+                filling.values(value).map_err(|error| error.needed_by(format_args!("header `{name}`")))?;
+            for (nth, text) in values.iter().filter(|text| !text.is_empty()).enumerate() {
                 if nth == 0 {
                     // Replaces the client's header.
                     headers.remove(name);
                 }
-                headers.append(name.clone(), header_value(name, &text)?);
+                headers.append(name.clone(), header_value(name, text)?);
             }
         }
         let path_and_query = self.target(&mut filling)?;
@@ -237,17 +234,14 @@ impl RequestBodyTemplate {
             }
             Self::Form(fields) => ("application/x-www-form-urlencoded", filling.encoded(fields)?.into()),
             Self::Xml(template) => {
-                let text =
-                    filling.render(template).map_err(|error| error.needed_by(format_args!("XML body")))?;
+                let text = filling.render_for(template, "XML body")?;
                 match text.chars().find(|c| !is_of_xml(*c)) {
                     None => ("application/xml", text.into()),
                     Some(c) => return Err(not_of_xml(filling.arguments, c)),
                 }
             }
             Self::Text(template) => {
-                let text =
-                    filling.render(template).map_err(|error| error.needed_by(format_args!("text body")))?;
-                ("text/plain; charset=utf-8", text.into())
+                ("text/plain; charset=utf-8", filling.render_for(template, "text body")?.into())
             }
         })
     }

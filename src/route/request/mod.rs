@@ -279,6 +279,11 @@ impl<'a> RequestRenderer<'a> {
         rendered.map_err(|error| unfilled(template, self.arguments, &error))
     }
 
+    /// Renders a template for a part of the request.
+    pub(super) fn render_for(&mut self, template: &Template, place: &str) -> Result<String, RequestError> {
+        self.render(template).map_err(|error| error.needed_by(format_args!("{place}")))
+    }
+
     /// Encodes `name=value&…` for a query or a form.
     pub(super) fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
         let mut encoded = String::new();
