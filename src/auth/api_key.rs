@@ -20,7 +20,7 @@ use crate::{
 
 /// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
 /// needed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(Digest);
 
 /// Error for a text that is not the hash of a key.
@@ -136,12 +136,6 @@ impl fmt::Display for KeyHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(PREFIX)?;
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("KeyHash(…)")
     }
 }
 

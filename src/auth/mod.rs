@@ -87,7 +87,7 @@ impl ClientSettings {
 }
 
 /// The credential of a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum PresentedCredential<'a> {
     /// Nothing.
     Nothing,
@@ -145,12 +145,6 @@ impl PresentedSecret<'_> {
     /// Whether it has a valid length, and visible ASCII characters only.
     fn is_well_formed(self) -> bool {
         (1..=SECRET_LIMIT_BYTES).contains(&self.0.len()) && self.0.bytes().all(|byte| byte.is_ascii_graphic())
-    }
-}
-
-impl std::fmt::Debug for PresentedSecret<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Secret(…)")
     }
 }
 

@@ -144,10 +144,8 @@ impl<'a> AccessLog<'a> {
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
             let stderr = self.route.translator.redaction.redact_long(&stderr);
             let stderr = UntrustedOutput(stderr.trim_end());
-            debug!(
-                %route, %request_id, %upstream, exit_status = %exit.end, %stderr,
-                "standard error of the command"
-            );
+            let exit_status = &exit.end;
+            debug!(%route, %request_id, %upstream, %exit_status, %stderr, "standard error of the command");
         }
     }
 
@@ -175,10 +173,8 @@ impl<'a> AccessLog<'a> {
         warn!(%route, %request_id, %upstream, error = %ErrorChain(error), "upstream request failed");
         if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
             let quoted = self.route.translator.redaction.redact_long(quoted);
-            debug!(
-                %route, %request_id, %upstream, text = %UntrustedOutput(&quoted),
-                "error text of the upstream"
-            );
+            let text = UntrustedOutput(&quoted);
+            debug!(%route, %request_id, %upstream, %text, "error text of the upstream");
         }
     }
 
@@ -241,10 +237,8 @@ impl Drop for AccessLog<'_> {
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
         let has_success_status = self.response_status.is_none_or(|status| status.is_success());
-        if self.matched_rule == Some(MatchedRule::Default)
-            && self.route.meters.rules() > 0
-            && has_success_status
-        {
+        let is_default = self.matched_rule == Some(MatchedRule::Default) && self.route.meters.rules() > 0;
+        if is_default && has_success_status {
             self.route.meters.unmatched(ResponseMismatch::NoRule);
         } else if self.error_type == Some(ErrorType::UnparseableResponse) && !self.upstream_failed {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);
@@ -306,20 +300,19 @@ fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
         return Span::default();
     }
     let tool = route.definition.name.as_str();
-    let span = if call.mcp_version.is_empty() {
-        call.span.clone()
-    } else {
-        let span = match call.span.is_on() {
-            true => call.span.child_or_linked(SpanKind::Server, CALL, call.trace.as_ref()),
-            false => {
-                let ours = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
-                tracing.begin(SpanKind::Server, CALL, ours.as_ref())
-            }
-        };
-        describe_message(&span, tool, call);
-        span
+    let is_message = !call.mcp_version.is_empty();
+    let span = match (is_message, call.span.is_on()) {
+        (false, _) => call.span.clone(),
+        (true, true) => call.span.child_or_linked(SpanKind::Server, CALL, call.trace.as_ref()),
+        (true, false) => {
+            let ours = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
+            tracing.begin(SpanKind::Server, CALL, ours.as_ref())
+        }
     };
     if span.is_recorded() {
+        if is_message {
+            describe_message(&span, tool, call);
+        }
         span.text("gen_ai.operation.name", "execute_tool");
         span.text("gen_ai.tool.name", tool.to_owned());
         span.text("glossator.upstream", route.upstream.as_str().to_owned());
@@ -329,25 +322,18 @@ fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
 }
 
 fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
-    if !span.is_recorded() {
-        return;
-    }
     let method = call.message.map_or(CALL, |message| message.method);
-    match method {
-        CALL => span.rename(|| format!("{method} {tool}")),
-        method => span.rename(|| method.to_owned()),
-    }
+    span.rename(|| if method == CALL { format!("{method} {tool}") } else { method.to_owned() });
     span.text("mcp.method.name", method.to_owned());
     span.text("mcp.protocol.version", call.mcp_version);
     span.text("network.transport", if call.api == ApiKind::Stdio { "pipe" } else { "tcp" });
-    if let Some(message) = call.message {
-        // A string without its quotes.
-        span.text("jsonrpc.request.id", message.id.trim_matches('"').to_owned());
-        if let Some(session) = message.session {
-            // A session id is a secret.
-            let session: String = crypto::fingerprint(session.as_bytes()).chars().take(16).collect();
-            span.text("mcp.session.id", session);
-        }
+    let Some(message) = call.message else { return };
+    // A string without its quotes.
+    span.text("jsonrpc.request.id", message.id.trim_matches('"').to_owned());
+    if let Some(session) = message.session {
+        // A session id is a secret.
+        let session: String = crypto::fingerprint(session.as_bytes()).chars().take(16).collect();
+        span.text("mcp.session.id", session);
     }
 }
 
@@ -359,11 +345,10 @@ fn end_span(span: &Span, is_message: bool, outcome: &'static str, error_type: Op
     if let Some(error_type) = error_type {
         span.text("glossator.error_type", error_type);
     }
-    match (outcome, is_message) {
-        ("error", true) => span.failed("tool_error"),
-        // The status of the HTTP response decides.
-        ("error", false) => {}
-        ("cancelled", _) => span.failed("cancelled"),
+    match outcome {
+        // Otherwise, the status of the HTTP response decides.
+        "error" if is_message => span.failed("tool_error"),
+        "cancelled" => span.failed("cancelled"),
         _ => {}
     }
 }

@@ -102,14 +102,10 @@ impl<'a> Reporter<'a> {
         self.reported_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
-    fn wants(&self, level: McpLogLevel) -> bool {
-        self.lines < LINES_LIMIT
-            && self.subscriber.and_then(Subscriber::level).is_some_and(|least| level >= least)
-    }
-
     /// Sends a log message, if the client has requested its level.
     pub(super) fn line(&mut self, level: McpLogLevel, text: impl FnOnce() -> String) {
-        if let Some(subscriber) = self.subscriber.filter(|_| self.wants(level)) {
+        let wants = |subscriber: &&dyn Subscriber| subscriber.level().is_some_and(|least| level >= least);
+        if let Some(subscriber) = self.subscriber.filter(wants).filter(|_| self.lines < LINES_LIMIT) {
             self.lines += 1;
             subscriber.log(level, self.logger, &text());
         }
@@ -118,9 +114,8 @@ impl<'a> Reporter<'a> {
     fn on_event(&mut self, event: ProgressEvent, counts_bytes: bool) {
         match event {
             ProgressEvent::Retry { attempt } => {
-                self.line(McpLogLevel::Debug, || {
-                    format!("retrying the request to the service, attempt {attempt}")
-                });
+                let text = || format!("retrying the request to the service, attempt {attempt}");
+                self.line(McpLogLevel::Debug, text);
             }
             ProgressEvent::Progress { .. }
                 if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
@@ -138,10 +133,7 @@ impl<'a> Reporter<'a> {
         self.line(McpLogLevel::Debug, || {
             format!("operation running: {}", status.message.as_deref().unwrap_or("no status message"))
         });
-        let done = match has_progress {
-            true => status.progress,
-            false => Some(f64::from(polls)),
-        };
+        let done = if has_progress { status.progress } else { Some(polls.into()) };
         if let Some(done) = done
             && (self.last.is_none() || self.since_reported() >= OPERATION_EVERY)
         {
@@ -158,14 +150,11 @@ impl<'a> Reporter<'a> {
     }
 
     fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(subscriber) = self.subscriber.filter(|subscriber| subscriber.wants_progress()) else {
-            return;
-        };
-        if self.last.is_some_and(|last| done <= last) {
-            return;
+        let has_grown = self.last.is_none_or(|last| done > last);
+        if let Some(subscriber) = self.subscriber.filter(|one| has_grown && one.wants_progress()) {
+            (self.last, self.total, self.reported_at) = (Some(done), total, Some(Instant::now()));
+            subscriber.progress(Progress { done, total, message });
         }
-        (self.last, self.total, self.reported_at) = (Some(done), total, Some(Instant::now()));
-        subscriber.progress(Progress { done, total, message });
     }
 }
 

@@ -450,7 +450,7 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
         let sentence = format!("header `{REQUEST_TIMEOUT}` must be one number of seconds, such as `2.5`");
         failure(ErrorType::Arguments, sentence)
     })?;
-    Ok(Some(preferred.map_or(timeout, |preferred: Duration| preferred.min(timeout))))
+    Ok(Some(preferred.map_or(timeout, |preferred| timeout.min(preferred))))
 }
 
 fn seconds(text: &str) -> Option<Duration> {

@@ -43,7 +43,11 @@ impl InputSchema {
         nullable.remove("nullable");
         let has_nulls = nullable.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
         let with_null = has_nulls.then(|| Schema::compile(&nullable).map(Box::new)).transpose()?;
-        Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)?, with_null })
+        let properties = document.get("properties").and_then(Value::as_object);
+        let default =
+            |(name, property): (&String, &Value)| Some((name.clone(), property.get("default")?.clone()));
+        let defaults = properties.into_iter().flatten().filter_map(default).collect();
+        Ok(Self { defaults, schema: Schema::compile(document)?, with_null })
     }
 
     /// Schema as clients see it.
@@ -152,15 +156,6 @@ fn admit_nulls(schema: &mut Value) -> bool {
     }
 }
 
-fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
-    let properties = document.get("properties").and_then(Value::as_object);
-    let defaults = properties.into_iter().flatten().filter_map(|(name, property)| {
-        let default = property.as_object()?.get("default")?;
-        Some((name.clone(), default.clone()))
-    });
-    defaults.collect()
-}
-
 /// Converts strings to the type of this property. A string that can't be converted stays one, so that the
 /// schema check reports it.
 pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
@@ -232,25 +227,17 @@ impl<'s> Wanted<'s> {
         if let Some(fixed) = self.listed.iter().find(|fixed| is_written(fixed, &text)) {
             return Value::clone(fixed);
         }
-        match text.as_str() {
-            "true" if self.accepts("boolean") => return Value::Bool(true),
-            "false" if self.accepts("boolean") => return Value::Bool(false),
-            "null" if self.accepts("null") => return Value::Null,
-            _ => {}
-        }
         // The number keeps its text: `1.0` stays `1.0`.
-        if (self.accepts("number") || self.accepts("integer"))
-            && check_number(&text).is_ok()
-            && let Ok(number) = text.parse::<Number>()
-        {
-            return Value::Number(number);
-        }
-        if self.accepts("object")
-            && let Ok(Value::Object(object)) = serde_json::from_str(&text)
-        {
-            return Value::Object(object);
-        }
-        Value::String(text)
+        let parsed = serde_json::from_str(&text).ok().filter(|value| match value {
+            Value::Null => text == "null" && self.accepts("null"),
+            Value::Bool(flag) => text == flag.to_string() && self.accepts("boolean"),
+            Value::Number(_) => {
+                check_number(&text).is_ok() && (self.accepts("number") || self.accepts("integer"))
+            }
+            Value::Object(_) => self.accepts("object"),
+            Value::String(_) | Value::Array(_) => false,
+        });
+        parsed.unwrap_or(Value::String(text))
     }
 }
 

@@ -293,10 +293,7 @@ impl ActiveConnection {
     /// Counts failures in a row; too many close the connection.
     fn record(&self, failure: Option<&Failure>) {
         let Some(failure) = failure else {
-            // Rarely other than zero, so most operations write nothing.
-            if self.failures.load(Ordering::Relaxed) > 0 {
-                self.failures.store(0, Ordering::Relaxed);
-            }
+            self.failures.store(0, Ordering::Relaxed);
             return;
         };
         // A server that rejects everything is of no use. A former primary still responds to reads, so that

@@ -165,7 +165,8 @@ fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
             return fail("type", &message, "use several fields for nested values");
         }
     };
-    if let Some(key) = field.keys().find(|key| ![&COMMON[..], more].concat().contains(&key.as_str())) {
+    let known = [&COMMON[..], more].concat();
+    if let Some(key) = field.keys().find(|key| !known.contains(&key.as_str())) {
         let message = format!("clients do not support `{key}` in a form field of type `{kind}`");
         return fail(key, &message, "remove it; a rule can check the response");
     }
