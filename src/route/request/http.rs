@@ -116,21 +116,16 @@ impl HttpRequest {
 }
 
 impl ValueTemplate {
-    /// Whether it is exactly one argument, such as `{{ args.tenant }}`, and the client did not send it.
-    fn is_absent_argument(&self, arguments: &Arguments) -> bool {
+    /// Name of the one argument that it consists of: `tenant` of `{{ args.tenant }}`.
+    fn sole_argument(&self) -> Option<&str> {
         let name = match self {
-            Self::Argument(name) => name,
+            Self::Argument(name) => name.as_str(),
             Self::Text(template) => {
-                let inner = template.source().trim().strip_prefix("{{");
-                let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
-                let Some(name) = inner.and_then(|inner| inner.trim().strip_prefix("args.")) else {
-                    return false;
-                };
-                name
+                let inner = template.source().trim().strip_prefix("{{")?.strip_suffix("}}")?;
+                inner.trim().strip_prefix("args.")?
             }
         };
-        let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        is_name && arguments.get(name).is_none_or(Value::is_null)
+        name.chars().all(|c| c.is_alphanumeric() || c == '_').then_some(name)
     }
 }
 
@@ -166,7 +161,8 @@ impl HttpTemplate {
         let mut headers = forwarded(&self.forwarded, client);
         for (name, value) in &self.headers {
             // Left out like a parameter of a query.
-            if value.is_absent_argument(arguments) {
+            let is_absent = |name| arguments.get(name).is_none_or(Value::is_null);
+            if value.sole_argument().is_some_and(is_absent) {
                 continue;
             }
             let values =
@@ -188,13 +184,8 @@ impl HttpTemplate {
                 bytes
             }
         };
-        Ok(HttpRequest {
-            method: self.method.clone(),
-            under: PathBase::UpstreamUrl,
-            path_and_query,
-            headers,
-            body,
-        })
+        let (method, under) = (self.method.clone(), PathBase::UpstreamUrl);
+        Ok(HttpRequest { method, under, path_and_query, headers, body })
     }
 
     /// Whether the request has a header of this name, set by the template or forwarded from the client.
@@ -205,11 +196,10 @@ impl HttpTemplate {
     fn target(&self, filling: &mut RequestRenderer<'_>) -> Result<PathAndQuery, RequestError> {
         let mut target = self.path.fill(filling.arguments).map_err(RequestError::new)?;
         let written = self.path_query.fill(filling.arguments).map_err(RequestError::new)?;
-        for (nth, query) in
-            [written, filling.encoded(&self.query)?].iter().filter(|query| !query.is_empty()).enumerate()
-        {
-            target.push(if nth == 0 { '?' } else { '&' });
-            target.push_str(query);
+        let mut queries = vec![written, filling.encoded(&self.query)?];
+        queries.retain(|query| !query.is_empty());
+        if !queries.is_empty() {
+            target = format!("{target}?{}", queries.join("&"));
         }
         if target.len() > Self::TARGET_LIMIT_BYTES {
             let limit = Self::TARGET_LIMIT_BYTES;
@@ -325,12 +315,13 @@ impl JsonTemplate {
 }
 
 fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, RequestError> {
-    HeaderValue::from_str(text).map_err(|_| {
-        RequestError::new(format!(
-            "header `{name}` can't have line breaks or other control characters; \
-                                    change the argument that it contains"
-        ))
-    })
+    let invalid = |_| {
+        format!(
+            "header `{name}` can't have line breaks or other control characters; change the argument that it \
+             contains"
+        )
+    };
+    HeaderValue::from_str(text).map_err(invalid).map_err(RequestError::new)
 }
 
 #[cfg(test)]
