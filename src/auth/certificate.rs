@@ -85,15 +85,12 @@ impl Certificates {
             .chain(common_name.clone().map(CertificateName::CommonName))
             .chain(dns_names.iter().cloned().map(CertificateName::Dns))
             .chain(uris.iter().cloned().map(CertificateName::Uri));
-        let mut found: Option<&Arc<Client>> = None;
-        for client in names.filter_map(|name| self.0.get(&name)) {
-            if found.is_some_and(|found| found != client) {
-                return Err(AuthError::Invalid("the certificate matches two clients"));
-            }
-            found = Some(client);
+        let mut found = names.filter_map(|name| self.0.get(&name));
+        let client = found.next().ok_or(AuthError::Missing)?;
+        if found.any(|other| other != client) {
+            return Err(AuthError::Invalid("the certificate matches two clients"));
         }
-        let client = found.cloned().ok_or(AuthError::Missing)?;
-        Ok(IdentifiedClient { client, until: *until })
+        Ok(IdentifiedClient { client: Arc::clone(client), until: *until })
     }
 }
 

@@ -156,25 +156,19 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             )
         }
         UpstreamError::RateLimited { scope, count, per, retry_after, .. } => {
-            let who = match scope {
-                RateLimitScope::ClientOfRoute => {
-                    "The rate limit of this tool is exceeded. One client may call it"
-                }
+            let (what, who) = match scope {
+                RateLimitScope::ClientOfRoute => ("this tool", "One client may call it"),
                 RateLimitScope::ClientOfUpstream => {
-                    "The rate limit of the service behind this tool is exceeded. One client may call its \
-                     tools"
+                    ("the service behind this tool", "One client may call its tools")
                 }
-                RateLimitScope::Route => {
-                    "The rate limit of this tool is exceeded. All clients together may call it"
-                }
+                RateLimitScope::Route => ("this tool", "All clients together may call it"),
                 RateLimitScope::Upstream => {
-                    "The rate limit of the service behind this tool is exceeded. All clients together may \
-                     call its tools"
+                    ("the service behind this tool", "All clients together may call its tools")
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             let (per, retry) = (per_period(*per), retry(retry_after));
-            format!("{who} {times} {per}. No request was sent. {retry}")
+            format!("The rate limit of {what} is exceeded. {who} {times} {per}. No request was sent. {retry}")
         }
         UpstreamError::RateLimitUnavailable { .. } => "Rate limiting is temporarily unavailable, so this \
                                                        call was rejected. No request was sent. Retry in a \

@@ -232,7 +232,7 @@ impl ProxiedTable {
 }
 
 /// JSON-RPC response of an upstream.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct JsonRpcResponse {
     result: Option<Members>,
     error: Option<JsonRpcErrorCode>,
@@ -274,9 +274,8 @@ impl Snapshot {
         let (failed, code) = match run.send_forwarded((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
             Ok(response) => {
-                let parsed = serde_json::from_slice::<JsonRpcResponse>(&response.body).ok();
-                let (result, error) =
-                    parsed.map_or((None, None), |JsonRpcResponse { result, error }| (result, error));
+                let JsonRpcResponse { result, error } =
+                    serde_json::from_slice(&response.body).unwrap_or_default();
                 if let Some(members) = result.filter(|members| members.contains_key(required_member(method)))
                 {
                     run.log.end(ToolOutcome::Success);
