@@ -244,7 +244,16 @@ impl Drop for AccessLog<'_> {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);
         }
         if let Some(span) = self.context.span() {
-            end_span(span, !mcp_version.is_empty(), outcome, error_type);
+            span.text("glossator.outcome", outcome);
+            if let Some(error_type) = error_type {
+                span.text("glossator.error_type", error_type);
+            }
+            match outcome {
+                // Otherwise, the status of the HTTP response decides.
+                "error" if !mcp_version.is_empty() => span.failed("tool_error"),
+                "cancelled" => span.failed("cancelled"),
+                _ => {}
+            }
         }
         if matches!(outcome, "error" | "cancelled") {
             self.route.meters.failures().add(FailedCall {
@@ -334,21 +343,5 @@ fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
         // A session id is a secret.
         let session: String = crypto::fingerprint(session.as_bytes()).chars().take(16).collect();
         span.text("mcp.session.id", session);
-    }
-}
-
-fn end_span(span: &Span, is_message: bool, outcome: &'static str, error_type: Option<&'static str>) {
-    if !span.is_recorded() {
-        return;
-    }
-    span.text("glossator.outcome", outcome);
-    if let Some(error_type) = error_type {
-        span.text("glossator.error_type", error_type);
-    }
-    match outcome {
-        // Otherwise, the status of the HTTP response decides.
-        "error" if is_message => span.failed("tool_error"),
-        "cancelled" => span.failed("cancelled"),
-        _ => {}
     }
 }
