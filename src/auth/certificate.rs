@@ -1,7 +1,7 @@
 //! Authentication with client certificates (mTLS): subject, alternative name or fingerprint identify a
 //! client.
 
-use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
+use std::{collections::HashMap, str::FromStr, sync::Arc, time::SystemTime};
 
 use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
 use crate::{settings::value::parsed_settings, tls::ClientCertificate, upstream::Client};
@@ -42,17 +42,6 @@ impl FromStr for CertificateName {
             ("dns", name) => Ok(Self::Dns(name.to_ascii_lowercase())),
             ("uri", name) => Ok(Self::Uri(name.to_owned())),
             _ => Err(CertificateNameError),
-        }
-    }
-}
-
-impl fmt::Display for CertificateName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CommonName(name) => write!(formatter, "cn:{name}"),
-            Self::Dns(name) => write!(formatter, "dns:{name}"),
-            Self::Uri(name) => write!(formatter, "uri:{name}"),
-            Self::Fingerprint(hash) => hash.fmt(formatter),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use http::{HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
@@ -167,12 +167,6 @@ impl ResourceUrl {
 
     fn metadata(&self) -> String {
         format!("{}{METADATA_PATH}{}", self.origin, self.path)
-    }
-}
-
-impl fmt::Display for ResourceUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.written)
     }
 }
 
