@@ -316,7 +316,8 @@ impl CallRun<'_> {
         };
         (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
         // Read-only, so it may be retried.
-        let response = self.send(request.into(), true, PolicyStack::Route).await;
+        let request = UpstreamRequest::Tool(request);
+        let response = self.send(request, true, PolicyStack::Route).await;
         let response = response.map(|response| response.response);
         response.map_err(|error| error_text::error_result(&error, PossibleEffect::Harmless))
     }

@@ -131,9 +131,10 @@ impl RequestTemplate {
     /// Whether it forwards headers of the client.
     pub fn forwards_headers(&self) -> bool {
         match self {
-            Self::Http(template) => !template.forwarded.is_empty(),
+            Self::Http(HttpTemplate { forwarded, .. }) | Self::Tool(ToolTemplate { forwarded, .. }) => {
+                !forwarded.is_empty()
+            }
             Self::Command(_) => false,
-            Self::Tool(template) => !template.forwarded.is_empty(),
         }
     }
 }
@@ -154,24 +155,20 @@ impl UpstreamRequest {
         let mut out = Vec::new();
         match self {
             Self::Http(request) => {
-                let HttpRequest { method, under, path_and_query, headers, body } = request;
+                let HttpRequest { method, under, path_and_query, headers: _, body } = request;
                 let under: &[u8] = match under {
                     PathBase::UpstreamUrl => b"address",
                     PathBase::Origin => b"root",
                     PathBase::UrlItself => b"itself",
                 };
-                write_parts(
-                    &mut out,
-                    b"http",
-                    [method.as_str().as_bytes(), under, path_and_query.as_str().as_bytes(), body],
-                );
-                write_headers(&mut out, headers);
+                let (method, target) = (method.as_str().as_bytes(), path_and_query.as_str().as_bytes());
+                write_parts(&mut out, b"http", [method, under, target, body]);
             }
             Self::Command(CommandRequest { words, stdin }) => {
                 let words = words.iter().map(String::as_bytes);
                 write_parts(&mut out, b"command", std::iter::once(stdin.as_ref()).chain(words));
             }
-            Self::Tool(ToolRequest { method, tool, arguments, effect, headers }) => {
+            Self::Tool(ToolRequest { method, tool, arguments, effect, headers: _ }) => {
                 // The order of members has no meaning.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
@@ -179,8 +176,10 @@ impl UpstreamRequest {
                 let effect = format!("{effect:?}");
                 let method = method.as_str().as_bytes();
                 write_parts(&mut out, b"tool", [method, tool.as_bytes(), &arguments, effect.as_bytes()]);
-                write_headers(&mut out, headers);
             }
+        }
+        if let Some(headers) = self.headers() {
+            write_headers(&mut out, headers);
         }
         out
     }
@@ -188,18 +187,20 @@ impl UpstreamRequest {
     /// Headers, if the kind of request has any.
     pub fn headers(&self) -> Option<&HeaderMap> {
         match self {
-            Self::Http(request) => Some(&request.headers),
+            Self::Http(HttpRequest { headers, .. }) | Self::Tool(ToolRequest { headers, .. }) => {
+                Some(headers)
+            }
             Self::Command(_) => None,
-            Self::Tool(request) => Some(&request.headers),
         }
     }
 
     /// Mutable headers, if the kind of request has any.
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {
-            Self::Http(request) => Some(&mut request.headers),
+            Self::Http(HttpRequest { headers, .. }) | Self::Tool(ToolRequest { headers, .. }) => {
+                Some(headers)
+            }
             Self::Command(_) => None,
-            Self::Tool(request) => Some(&mut request.headers),
         }
     }
 }
@@ -237,18 +238,6 @@ fn write_headers(out: &mut Vec<u8>, headers: &HeaderMap) {
 impl From<HttpRequest> for UpstreamRequest {
     fn from(request: HttpRequest) -> Self {
         Self::Http(request)
-    }
-}
-
-impl From<ToolRequest> for UpstreamRequest {
-    fn from(request: ToolRequest) -> Self {
-        Self::Tool(request)
-    }
-}
-
-impl From<HttpTemplate> for RequestTemplate {
-    fn from(template: HttpTemplate) -> Self {
-        Self::Http(template)
     }
 }
 
@@ -387,7 +376,7 @@ mod tests {
         let tool = |arguments: Value| {
             let (arguments, headers) = (arguments.as_object().unwrap().clone(), HeaderMap::new());
             let (method, tool, effect) = (McpMethod::CallTool, "t".into(), ToolEffect::Unknown);
-            UpstreamRequest::from(ToolRequest { method, tool, arguments, effect, headers }).to_bytes()
+            UpstreamRequest::Tool(ToolRequest { method, tool, arguments, effect, headers }).to_bytes()
         };
         assert_eq!(
             tool(json!({ "a": { "b": 1, "c": 2 }, "d": 3 })),

@@ -31,8 +31,8 @@ use glossator::{
     pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{PolicySettings, UpstreamPolicies},
     route::{
-        Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, Route, RouteTable, TracePropagation,
-        UpstreamName, Visibility,
+        Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable,
+        TracePropagation, UpstreamName, Visibility,
     },
     translate::{OnNoMatch, OutputSchema, TranslationLimits, Translator, WrapNonObjects},
     upstream::{
@@ -330,7 +330,7 @@ fn route(
         input_requests: Default::default(),
         rest: None,
         upstream: upstream.clone(),
-        request: HttpTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()).into(),
+        request: RequestTemplate::Http(HttpTemplate::new(Method::GET, PathTemplate::parse(path).unwrap())),
         async_operation: None,
         log: Vec::new(),
         traces: TracePropagation::Forwarded,

@@ -95,7 +95,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         input_requests: Default::default(),
         rest: None,
         upstream: "old".parse().unwrap(),
-        request: HttpTemplate::new(method.parse().unwrap(), path).into(),
+        request: RequestTemplate::Http(HttpTemplate::new(method.parse().unwrap(), path)),
         async_operation: None,
         log: Vec::new(),
         traces: TracePropagation::Forwarded,
