@@ -22,10 +22,11 @@ const JSON: &str = "application/json";
 /// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
 /// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
 pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Bytes {
-    let mut schemas = Map::new();
-    schemas.insert("Error".into(), error_schema());
-    schemas.insert("Content".into(), content_schema());
-    schemas.insert("ToolError".into(), tool_error_schema());
+    let mut schemas = Map::from_iter([
+        ("Error".to_owned(), error_schema()),
+        ("Content".to_owned(), content_schema()),
+        ("ToolError".to_owned(), result_schema(true, None)),
+    ]);
     let mut paths = Map::new();
     for route in snapshot.table.in_order().iter().filter(|route| client.may(&route.scopes)) {
         let described = RouteSchemas::new(route, &mut schemas);
@@ -80,15 +81,14 @@ impl<'a> RouteSchemas<'a> {
         };
         add("input", Value::Object(Map::clone(route.input.document())));
         let output = definition.remove("outputSchema").map(|schema| add("output", schema));
-        let success = match route.envelope {
-            Envelope::Mcp => result_schema(output),
-            // Without an output schema, any value is possible.
-            Envelope::Plain => output.unwrap_or_else(|| json!({})),
-        };
-        let failure = match route.envelope {
-            Envelope::Mcp => json!({ "anyOf": [reference("ToolError"), reference("Error")] }),
-            // Inline: it is short, and readable without a reference.
-            Envelope::Plain => plain_error_schema(route),
+        let (success, failure) = match route.envelope {
+            Envelope::Mcp => {
+                let failure = json!({ "anyOf": [reference("ToolError"), reference("Error")] });
+                (result_schema(false, output), failure)
+            }
+            // Without an output schema, any value is possible. The schema of an error is inline: it is short, and
+            // readable without a reference.
+            Envelope::Plain => (output.unwrap_or_else(|| json!({})), plain_error_schema(route)),
         };
         Self { route, success, failure }
     }
@@ -96,27 +96,21 @@ impl<'a> RouteSchemas<'a> {
     fn operation(&self, endpoint: &RestEndpoint, index: usize, schemas: &mut Map<String, Value>) -> Value {
         let definition = &self.route.definition;
         let name = definition.name.as_str();
-        let mut operation = Map::new();
         // Tool names have no `/`, so no other operation has this id.
         let id = if index == 0 { name.to_owned() } else { format!("tools/{name}") };
-        operation.insert("operationId".into(), id.into());
-        if let Some(title) = &definition.title {
-            operation.insert("summary".into(), title.as_str().into());
-        }
-        if let Some(description) = &definition.description {
-            operation.insert("description".into(), description.as_str().into());
-        }
         let in_path = path_arguments(&endpoint.path);
         let takes_body = !matches!(endpoint.method, Method::GET | Method::DELETE);
         let parameters = self.parameters(&in_path, !takes_body);
-        if !parameters.is_empty() {
-            operation.insert("parameters".into(), parameters.into());
-        }
-        if takes_body {
-            operation.insert("requestBody".into(), self.body(&in_path, schemas));
-        }
-        operation.insert("responses".into(), self.responses());
-        Value::Object(operation)
+        let mut operation = json!({
+            "operationId": id,
+            "summary": definition.title,
+            "description": definition.description,
+            "parameters": (!parameters.is_empty()).then_some(parameters),
+            "requestBody": takes_body.then(|| self.body(&in_path, schemas)),
+            "responses": self.responses(),
+        });
+        operation.as_object_mut().into_iter().for_each(|members| members.retain(|_, value| !value.is_null()));
+        operation
     }
 
     /// The arguments in the path, and all others in the query if there is no body.
@@ -128,11 +122,11 @@ impl<'a> RouteSchemas<'a> {
         let parameter = |name: &str, place: &str, required: bool| {
             let schema = property(name).map_or_else(|| json!({}), |schema| rebase_references(schema, &base));
             let mut parameter = json!({ "name": name, "in": place, "required": required });
-            if let Some(description) = schema.get("description").filter(|text| text.is_string()) {
-                parameter["description"] = description.clone();
+            if schema["description"].is_string() {
+                parameter["description"] = schema["description"].clone();
             }
             // An object is written as JSON; every other type in OpenAPI's default style.
-            if schema.get("type").and_then(Value::as_str) == Some("object") {
+            if schema["type"] == "object" {
                 parameter["content"] = json!({ JSON: { "schema": schema } });
             } else {
                 parameter["schema"] = schema;
@@ -258,31 +252,19 @@ fn content_schema() -> Value {
     })
 }
 
-fn tool_error_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "content": { "type": "array", "minItems": 1, "items": reference("Content") },
-            "structuredContent": { "type": "object" },
-            "isError": { "const": true },
-            "_meta": { "type": "object" }
-        },
-        "required": ["content", "isError"]
-    })
-}
-
-/// Schema of a success in the MCP envelope; `output` is the schema of its structured content.
-fn result_schema(output: Option<Value>) -> Value {
+/// Schema of a result in the MCP envelope; `output` is the schema of its structured content.
+fn result_schema(is_error: bool, output: Option<Value>) -> Value {
     let mut required = vec!["content", "isError"];
     if output.is_some() {
         required.push("structuredContent");
     }
+    let any = if is_error { json!({ "type": "object" }) } else { json!({}) };
     json!({
         "type": "object",
         "properties": {
             "content": { "type": "array", "minItems": 1, "items": reference("Content") },
-            "structuredContent": output.unwrap_or_else(|| json!({})),
-            "isError": { "const": false },
+            "structuredContent": output.unwrap_or(any),
+            "isError": { "const": is_error },
             "_meta": { "type": "object" }
         },
         "required": required
@@ -301,27 +283,21 @@ fn required(schema: &Map<String, Value>) -> Vec<&str> {
 /// Rewrites each `$ref` of a schema to itself, to lead to `base`, its place in the document. A schema with
 /// its own `$id` is unchanged: its references are relative to that.
 fn rebase_references(schema: &Value, base: &str) -> Value {
-    let Value::Object(members) = schema else {
-        return match schema {
-            Value::Array(items) => items.iter().map(|item| rebase_references(item, base)).collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                schema.clone()
-            }
-        };
+    let members = match schema {
+        Value::Object(members) if !members.contains_key("$id") => members,
+        Value::Array(items) => return items.iter().map(|item| rebase_references(item, base)).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            return schema.clone();
+        }
     };
-    if members.contains_key("$id") {
-        return schema.clone();
-    }
     let each = members.iter().map(|(key, value)| {
         let value = match (key.as_str(), value) {
-            ("$ref" | "$dynamicRef", Value::String(target)) => match target.strip_prefix('#') {
-                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
-                    Value::String(format!("{base}{pointer}"))
-                }
-                Some(_) | None => value.clone(),
-            },
+            ("$ref" | "$dynamicRef", Value::String(target)) if target == "#" || target.starts_with("#/") => {
+                Value::String(format!("{base}{}", &target[1..]))
+            }
             // Values, in which `$ref` has no meaning.
-            ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
+            ("$ref" | "$dynamicRef", Value::String(_))
+            | ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
             // Maps from arbitrary names to schemas.
             (
                 "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
