@@ -11,6 +11,7 @@
 //! The filter has already removed such headers of clients that are not trusted proxies.
 
 use std::{
+    borrow::Cow,
     net::IpAddr,
     task::{Context, Poll},
     time::Instant,
@@ -102,8 +103,10 @@ pub(super) async fn forward(
     line.status = Some(status);
     response.map(|body| {
         Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
+            // The closure must capture the whole line, which is logged when it is dropped.
+            let line = &mut line;
             if let Poll::Ready(Some(Ok(frame))) = &polled {
-                line.count_bytes(frame.data_ref().map_or(0, Bytes::len));
+                line.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
             }
             polled
         }))
@@ -125,13 +128,6 @@ struct PassthroughLog {
     rejected_by: Option<&'static str>,
     /// Bytes of the body that were sent to the client.
     bytes: u64,
-}
-
-impl PassthroughLog {
-    /// Counts bytes of the body that are sent to the client.
-    fn count_bytes(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-    }
 }
 
 impl Drop for PassthroughLog {
@@ -167,56 +163,52 @@ fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
 
 /// Checks whether a request can be proxied.
 pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
-    let reject = |status, text| Err(Rejection::new(status, "can't be proxied", text));
+    let reject = |status, text: Cow<'static, str>| Err(Rejection::new(status, "can't be proxied", text));
     if parts.method == Method::CONNECT {
-        return reject(
-            StatusCode::NOT_IMPLEMENTED,
-            "`CONNECT` is not supported: this is not a tunnel".into(),
-        );
+        let text = "`CONNECT` is not supported: this is not a tunnel";
+        return reject(StatusCode::NOT_IMPLEMENTED, text.into());
     }
     if !parts.uri.path().starts_with('/') {
-        return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".to_owned());
+        return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into());
     }
     // Such a path would lead out of the upstream's base path, and past our own paths.
     if leads_out(parts.uri.path()) {
         let text = "the request's path has a segment `..` or a zero byte, literally or after decoding";
-        return reject(StatusCode::BAD_REQUEST, text.to_owned());
+        return reject(StatusCode::BAD_REQUEST, text.into());
     }
     check_transfer_encoding(&parts.headers)?;
     // `h2c` may be ignored (RFC 9110, section 7.8). A client needs any other protocol that it requests;
     // without it, the upstream's response would puzzle it.
-    let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
-    let wanted = upgrades.flat_map(|value| value.split(',')).map(str::trim).find(|name| {
-        !name.is_empty()
-            && !name.eq_ignore_ascii_case("h2c")
-            && !name.to_ascii_lowercase().starts_with("tls/")
-    });
-    let Some(wanted) = wanted else { return Ok(()) };
+    let upgrades = joined_values(&parts.headers, &header::UPGRADE);
+    let is_ignored = |name: &str| {
+        name.is_empty() || name.eq_ignore_ascii_case("h2c") || name.to_ascii_lowercase().starts_with("tls/")
+    };
+    let Some(wanted) = upgrades.split(',').map(str::trim).find(|name| !is_ignored(name)) else {
+        return Ok(());
+    };
     let wanted: String = wanted.chars().take(100).collect();
     let text = format!("an upgrade to another protocol (`{wanted}`) can't be proxied");
-    reject(StatusCode::NOT_IMPLEMENTED, text)
+    reject(StatusCode::NOT_IMPLEMENTED, text.into())
 }
 
 fn add_forwarded_headers(parts: &mut Parts, unauthenticated: &UnauthenticatedRequest) {
     let connection = &unauthenticated.connection;
-    let peer = connection.peer.map(|peer| peer.ip().to_canonical().to_string());
     let headers = &mut parts.headers;
-    if let Some(peer) = peer {
-        let before = joined_values(headers, &FORWARDED_FOR);
-        let all = if before.is_empty() { peer } else { format!("{before}, {peer}") };
+    if let Some(peer) = connection.peer {
+        let mut all = joined_values(headers, &FORWARDED_FOR);
+        if !all.is_empty() {
+            all.push_str(", ");
+        }
+        all.push_str(&peer.ip().to_canonical().to_string());
         if let Ok(all) = HeaderValue::from_str(&all) {
             headers.insert(FORWARDED_FOR, all);
         }
     }
-    if !headers.contains_key(FORWARDED_HOST)
-        && let Some(host) = headers.get(header::HOST).cloned()
-    {
-        headers.insert(FORWARDED_HOST, host);
+    if let Some(host) = headers.get(header::HOST).cloned() {
+        headers.entry(FORWARDED_HOST).or_insert(host);
     }
-    if !headers.contains_key(FORWARDED_PROTO) {
-        let scheme = if connection.is_tls { "https" } else { "http" };
-        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
-    }
+    let scheme = if connection.is_tls { "https" } else { "http" };
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
     headers.append(header::VIA, VIA);
 }
 
@@ -227,9 +219,12 @@ fn joined_values(headers: &HeaderMap, name: &HeaderName) -> String {
 
 /// Status and text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
+    const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
+    const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+    const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
     match error {
         UpstreamError::Connect { .. } | UpstreamError::NotStarted { .. } => {
-            (StatusCode::BAD_GATEWAY, "the upstream can't be reached")
+            (BAD_GATEWAY, "the upstream can't be reached")
         }
         UpstreamError::ConnectDeadline { .. }
         | UpstreamError::Deadline { .. }
@@ -237,34 +232,28 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
         UpstreamError::CutOff { .. } => {
-            (StatusCode::BAD_GATEWAY, "the upstream closed the connection before it responded")
+            (BAD_GATEWAY, "the upstream closed the connection before it responded")
         }
         UpstreamError::NotHttp { .. }
         | UpstreamError::NotCgi { .. }
         | UpstreamError::NotMcp { .. }
         | UpstreamError::HeadTooLong { .. }
-        | UpstreamError::TooLong { .. } => {
-            (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed")
-        }
+        | UpstreamError::TooLong { .. } => (BAD_GATEWAY, "the upstream's response can't be parsed"),
         // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
         UpstreamError::Busy { .. }
         | UpstreamError::CircuitOpen { .. }
         | UpstreamError::BufferFull { .. }
-        | UpstreamError::Restarting { .. } => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy"),
+        | UpstreamError::Restarting { .. } => (UNAVAILABLE, "the upstream is busy"),
         UpstreamError::SlowUpload { .. } => {
             (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly")
         }
         UpstreamError::ClientBusy { .. } => {
-            (StatusCode::TOO_MANY_REQUESTS, "too many of your requests to the upstream are in flight")
+            (TOO_MANY, "too many of your requests to the upstream are in flight")
         }
-        UpstreamError::Credential { .. } => {
-            (StatusCode::BAD_GATEWAY, "no credential is available for the upstream")
-        }
-        UpstreamError::RateLimited { .. } => {
-            (StatusCode::TOO_MANY_REQUESTS, "the rate limit of the upstream is exceeded")
-        }
+        UpstreamError::Credential { .. } => (BAD_GATEWAY, "no credential is available for the upstream"),
+        UpstreamError::RateLimited { .. } => (TOO_MANY, "the rate limit of the upstream is exceeded"),
         UpstreamError::RateLimitUnavailable { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the rate limit of the upstream can't be checked right now")
+            (UNAVAILABLE, "the rate limit of the upstream can't be checked right now")
         }
         UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
     }
