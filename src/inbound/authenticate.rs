@@ -12,7 +12,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use arc_swap::ArcSwapOption;
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use serde_json::Value;
@@ -40,14 +39,7 @@ const REAUTHORIZATION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The authentication rules, if clients are configured. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Authenticator(Arc<Rules>);
-
-#[derive(Debug, Default)]
-struct Rules {
-    access: ArcSwapOption<Access>,
-    /// Signals that the rules were replaced.
-    changed: watch::Sender<()>,
-}
+pub struct Authenticator(Arc<watch::Sender<Option<Arc<Access>>>>);
 
 /// The client of a request, and the credential that proves it.
 #[derive(Debug, Clone)]
@@ -62,37 +54,27 @@ pub(super) struct AuthenticatedClient {
 #[derive(Clone)]
 enum Credential {
     Nothing,
-    /// `Authorization: Bearer`.
-    Bearer(HeaderValue),
-    /// `X-API-Key`.
-    ApiKey(HeaderValue),
+    /// `Authorization: Bearer`, or `X-API-Key`.
+    Secret(Box<str>),
     /// The client certificate of the connection.
     Certificate(Arc<ClientCertificate>),
     /// Another replica, which has authenticated the client.
     Replica,
 }
 
-/// Why an open stream is closed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Revocation {
-    /// The credential is no longer valid.
-    #[error("{0}")]
-    AuthError(AuthError),
-    /// The credential is now another client's, or grants other scopes.
-    #[error("the permissions of the client have changed")]
-    Changed,
-}
+/// Why an open stream is closed, if its credential is still valid: it is now another client's, or grants other
+/// scopes.
+const CHANGED: &str = "the permissions of the client have changed";
 
 impl Authenticator {
     /// Replaces the rules; `None` if no clients are configured.
     pub fn replace(&self, access: Option<Arc<Access>>) {
-        self.0.access.store(access);
-        self.0.changed.send_replace(());
+        self.0.send_replace(access);
     }
 
     /// The active rules.
     pub fn access(&self) -> Option<Arc<Access>> {
-        self.0.access.load_full()
+        self.0.borrow().clone()
     }
 
     /// Identifies the client of a request, and removes its credential from the headers, so that it is not
@@ -112,7 +94,7 @@ impl Authenticator {
         let found = async {
             let credential = Credential::from_headers(&head.headers, unauthenticated)?;
             let request_id_of = || unauthenticated.request_id.clone();
-            let found = access.identify(credential.presented()?, SystemTime::now(), &request_id_of).await?;
+            let found = access.identify(credential.presented(), SystemTime::now(), &request_id_of).await?;
             Ok((found.client, credential))
         };
         let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
@@ -134,7 +116,7 @@ impl Authenticator {
 
     /// Whether clients are configured and this request has no credential.
     pub(super) fn has_no_credential(&self, head: &Parts, unauthenticated: &UnauthenticatedRequest) -> bool {
-        self.0.access.load().is_some()
+        self.0.borrow().is_some()
             && matches!(Credential::from_headers(&head.headers, unauthenticated), Ok(Credential::Nothing))
     }
 
@@ -143,7 +125,7 @@ impl Authenticator {
         if !path.starts_with(METADATA_PATH) {
             return None;
         }
-        self.0.access.load().as_ref()?.metadata_at(path, &needed())
+        self.access()?.metadata_at(path, &needed())
     }
 
     /// Completes when the client's stream must close; the reason is logged.
@@ -151,7 +133,7 @@ impl Authenticator {
         let (authenticator, identity) = (self.clone(), context.identity.clone());
         let (request_id, address) = (context.request.request_id.clone(), context.request.address);
         async move {
-            let mut changed = authenticator.0.changed.subscribe();
+            let mut changed = authenticator.0.subscribe();
             let revocation = loop {
                 match authenticator.authorize_again(&identity, &request_id, SystemTime::now()).await {
                     Ok(remaining) => wait_until_due(&mut changed, remaining).await,
@@ -176,42 +158,34 @@ impl Authenticator {
         identity: &AuthenticatedClient,
         request_id: &RequestId,
         now: SystemTime,
-    ) -> Result<Option<Duration>, Revocation> {
+    ) -> Result<Option<Duration>, String> {
         if matches!(identity.credential, Credential::Replica) {
             return Ok(None);
         }
         let client = identity.client.client();
         let Some(access) = self.access() else {
-            return if client.is_none() { Ok(None) } else { Err(Revocation::Changed) };
+            return if client.is_none() { Ok(None) } else { Err(CHANGED.to_owned()) };
         };
-        let shown = identity.credential.presented().map_err(Revocation::AuthError)?;
-        let found =
-            access.identify(shown, now, &|| request_id.clone()).await.map_err(Revocation::AuthError)?;
+        let found = access.identify(identity.credential.presented(), now, &|| request_id.clone()).await;
+        let found = found.map_err(|error| error.to_string())?;
         let is_as_before =
             |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
         if !client.is_some_and(is_as_before) {
-            return Err(Revocation::Changed);
+            return Err(CHANGED.to_owned());
         }
         let remaining = found.until.map(|until| until.duration_since(now).unwrap_or_default());
-        Ok(Some(
-            remaining.map_or(REAUTHORIZATION_INTERVAL, |remaining| remaining.min(REAUTHORIZATION_INTERVAL)),
-        ))
+        Ok(Some(remaining.unwrap_or(Duration::MAX).min(REAUTHORIZATION_INTERVAL)))
     }
 }
 
-async fn wait_until_due(changed: &mut watch::Receiver<()>, remaining: Option<Duration>) {
-    let due = async {
-        match remaining {
-            Some(remaining) => sleep(remaining).await,
-            None => std::future::pending().await,
-        }
-    };
+/// Waits until the rules change, or this time is over.
+async fn wait_until_due<T>(changed: &mut watch::Receiver<T>, remaining: Option<Duration>) {
     tokio::select! {
         changed = changed.changed() => if changed.is_err() {
             // The sender is dropped, so the rules can't change any more.
             std::future::pending().await
         },
-        () = due => {}
+        () = sleep(remaining.unwrap_or_default()), if remaining.is_some() => {}
     }
 }
 
@@ -249,21 +223,20 @@ impl Credential {
         headers: &HeaderMap,
         unauthenticated: &UnauthenticatedRequest,
     ) -> Result<Self, AuthError> {
-        let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
-        let (authorization, another) = (bearers.next(), bearers.next());
-        let mut keys = headers.get_all(&API_KEY).iter();
-        let (key, another_key) = (keys.next(), keys.next());
-        if another.is_some() || another_key.is_some() {
-            return Err(AuthError::Malformed("`Authorization` and `X-API-Key` may each be sent once"));
-        }
-        let has_bearer = authorization.map(readable).transpose()?.and_then(bearer).is_some();
-        key.map(readable).transpose()?;
-        match (authorization.filter(|_| has_bearer), key) {
+        let single = |name: &HeaderName| {
+            let mut values = headers.get_all(name).iter();
+            match (values.next(), values.next()) {
+                (first, None) => Ok(first),
+                _ => Err(AuthError::Malformed("`Authorization` and `X-API-Key` may each be sent once")),
+            }
+        };
+        let (authorization, key) = (single(&header::AUTHORIZATION)?, single(&API_KEY)?);
+        let token = authorization.map(readable).transpose()?.and_then(bearer);
+        match (token, key.map(readable).transpose()?) {
             (Some(_), Some(_)) => {
                 Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
             }
-            (Some(value), None) => Ok(Self::Bearer(value.clone())),
-            (None, Some(value)) => Ok(Self::ApiKey(value.clone())),
+            (Some(secret), None) | (None, Some(secret)) => Ok(Self::Secret(secret.into())),
             (None, None) => Ok(Self::from_connection(unauthenticated)),
         }
     }
@@ -272,16 +245,13 @@ impl Credential {
         unauthenticated.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
     }
 
-    fn presented(&self) -> Result<PresentedCredential<'_>, AuthError> {
-        Ok(match self {
+    fn presented(&self) -> PresentedCredential<'_> {
+        match self {
             // The other replica has checked it.
             Self::Nothing | Self::Replica => PresentedCredential::Nothing,
-            Self::Bearer(value) => {
-                PresentedCredential::Secret(PresentedSecret(bearer(readable(value)?).unwrap_or_default()))
-            }
-            Self::ApiKey(value) => PresentedCredential::Secret(PresentedSecret(readable(value)?)),
+            Self::Secret(secret) => PresentedCredential::Secret(PresentedSecret(secret)),
             Self::Certificate(certificate) => PresentedCredential::Certificate(certificate),
-        })
+        }
     }
 }
 
@@ -362,7 +332,7 @@ mod tests {
         let headers = head(pairs).headers;
         let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &headers);
         let credential = Credential::from_headers(&headers, &unauthenticated);
-        let found = match credential.as_ref().map(|credential| credential.presented().unwrap()) {
+        let found = match credential.as_ref().map(Credential::presented) {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
             Ok(PresentedCredential::Secret(PresentedSecret(text))) => Ok(Some(text)),
             Err(denied) => Err(denied.status()),
