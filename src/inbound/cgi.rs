@@ -22,7 +22,9 @@ use std::{
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream::try_unfold};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, response};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, response,
+};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -31,18 +33,6 @@ use crate::{
     inbound::{Connection, ShutdownSignal, UnauthenticatedRequest},
     upstream::http::remove_hop_by_hop,
 };
-
-/// Path of this program on the web server (`SCRIPT_NAME`), without a trailing slash. Published paths of
-/// endpoints begin with it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mount(Box<str>);
-
-impl Mount {
-    /// The path, such as `/cgi-bin/tools`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 /// Why the variables are not a CGI request. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -173,13 +163,8 @@ impl Variables<'_> {
     /// (sections 4.1.5 and 4.1.7).
     fn uri(&self) -> Result<Uri, CgiRequestError> {
         /// Characters that a path must encode (RFC 3986, section 3.3).
-        const PATH: &AsciiSet = &CONTROLS
-            .add(b' ')
-            .add(b'"')
-            .add(b'#')
+        const PATH: &AsciiSet = &QUERY
             .add(b'%')
-            .add(b'<')
-            .add(b'>')
             .add(b'?')
             .add(b'[')
             .add(b'\\')
@@ -215,13 +200,9 @@ impl Variables<'_> {
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), CgiRequestError> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
-            // These have variables of their own.
-            if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE") {
-                continue;
-            }
-            // `Proxy` is not an HTTP header. Other programs read the variable as the address of a proxy
-            // ("httpoxy"), and the upstream may be one of them.
-            if name == "PROXY" {
+            // The first two have variables of their own. `Proxy` is not an HTTP header: other programs read the
+            // variable as the address of a proxy ("httpoxy"), and the upstream may be one of them.
+            if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE" | "PROXY") {
                 continue;
             }
             let Ok(name) = HeaderName::from_bytes(name.replace('_', "-").as_bytes()) else { continue };
@@ -232,8 +213,7 @@ impl Variables<'_> {
             [(header::CONTENT_TYPE, "CONTENT_TYPE"), (header::CONTENT_LENGTH, "CONTENT_LENGTH")]
         {
             if let Some(value) = self.get(variable) {
-                let value = header_value(value, name.as_str())?;
-                headers.insert(name, value);
+                headers.insert(&name, header_value(value, name.as_str())?);
             }
         }
         if !headers.contains_key(header::HOST)
@@ -256,9 +236,8 @@ impl Variables<'_> {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
         };
         let digits =
-            std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let length = digits.and_then(|digits| digits.parse().ok());
-        length.map(Some).ok_or_else(|| unreadable("length"))
+            str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| unreadable("length"))
     }
 
     fn server(&self) -> Option<String> {
@@ -267,9 +246,9 @@ impl Variables<'_> {
         Some(port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
     }
 
-    fn mount(&self) -> Option<Mount> {
+    fn mount(&self) -> Option<Box<str>> {
         let name = self.text("SCRIPT_NAME")?.trim_end_matches('/');
-        name.starts_with('/').then(|| Mount(name.into()))
+        name.starts_with('/').then(|| name.into())
     }
 
     fn peer(&self) -> Option<SocketAddr> {
@@ -292,11 +271,13 @@ pub fn write_headers(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
         response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     }
-    let mut out = Vec::with_capacity(512);
     // Always set: without it, a `Location` would make the web server request that itself (section 6.2.2).
-    line(&mut out, "Status", status_line(response.status).as_bytes());
+    let status = response.status;
+    let status = format!("{} {}", status.as_str(), status.canonical_reason().unwrap_or("Unnamed"));
+    // A line feed ends a line on the supported systems (section 7.2).
+    let mut out = format!("Status: {status}\n").into_bytes();
     for (name, value) in &response.headers {
-        line(&mut out, &canonical(name.as_str()), value.as_bytes());
+        out.extend([canonical(name.as_str()).as_bytes(), b": ", value.as_bytes(), b"\n"].concat());
     }
     out.push(b'\n');
     out
@@ -305,39 +286,21 @@ pub fn write_headers(mut response: response::Parts, has_body: bool) -> Vec<u8> {
 /// A complete response for an error that occurred before there was a request to handle.
 pub fn error_response(status: StatusCode, message: &str) -> Vec<u8> {
     let body = json!({ "error": message }).to_string();
-    let mut out = Vec::new();
-    line(&mut out, "Status", status_line(status).as_bytes());
-    line(&mut out, "Content-Type", b"application/json");
-    line(&mut out, "Content-Length", body.len().to_string().as_bytes());
-    out.push(b'\n');
-    out.extend_from_slice(body.as_bytes());
-    out
-}
-
-fn status_line(status: StatusCode) -> String {
-    format!("{} {}", status.as_str(), status.canonical_reason().unwrap_or("Unnamed"))
-}
-
-/// A line feed ends a line on the supported systems (section 7.2).
-fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.push(b'\n');
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    [write_headers(response.into_parts().0, true), body.into_bytes()].concat()
 }
 
 /// `content-type` as people and scripts in front of us write it: `Content-Type`.
 fn canonical(name: &str) -> String {
-    let words: Vec<String> = name
-        .split('-')
-        .map(|word| {
-            let mut letters = word.chars();
-            letters
-                .next()
-                .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
-        })
-        .collect();
-    words.join("-")
+    let capitalized = |word: &str| match word.split_at_checked(1) {
+        Some((first, rest)) => first.to_ascii_uppercase() + rest,
+        None => String::new(),
+    };
+    name.split('-').map(capitalized).collect::<Vec<_>>().join("-")
 }
 
 #[cfg(test)]
@@ -409,7 +372,7 @@ mod tests {
         let unauthenticated = head.extensions.get::<UnauthenticatedRequest>().unwrap();
         assert_eq!(unauthenticated.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
         assert!(unauthenticated.connection.is_tls);
-        assert_eq!(unauthenticated.mount.as_ref().unwrap().as_str(), "/cgi-bin/tools");
+        assert_eq!(unauthenticated.mount.as_deref(), Some("/cgi-bin/tools"));
     }
 
     #[test]

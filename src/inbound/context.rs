@@ -6,14 +6,14 @@ use std::{
     future::Future,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request::Parts};
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::{CUT_OFF_BY_SHUTDOWN, SHUTTING_DOWN, authenticate::AuthenticatedClient, cgi::Mount};
+use super::authenticate::AuthenticatedClient;
 use crate::{
     pipeline::ApiKind,
     telemetry::{RequestId, Span, Untrusted, method_label},
@@ -45,8 +45,9 @@ pub struct UnauthenticatedRequest {
     pub request_id: RequestId,
     /// The trace span of the request, where traces are on.
     pub span: Span,
-    /// The path below which a web server serves us over CGI.
-    pub mount: Option<Mount>,
+    /// The path below which a web server serves us over CGI (`SCRIPT_NAME`), without a trailing slash.
+    /// Published paths of endpoints begin with it.
+    pub mount: Option<Box<str>>,
     pub(super) api: ApiKind,
     /// The client's address: the peer's, until the filter has read `X-Forwarded-For` of trusted proxies.
     pub(super) address: Option<IpAddr>,
@@ -80,13 +81,11 @@ impl UnauthenticatedRequest {
     /// The context in a request's extensions. Where the listener added none, it is added with an unknown
     /// connection.
     pub fn from_request<B>(request: &mut Request<B>) -> &mut Self {
-        let unknown = match request.extensions().get::<Self>() {
-            Some(_) => None,
-            None => Some(Self::new(Arc::default(), request.headers())),
-        };
-        let extensions = request.extensions_mut();
-        unknown.map(|unknown| extensions.insert(unknown));
-        extensions.get_mut().expect("it is there by now")
+        if request.extensions().get::<Self>().is_none() {
+            let unknown = Self::new(Arc::default(), request.headers());
+            request.extensions_mut().insert(unknown);
+        }
+        request.extensions_mut().get_mut().expect("it is there by now")
     }
 
     /// Removes the context from a request's extensions, for an API.
@@ -99,7 +98,7 @@ impl UnauthenticatedRequest {
 
     /// The path prefix of all our endpoints, set by the web server over CGI; mostly empty.
     pub(super) fn mount(&self) -> &str {
-        self.mount.as_ref().map_or("", Mount::as_str)
+        self.mount.as_deref().unwrap_or_default()
     }
 
     /// The request as the log describes it, before its client is identified.
@@ -162,7 +161,7 @@ pub struct Rejection {
     pub text: Cow<'static, str>,
     /// Details from a parser, appended to the text.
     pub detail: Option<String>,
-    header: Option<Box<(HeaderName, HeaderValue)>>,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl Rejection {
@@ -177,12 +176,6 @@ impl Rejection {
         Self { header: Some(Box::new((name, value))), ..self }
     }
 
-    /// Adds details from a parser, which are appended to the text.
-    #[must_use]
-    pub fn with_detail(self, detail: String) -> Self {
-        Self { detail: Some(detail), ..self }
-    }
-
     /// Adds the rejection's header, if it has one, to the response.
     pub fn add_header(&self, headers: &mut HeaderMap) {
         if let Some((name, value)) = self.header.as_deref() {
@@ -190,17 +183,8 @@ impl Rejection {
         }
     }
 
-    /// Rejects a request that the shutdown timeout cuts off.
-    pub(super) fn cut_off_by_shutdown() -> Self {
-        Self::for_shutdown(CUT_OFF_BY_SHUTDOWN)
-    }
-
-    /// Rejects a request that is not served because the shutdown has begun.
-    pub(super) fn shutting_down() -> Self {
-        Self::for_shutdown(SHUTTING_DOWN)
-    }
-
-    fn for_shutdown(text: &'static str) -> Self {
+    /// Rejects a request because of the shutdown.
+    pub(super) fn for_shutdown(text: &'static str) -> Self {
         let retry_after = HeaderValue::from(RETRY_WHEN_BUSY.as_secs());
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", text)
             .with_header(header::RETRY_AFTER, retry_after)
@@ -230,49 +214,46 @@ pub enum Shutdown {
 }
 
 /// Receiver of the shutdown's stages, by which open streams end. The default never shuts down.
-#[derive(Debug, Clone, Default)]
-pub struct ShutdownSignal(Option<watch::Receiver<Shutdown>>);
+#[derive(Debug, Clone)]
+pub struct ShutdownSignal(watch::Receiver<Shutdown>);
+
+impl Default for ShutdownSignal {
+    fn default() -> Self {
+        static NEVER: LazyLock<watch::Sender<Shutdown>> =
+            LazyLock::new(|| watch::Sender::new(Shutdown::Serving));
+        Self(NEVER.subscribe())
+    }
+}
 
 impl ShutdownSignal {
     /// Signal of a server, with the last stage that was sent.
     pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
-        Self(Some(shutdown))
+        Self(shutdown)
     }
 
     /// Signal of a process that serves one request and then exits, so that nothing waits for events.
     pub fn one_request() -> Self {
-        Self::new(watch::channel(Shutdown::OneRequest).1)
+        Self(watch::channel(Shutdown::OneRequest).1)
     }
 
     /// The current stage.
     pub fn stage(&self) -> Shutdown {
-        self.0.as_ref().map_or(Shutdown::Serving, |shutdown| *shutdown.borrow())
+        *self.0.borrow()
     }
 
     /// Waits until the shutdown begins.
     pub async fn begun(&self) {
-        let Some(mut shutdown) = self.0.clone() else { return std::future::pending().await };
-        let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
+        let _ = self.0.clone().wait_for(|stage| *stage > Shutdown::Serving).await;
     }
 
     /// The result of some work, unless the shutdown timeout ends first. The calling function pins the work: a
     /// future that is passed by value occupies twice its size.
     pub async fn unless_overdue<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        let overdue = async {
-            let reached = match self.0.clone() {
-                Some(mut shutdown) => {
-                    shutdown.wait_for(|shutdown| *shutdown == Shutdown::Overdue).await.is_ok()
-                }
-                None => false,
-            };
-            if !reached {
-                std::future::pending::<()>().await;
-            }
-        };
+        let mut shutdown = self.0.clone();
         tokio::select! {
             biased;
             done = work => Some(done),
-            () = overdue => None,
+            Ok(_) = shutdown.wait_for(|stage| *stage == Shutdown::Overdue) => None,
         }
     }
 }

@@ -65,7 +65,7 @@ use self::{
     rpc_error::RpcError,
 };
 use super::{
-    Shutdown,
+    SHUTTING_DOWN, Shutdown,
     authenticate::AuthenticatedClient,
     context::{LoggedRequest, Rejection, RequestContext, UnauthenticatedRequest},
     filter::Filter,
@@ -221,7 +221,7 @@ impl McpEndpoint {
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that there are no streams, and never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                return Ok(response::rejected(message_context.logged(), &Rejection::shutting_down()));
+                return Ok(response::rejected(message_context.logged(), &Rejection::for_shutdown(SHUTTING_DOWN)));
             }
         }
         // Not 405 either: there is a stream, but not in a form that the client accepts.

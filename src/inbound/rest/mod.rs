@@ -32,7 +32,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::{
-    MCP_PATHS,
+    CUT_OFF_BY_SHUTDOWN, MCP_PATHS, SHUTTING_DOWN,
     context::{LoggedRequest, Rejection, RequestContext, UnauthenticatedRequest},
     filter::{CrossOriginPage, Filter, ProtectedPort},
 };
@@ -137,7 +137,7 @@ impl RestApi {
                 let ending = unauthenticated.connection.ending.clone();
                 let identified =
                     ending.unless_overdue(pin!(authenticator.identify(&mut head, &unauthenticated))).await;
-                match identified.unwrap_or_else(|| Err(Rejection::shutting_down())) {
+                match identified.unwrap_or_else(|| Err(Rejection::for_shutdown(SHUTTING_DOWN))) {
                     Err(rejection) => rejected(unauthenticated.logged(&head), &rejection),
                     Ok(identity) => {
                         let context = RequestContext { request: unauthenticated, identity };
@@ -148,7 +148,8 @@ impl RestApi {
                             let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
                             ending.unless_overdue(pin!(respond)).await
                         };
-                        let responded = responded.unwrap_or_else(|| Err(Rejection::cut_off_by_shutdown()));
+                        let responded =
+                            responded.unwrap_or_else(|| Err(Rejection::for_shutdown(CUT_OFF_BY_SHUTDOWN)));
                         let response = responded
                             .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
                         if is_passed {
@@ -353,7 +354,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
 fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     let not_json = |detail: String| {
         let rejection = Rejection::new(StatusCode::BAD_REQUEST, "invalid JSON", "Invalid JSON body");
-        rejection.with_detail(detail)
+        Rejection { detail: Some(detail), ..rejection }
     };
     values_within(body, ARGUMENT_VALUE_LIMIT).map_err(|many| not_json(many.to_string()))?;
     match serde_json::from_slice(body) {
