@@ -230,7 +230,7 @@ impl Api {
             return Ok(self.filter.admit_probe(head)?);
         }
         let mut unauthenticated = UnauthenticatedRequest::take(head, ApiKind::Rest);
-        if self.filter.admit(head, &mut unauthenticated)?.has_link() && access != PathAccess::Page {
+        if self.filter.admit(head, &mut unauthenticated)?.has_link && access != PathAccess::Page {
             return Err(ProtectedPort::Admin.foreign_page().into());
         }
         if access != PathAccess::Page && !self.has_token(&head.headers) {

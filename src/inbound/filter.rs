@@ -15,7 +15,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use axum::body::Body;
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
@@ -64,16 +64,11 @@ pub struct FilterSettings {
     )]
     pub allowed_origins: Vec<String>,
     /// Largest request body.
-    #[key(name = "body_limit", size = 1..=1 << 30, default = FilterSettings::BODY_LIMIT_BYTES_DEFAULT, live)]
+    #[key(name = "body_limit", size = 1..=1 << 30, default = 4 << 20, live)]
     pub body_limit_bytes: usize,
     /// Maximum memory for buffered request bodies of all clients together, without the first 16 KiB of each.
     /// Requests over the limit get 503 with `Retry-After`; one body of `body_limit` is always accepted.
-    #[key(
-        name = "request_buffer_limit",
-        size = 1..=1 << 40,
-        default = FilterSettings::REQUEST_BUFFER_LIMIT_BYTES_DEFAULT,
-        live
-    )]
+    #[key(name = "request_buffer_limit", size = 1..=1 << 40, default = 64 << 20, live)]
     pub request_buffer_limit_bytes: usize,
     /// Timeout of a request body. Long passthrough bodies get 1 s more for each KiB received.
     #[key(range = 1..=HOUR, default = FilterSettings::BODY_TIMEOUT_DEFAULT, live)]
@@ -100,14 +95,6 @@ pub enum ProtectedPort {
 impl ProtectedPort {
     pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own \
                                            page, name the host in `admin.allowed_hosts`";
-
-    /// The section of the configuration with its settings.
-    pub(super) fn section(self) -> &'static str {
-        match self {
-            Self::Clients => "server",
-            Self::Admin => "admin",
-        }
-    }
 
     /// Rejects a page of another origin that sends no `Origin`, as for an image.
     pub fn foreign_page(self) -> Rejection {
@@ -146,10 +133,6 @@ fn is_always_removed(name: &str) -> bool {
 }
 
 impl FilterSettings {
-    /// Default of [`body_limit_bytes`](Self::body_limit_bytes).
-    pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
-    /// Default of [`request_buffer_limit_bytes`](Self::request_buffer_limit_bytes).
-    pub const REQUEST_BUFFER_LIMIT_BYTES_DEFAULT: usize = 64 << 20;
     /// Default of [`body_timeout`](Self::body_timeout).
     pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
@@ -159,17 +142,13 @@ impl Setting for IpNet {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?;
-        parse_network(text).map_or_else(
-            || {
-                let help = match text {
-                    "*" => "write `0.0.0.0/0` and `::/0` if all connections come from your proxies",
-                    _ => "write the address that the proxy connects from",
-                };
-                let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";
-                value.reject(unexpected(expected, text, help))
-            },
-            Ok,
-        )
+        let help = match (parse_network(text), text) {
+            (Some(network), _) => return Ok(network),
+            (None, "*") => "write `0.0.0.0/0` and `::/0` if all connections come from your proxies",
+            (None, _) => "write the address that the proxy connects from",
+        };
+        let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";
+        value.reject(unexpected(expected, text, help))
     }
 }
 
@@ -180,18 +159,12 @@ text_settings!(HostPattern, OriginPattern);
 
 impl FromText for HostPattern {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        match text {
-            "*" => {}
-            text if text.contains("://") => {
-                return Err(unexpected("a host", text, "leave out what stands before `//`, and the path"));
-            }
-            text if !is_authority(text) => {
-                let expected = "a host such as `tools.example.com` or `[::1]:8080`";
-                return Err(unexpected(expected, text, "or `*` for all"));
-            }
-            _ => {}
-        }
-        Ok(Self(text.to_owned()))
+        let (expected, help) = match text {
+            text if text == "*" || is_authority(text) => return Ok(Self(text.to_owned())),
+            text if text.contains("://") => ("a host", "leave out what stands before `//`, and the path"),
+            _ => ("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all"),
+        };
+        Err(unexpected(expected, text, help))
     }
 }
 
@@ -200,12 +173,8 @@ struct OriginPattern(String);
 
 impl FromText for OriginPattern {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let is_origin = match text.split_once("://") {
-            _ if matches!(text, "*" | "null") => true,
-            Some((scheme, host)) => !scheme.is_empty() && is_authority(host),
-            None => false,
-        };
-        if is_origin {
+        let is_origin = |(scheme, host): (&str, &str)| !scheme.is_empty() && is_authority(host);
+        if matches!(text, "*" | "null") || text.split_once("://").is_some_and(is_origin) {
             return Ok(Self(text.to_owned()));
         }
         let help = "write scheme and host, without a path; `*` for all";
@@ -241,7 +210,7 @@ pub struct Filter {
     /// Counts rejections by reason.
     rejected: LabelCounter,
     /// Counts the bytes of request bodies that are being read or processed.
-    buffer: RequestBuffer,
+    buffer: Arc<AtomicUsize>,
     /// Identifies the clients of admitted requests.
     pub authenticator: Authenticator,
 }
@@ -255,7 +224,7 @@ impl Filter {
         Self {
             rules: Arc::new(ArcSwap::from_pointee(HostAndOriginRules::new(settings))),
             rejected,
-            buffer: RequestBuffer::default(),
+            buffer: Arc::default(),
             authenticator: Authenticator::default(),
         }
     }
@@ -281,7 +250,7 @@ impl Filter {
         let page = rules.check_origin(&head.headers, host.as_ref());
         let page = page.inspect_err(|_| self.rejected.add(REJECTED_ORIGIN))?;
         let peer = unauthenticated.connection.peer;
-        let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.trusted_proxies));
+        let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.settings.trusted_proxies));
         let is_removed = |name: &&HeaderName| {
             let name = name.as_str();
             is_always_removed(name) || (!is_trusted && is_set_by_proxies(name))
@@ -289,7 +258,8 @@ impl Filter {
         let removed: Vec<HeaderName> = head.headers.keys().filter(is_removed).cloned().collect();
         removed.iter().for_each(|name| drop(head.headers.remove(name)));
         if let Some(peer) = peer {
-            unauthenticated.address = Some(client_address(peer.ip(), &head.headers, &rules.trusted_proxies));
+            unauthenticated.address =
+                Some(client_address(peer.ip(), &head.headers, &rules.settings.trusted_proxies));
         }
         Ok(page)
     }
@@ -306,8 +276,7 @@ impl Filter {
     ///
     /// [`Rejection`] if the request has no valid host, or several.
     pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
-        let named = host_origin::request_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST));
-        named.map(|_| ())
+        host_origin::request_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST)).map(drop)
     }
 }
 
@@ -325,41 +294,29 @@ impl MeterSource for Filter {
 /// (Fetch, "CORS protocol"), or only links to us.
 #[derive(Debug, Default)]
 pub struct CrossOriginPage {
-    reader: Option<HeaderValue>,
-    has_link: bool,
+    /// The origin of the page, if it may read the response.
+    pub(super) reader: Option<HeaderValue>,
+    /// Whether a person follows a link on a page that may not call this server. The target may be shown, but
+    /// not call a tool.
+    pub has_link: bool,
 }
 
 impl CrossOriginPage {
-    pub(super) fn new(origin: HeaderValue) -> Self {
-        Self { reader: Some(origin), has_link: false }
-    }
-
-    pub(super) fn with_link() -> Self {
-        Self { reader: None, has_link: true }
-    }
-
-    /// Whether a person follows a link on a page that may not call this server. The target may be shown, but
-    /// not call a tool.
-    pub fn has_link(&self) -> bool {
-        self.has_link
-    }
-
     /// Adds the CORS headers that let the page read the response.
-    pub fn allow_read(self, response: &mut HeaderMap) {
-        let Some(origin) = self.reader else { return };
-        response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        response.insert(
-            header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id"),
-        );
-        response.append(header::VARY, HeaderValue::from_static("origin"));
+    pub fn allow_read(self, mut response: Response<Body>) -> Response<Body> {
+        let Some(origin) = self.reader else { return response };
+        let exposed = HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id");
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+        response
     }
 
     /// Responds to `OPTIONS`, a preflight request or a plain one. `methods` is a list such as `POST,
     /// OPTIONS`.
     pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
+        let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
         headers.insert(header::ALLOW, methods.clone());
@@ -383,21 +340,24 @@ const RETRY_AFTER_SECONDS: u64 = 2;
 /// never end them do not block most others.
 const FREE_BYTES: usize = 16 << 10;
 
-/// Counter of the bytes of all bodies in memory. Clones share it.
-#[derive(Debug, Clone, Default)]
-struct RequestBuffer(Arc<AtomicUsize>);
-
-/// The counted bytes of one body, released on drop.
-#[derive(Debug)]
-struct Reservation {
-    buffer: RequestBuffer,
+/// A body whose bytes are counted until all its slices are dropped.
+struct CountedBody {
+    bytes: Vec<u8>,
+    /// The bytes of all bodies in memory.
+    buffer: Arc<AtomicUsize>,
     counted_bytes: usize,
 }
 
-/// A body that is counted until all its slices are dropped.
-struct CountedBody {
-    bytes: Vec<u8>,
-    _reservation: Reservation,
+impl CountedBody {
+    /// Adds a part of the body. Returns whether the limit of all bodies allows it.
+    #[must_use]
+    fn push(&mut self, data: &[u8], limit_bytes: usize) -> bool {
+        self.bytes.extend_from_slice(data);
+        let more = self.bytes.len().saturating_sub(FREE_BYTES).saturating_sub(self.counted_bytes);
+        let before = self.buffer.fetch_add(more, Ordering::Relaxed);
+        self.counted_bytes += more;
+        before.saturating_add(more) <= limit_bytes
+    }
 }
 
 impl AsRef<[u8]> for CountedBody {
@@ -406,31 +366,9 @@ impl AsRef<[u8]> for CountedBody {
     }
 }
 
-impl RequestBuffer {
-    fn reserve(&self) -> Reservation {
-        Reservation { buffer: self.clone(), counted_bytes: 0 }
-    }
-}
-
-impl Reservation {
-    /// Grows the reservation to a body of this length. Returns whether the limit allows it.
-    #[must_use]
-    fn grow_to(&mut self, length_bytes: usize, limit_bytes: usize) -> bool {
-        let more = length_bytes.saturating_sub(FREE_BYTES).saturating_sub(self.counted_bytes);
-        let before = self.buffer.0.fetch_add(more, Ordering::Relaxed);
-        self.counted_bytes += more;
-        before.saturating_add(more) <= limit_bytes
-    }
-
-    /// Wraps the body, which is counted until all its slices are dropped.
-    fn into_bytes(self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(CountedBody { bytes, _reservation: self })
-    }
-}
-
-impl Drop for Reservation {
+impl Drop for CountedBody {
     fn drop(&mut self) {
-        self.buffer.0.fetch_sub(self.counted_bytes, Ordering::Relaxed);
+        self.buffer.fetch_sub(self.counted_bytes, Ordering::Relaxed);
     }
 }
 
@@ -468,10 +406,10 @@ impl Filter {
     }
 
     async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
-        let (limit_bytes, buffer_limit_bytes, after) = {
-            let checks = self.rules.load();
-            (checks.body_limit_bytes, checks.request_buffer_limit_bytes, checks.body_timeout)
-        };
+        let rules = self.rules.load_full();
+        let FilterSettings {
+            body_limit_bytes: limit_bytes, request_buffer_limit_bytes, body_timeout, ..
+        } = rules.settings;
         let announced =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
@@ -482,9 +420,10 @@ impl Filter {
             return Ok(Bytes::new());
         }
         let reading = async {
-            let (mut body, mut reservation) = (Limited::new(body, limit_bytes), self.buffer.reserve());
+            let mut body = Limited::new(body, limit_bytes);
             // Untouched memory is not allocated: a body that is announced and never sent costs nothing.
-            let mut whole = Vec::with_capacity(announced.unwrap_or(0) as usize);
+            let bytes = Vec::with_capacity(announced.unwrap_or(0) as usize);
+            let mut whole = CountedBody { bytes, buffer: Arc::clone(&self.buffer), counted_bytes: 0 };
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
                     true => body_too_long(limit_bytes),
@@ -494,19 +433,18 @@ impl Filter {
                     }
                 })?;
                 let Ok(data) = frame.into_data() else { continue };
-                if !reservation.grow_to(whole.len() + data.len(), buffer_limit_bytes.max(limit_bytes)) {
+                if !whole.push(&data, request_buffer_limit_bytes.max(limit_bytes)) {
                     let text = "the buffer for request bodies is full; retry in a few seconds";
                     let rejection =
                         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "request_buffer_full", text);
                     let retry_after = HeaderValue::from(RETRY_AFTER_SECONDS);
                     return Err(rejection.with_header(header::RETRY_AFTER, retry_after));
                 }
-                whole.extend_from_slice(&data);
             }
-            Ok(reservation.into_bytes(whole))
+            Ok(Bytes::from_owner(whole))
         };
-        timeout(after, reading).await.unwrap_or_else(|_| {
-            let text = format!("the request's body was not complete within {after:?}");
+        timeout(body_timeout, reading).await.unwrap_or_else(|_| {
+            let text = format!("the request's body was not complete within {body_timeout:?}");
             Err(Rejection::new(StatusCode::REQUEST_TIMEOUT, "body_slow", text))
         })
     }
@@ -786,20 +724,21 @@ mod tests {
 
     #[test]
     fn buffered_bodies_are_limited_and_short_ones_always_fit() {
-        let buffer = RequestBuffer::default();
-        let mut first = buffer.reserve();
-        assert!(first.grow_to(FREE_BYTES, 100) && first.grow_to(FREE_BYTES + 60, 100));
-        let mut second = buffer.reserve();
-        assert!(second.grow_to(FREE_BYTES + 40, 100) && !second.grow_to(FREE_BYTES + 41, 100));
-        let mut short = buffer.reserve();
-        assert!(!short.grow_to(FREE_BYTES + 1, 100), "there is none left");
+        let buffer = Arc::<AtomicUsize>::default();
+        let counted = || CountedBody { bytes: Vec::new(), buffer: Arc::clone(&buffer), counted_bytes: 0 };
+        let mut first = counted();
+        assert!(first.push(&[7; FREE_BYTES], 100) && first.push(&[7; 60], 100));
+        let mut second = counted();
+        assert!(second.push(&[7; FREE_BYTES + 40], 100) && !second.push(&[7], 100));
+        let mut short = counted();
+        assert!(!short.push(&[7; FREE_BYTES + 1], 100), "there is none left");
         drop((second, short));
-        let body = first.into_bytes(vec![7; 3]);
-        assert_eq!(buffer.0.load(Ordering::Relaxed), 60, "it counts on while somebody has it");
+        let body = Bytes::from_owner(first);
+        assert_eq!(buffer.load(Ordering::Relaxed), 60, "it counts on while somebody has it");
         let part = body.slice(1..);
         drop(body);
-        assert_eq!(buffer.0.load(Ordering::Relaxed), 60);
+        assert_eq!(buffer.load(Ordering::Relaxed), 60);
         drop(part);
-        assert_eq!(buffer.0.load(Ordering::Relaxed), 0);
+        assert_eq!(buffer.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,9 +1,8 @@
 //! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
-use ipnet::IpNet;
 
 use super::{
     context::Rejection,
@@ -19,16 +18,12 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// The compiled settings of a request filter.
 #[derive(Debug)]
 pub(super) struct HostAndOriginRules {
-    port: ProtectedPort,
+    pub(super) settings: FilterSettings,
     hosts: Vec<HostRule>,
     /// Origins of pages that may read responses.
     origins: Vec<OriginRule>,
     /// Loopback origins. They are admitted without CORS headers: no DNS name pointed at us can have one.
     tolerated: Vec<OriginRule>,
-    pub(super) body_limit_bytes: usize,
-    pub(super) request_buffer_limit_bytes: usize,
-    pub(super) body_timeout: Duration,
-    pub(super) trusted_proxies: Vec<IpNet>,
 }
 
 /// A header's value for an error: in backticks, at most 100 characters, visible ASCII only.
@@ -92,20 +87,15 @@ impl HostAndOriginRules {
             "null" => Some(OriginRule::Null),
             text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
         };
-        let origins: Vec<_> = settings.allowed_origins.iter().filter_map(origin).collect();
         let tolerated = match settings.allowed_origins.is_empty() && settings.port == ProtectedPort::Clients {
             true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
             false => Vec::new(),
         };
         Self {
-            port: settings.port,
             hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
-            origins,
+            origins: settings.allowed_origins.iter().filter_map(origin).collect(),
             tolerated,
-            body_limit_bytes: settings.body_limit_bytes,
-            request_buffer_limit_bytes: settings.request_buffer_limit_bytes,
-            body_timeout: settings.body_timeout,
-            trusted_proxies: settings.trusted_proxies.clone(),
+            settings: settings.clone(),
         }
     }
 
@@ -113,17 +103,21 @@ impl HostAndOriginRules {
     /// allows it. In the latter case no page counts as our own: DNS rebinding may have pointed its name at
     /// this address.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
-        let RequestHost { host, written } = request_host(head)?;
-        let by_name = self.hosts.iter().any(|rule| match rule {
-            HostRule::Any => false,
-            HostRule::Host(rule) => host.as_ref().is_some_and(|host| rule.covers(host)),
+        let (host, written) = request_host(head)?;
+        let by_name = self.hosts.iter().any(|rule| match (rule, &host) {
+            (HostRule::Host(rule), Some(host)) => rule.covers(host),
+            (HostRule::Host(_), None) | (HostRule::Any, _) => false,
         });
         if by_name {
             Ok(host)
         } else if self.hosts.contains(&HostRule::Any) {
             Ok(host.filter(HostAndPort::needs_no_dns))
         } else {
-            let (found, section) = (quoted(written), self.port.section());
+            let section = match self.settings.port {
+                ProtectedPort::Clients => "server",
+                ProtectedPort::Admin => "admin",
+            };
+            let found = quoted(written);
             let text = format!("host {found} is not allowed here; allow it with `{section}.allowed_hosts`");
             Err(Rejection::new(StatusCode::FORBIDDEN, "host is not allowed", text))
         }
@@ -146,9 +140,9 @@ impl HostAndOriginRules {
                 })
             };
             if matches_any(&self.origins, text, origin.as_ref()) {
-                page = CrossOriginPage::new(value.clone());
+                page.reader = Some(value.clone());
             } else if !ours() && !matches_any(&self.tolerated, text, origin.as_ref()) {
-                let text = match self.port {
+                let text = match self.settings.port {
                     ProtectedPort::Clients => {
                         let found = quoted(Some(value.as_bytes()));
                         format!("origin {found} is not allowed here; allow it with `server.allowed_origins`")
@@ -182,22 +176,15 @@ impl HostAndOriginRules {
             Ok(CrossOriginPage::default())
         } else if is(SEC_FETCH_MODE, b"navigate") && is(SEC_FETCH_DEST, b"document") {
             // A person follows a link, for example to a page of `passthrough`.
-            Ok(CrossOriginPage::with_link())
+            Ok(CrossOriginPage { reader: None, has_link: true })
         } else {
-            Err(self.port.foreign_page())
+            Err(self.settings.port.foreign_page())
         }
     }
 }
 
-/// The host in a request.
-pub(super) struct RequestHost<'h> {
-    /// The parsed host, if it is valid.
-    host: Option<HostAndPort>,
-    written: Option<&'h [u8]>,
-}
-
-/// Reads the host of a request, whether it is allowed or not.
-pub(super) fn request_host(head: &Parts) -> Result<RequestHost<'_>, Rejection> {
+/// Reads the host of a request, whether it is allowed or not: parsed, if it is valid, and as it is written.
+pub(super) fn request_host(head: &Parts) -> Result<(Option<HostAndPort>, Option<&[u8]>), Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, more) = (values.next(), values.next());
     if more.is_some() {
@@ -215,7 +202,7 @@ pub(super) fn request_host(head: &Parts) -> Result<RequestHost<'_>, Rejection> {
             format!("the request's `Host` is {found}; it must be a host, with its port where it has one");
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "no valid host", text));
     }
-    Ok(RequestHost { host, written })
+    Ok((host, written))
 }
 
 fn matches_any(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {

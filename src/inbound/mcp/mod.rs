@@ -133,7 +133,7 @@ impl McpEndpoint {
             Err(rejection) => return response::rejected(unauthenticated.logged(&head), &rejection),
         };
         // Preflight requests have no credentials.
-        let mut response = if head.method == Method::OPTIONS {
+        let response = if head.method == Method::OPTIONS {
             page.options(&head.headers, METHODS)
         } else {
             match self.identify(&mut head, &unauthenticated, body).await {
@@ -150,8 +150,7 @@ impl McpEndpoint {
                 Err(response) => *response,
             }
         };
-        page.allow_read(response.headers_mut());
-        response
+        page.allow_read(response)
     }
 
     /// Identifies the client of a request by its own credential, or by the signed identity from another

@@ -123,12 +123,12 @@ impl RestApi {
             Err(rejection) => return rejected(unauthenticated.logged(&head), &rejection),
         };
         let authenticator = &self.filter.authenticator;
-        let mut response =
+        let response =
             if head.method == Method::OPTIONS && authenticator.has_no_credential(&head, &unauthenticated) {
                 // Preflight requests have no credentials. Every path has the same response, or it would
                 // reveal which tools exist.
                 page.options(&head.headers, METHODS)
-            } else if page.has_link() && matches!(target, Target::Tool { .. }) {
+            } else if page.has_link && matches!(target, Target::Tool { .. }) {
                 rejected(unauthenticated.logged(&head), &ProtectedPort::Clients.foreign_page())
             } else if let Target::Metadata(metadata) = &target {
                 // Clients that request it have no token yet.
@@ -159,8 +159,7 @@ impl RestApi {
                     }
                 }
             };
-        page.allow_read(response.headers_mut());
-        response
+        page.allow_read(response)
     }
 
     /// Responds to a request whose client is identified.
