@@ -123,43 +123,43 @@ impl RestApi {
             Err(rejection) => return rejected(unauthenticated.logged(&head), &rejection),
         };
         let authenticator = &self.filter.authenticator;
+        let ending = unauthenticated.connection.ending.clone();
+        let identified = match &target {
+            // Preflight requests have no credentials. Every path has the same response, or it would reveal which
+            // tools exist.
+            _ if head.method == Method::OPTIONS
+                && authenticator.has_no_credential(&head, &unauthenticated) =>
+            {
+                let response = page.options(&head.headers, METHODS);
+                return page.allow_read(response);
+            }
+            Target::Tool { .. } if page.has_link => Err(ProtectedPort::Clients.foreign_page()),
+            // Clients that request it have no token yet.
+            Target::Metadata(metadata) => {
+                return page.allow_read(response::value(StatusCode::OK, metadata));
+            }
+            _ => {
+                let identify = pin!(authenticator.identify(&mut head, &unauthenticated));
+                let identified = ending.unless_overdue(identify).await;
+                identified.unwrap_or_else(|| Err(Rejection::for_shutdown(SHUTTING_DOWN)))
+            }
+        };
+        let identity = match identified {
+            Ok(identity) => identity,
+            Err(rejection) => return page.allow_read(rejected(unauthenticated.logged(&head), &rejection)),
+        };
+        let context = RequestContext { request: unauthenticated, identity };
+        let target = url_of(&snapshot, target, &context, &head);
+        let is_passed = matches!(target, Target::Passthrough(_));
+        let responded = {
+            let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
+            ending.unless_overdue(pin!(respond)).await
+        };
+        let responded = responded.unwrap_or_else(|| Err(Rejection::for_shutdown(CUT_OFF_BY_SHUTDOWN)));
         let response =
-            if head.method == Method::OPTIONS && authenticator.has_no_credential(&head, &unauthenticated) {
-                // Preflight requests have no credentials. Every path has the same response, or it would
-                // reveal which tools exist.
-                page.options(&head.headers, METHODS)
-            } else if page.has_link && matches!(target, Target::Tool { .. }) {
-                rejected(unauthenticated.logged(&head), &ProtectedPort::Clients.foreign_page())
-            } else if let Target::Metadata(metadata) = &target {
-                // Clients that request it have no token yet.
-                response::value(StatusCode::OK, metadata)
-            } else {
-                let ending = unauthenticated.connection.ending.clone();
-                let identified =
-                    ending.unless_overdue(pin!(authenticator.identify(&mut head, &unauthenticated))).await;
-                match identified.unwrap_or_else(|| Err(Rejection::for_shutdown(SHUTTING_DOWN))) {
-                    Err(rejection) => rejected(unauthenticated.logged(&head), &rejection),
-                    Ok(identity) => {
-                        let context = RequestContext { request: unauthenticated, identity };
-                        // The upstream itself decides which pages may read its responses.
-                        let target = url_of(&snapshot, target, &context, &head);
-                        let is_passed = matches!(target, Target::Passthrough(_));
-                        let responded = {
-                            let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
-                            ending.unless_overdue(pin!(respond)).await
-                        };
-                        let responded =
-                            responded.unwrap_or_else(|| Err(Rejection::for_shutdown(CUT_OFF_BY_SHUTDOWN)));
-                        let response = responded
-                            .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
-                        if is_passed {
-                            return response;
-                        }
-                        response
-                    }
-                }
-            };
-        page.allow_read(response)
+            responded.unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
+        // The upstream itself decides which pages may read its responses.
+        if is_passed { response } else { page.allow_read(response) }
     }
 
     /// Responds to a request whose client is identified.
@@ -232,7 +232,6 @@ impl RestApi {
         // The body is counted until the response, as the arguments are parsed from it.
         let body = self.filter.read(&head.headers, body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
-        let format = response::ResultFormat::from_headers(route, &head.headers);
         let UnauthenticatedRequest { request_id, span, address, api, .. } = &context.request;
         if span.is_recorded() {
             let path = endpoint_of(route, head);
@@ -241,7 +240,7 @@ impl RestApi {
         }
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.client().clone());
         let call = Call { address: *address, span: span.clone(), ..call };
-        Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, format))
+        Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, route, &head.headers))
     }
 
     fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Target<'a> {
@@ -291,7 +290,7 @@ fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) 
 /// The path of the endpoint that was called, with the names of arguments, such as `/users/{id}`.
 fn endpoint_of(route: &Route, parts: &Parts) -> String {
     let path = parts.uri.path();
-    let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
+    let method = get_for_head(&parts.method);
     let mut endpoints = route.endpoints().filter(|endpoint| endpoint.method == *method);
     let own = endpoints.find(|endpoint| endpoint.path == path || !path.starts_with("/tools/"));
     own.map_or_else(|| format!("/tools/{}", route.definition.name), |endpoint| endpoint.path.clone())
@@ -387,7 +386,6 @@ fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
 
 fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
     let reading = method == Method::GET || method == Method::HEAD;
-    let sought = if method == Method::HEAD { &Method::GET } else { method };
     let own = match path {
         TOOLS => Some(Target::Manifest),
         OPENAPI => Some(Target::OpenApi),
@@ -405,7 +403,7 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
     if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
         return Target::NotFound;
     }
-    match snapshot.table.by_endpoint(sought, path) {
+    match snapshot.table.by_endpoint(get_for_head(method), path) {
         EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
         EndpointMatch::WrongMethod { mut allowed } => {
             if path == STATUS && !allowed.contains(&Method::GET) {
@@ -438,15 +436,17 @@ fn url_of<'a>(
     head: &Parts,
 ) -> Target<'a> {
     let Target::WrongMethod(mut allowed) = target else { return target };
-    let (path, client) = (head.uri.path(), context.client());
-    allowed.retain(|method| {
-        let called_by = if method == Method::HEAD { &Method::GET } else { method };
-        match snapshot.table.by_endpoint(called_by, path) {
-            EndpointMatch::Found { route, .. } => client.may(&route.scopes),
-            EndpointMatch::WrongMethod { .. } | EndpointMatch::NotFound => true,
-        }
+    let path = head.uri.path();
+    allowed.retain(|method| match snapshot.table.by_endpoint(get_for_head(method), path) {
+        EndpointMatch::Found { route, .. } => context.client().may(&route.scopes),
+        EndpointMatch::WrongMethod { .. } | EndpointMatch::NotFound => true,
     });
     if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }
+}
+
+/// The method whose endpoint a request calls: `HEAD` calls that of `GET`.
+fn get_for_head(method: &Method) -> &Method {
+    if method == Method::HEAD { &Method::GET } else { method }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -29,76 +29,54 @@ pub(super) const SHAPES: StructuredContentSupport = StructuredContentSupport::An
 
 const JSON: &str = "application/json";
 
-/// The format of the result of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ResultFormat {
-    envelope: Envelope,
-    error_status: ErrorStatus,
-    media_type: &'static str,
-}
-
-impl ResultFormat {
-    /// The envelope that the `Accept` header selects, else that of the route.
-    pub(super) fn from_headers(route: &Route, headers: &HeaderMap) -> Self {
-        let (envelope, media_type) = match accepted_envelope(headers) {
-            Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
-            Some(Envelope::Plain) => (Envelope::Plain, PLAIN_ENVELOPE),
-            None => (route.envelope, JSON),
-        };
-        Self { envelope, error_status: route.error_status, media_type }
-    }
-}
-
 /// The envelope that `Accept` names with the greater weight; the first of two equal ones.
 fn accepted_envelope(headers: &HeaderMap) -> Option<Envelope> {
-    let mut best: Option<(Envelope, f32)> = None;
+    let mut best = (None, 0.0);
     for range in media_ranges(headers) {
         let envelope = match range {
             range if range.is_exactly(MCP_ENVELOPE) => Envelope::Mcp,
             range if range.is_exactly(PLAIN_ENVELOPE) => Envelope::Plain,
             _ => continue,
         };
-        if range.weight > best.map_or(0.0, |(_, best)| best) {
-            best = Some((envelope, range.weight));
+        if range.weight > best.1 {
+            best = (Some(envelope), range.weight);
         }
     }
-    best.map(|(envelope, _)| envelope)
+    best.0
 }
 
-/// The response to a call.
-pub(super) fn result(result: &ToolResult, format: ResultFormat) -> Response<Body> {
+/// The response to a call, in the envelope that the `Accept` header selects, else in that of the route.
+pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) -> Response<Body> {
+    let (envelope, media_type) = match accepted_envelope(headers) {
+        Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
+        Some(Envelope::Plain) => (Envelope::Plain, PLAIN_ENVELOPE),
+        None => (route.envelope, JSON),
+    };
     let mut out = Vec::new();
-    match format.envelope {
+    match envelope {
         Envelope::Mcp => write_result(result, SHAPES, &mut out),
         Envelope::Plain => write_plain(result, &mut out),
     }
-    let status = status_of(result.outcome, format.error_status);
-    let mut response = typed(status, Body::from(out), format.media_type);
-    let headers = response.headers_mut();
-    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    let status = status_of(result.outcome, route.error_status);
+    let number = |key: &str| result.meta.get(key).and_then(Value::as_u64).map(HeaderValue::from);
     // The bare value has no field to report that it is truncated.
-    if format.envelope == Envelope::Plain
-        && let Some(limit) = result.meta.get(LIMIT_META_KEY)
-        && let Ok(limit) = HeaderValue::from_str(&limit.to_string())
-    {
-        headers.insert("glossator-limit", limit);
-    }
-    if let Some(age) = result.meta.get(AGE_META).and_then(Value::as_u64) {
-        response.headers_mut().insert(header::AGE, HeaderValue::from(age));
-    }
+    let limit = result.meta.get(LIMIT_META_KEY).filter(|_| envelope == Envelope::Plain);
+    let limit = limit.and_then(|limit| HeaderValue::from_str(&limit.to_string()).ok());
     let retry_after = match result.outcome {
         ToolOutcome::Error(
             ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after },
         ) => Some(seconds(retry_after)),
-        ToolOutcome::Error(_) => {
-            result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64).map(HeaderValue::from)
-        }
+        ToolOutcome::Error(_) => number(RETRY_AFTER_META_KEY),
         ToolOutcome::Success => None,
     };
-    if let Some(retry_after) = retry_after.filter(|_| !response.status().is_success()) {
-        response.headers_mut().insert(header::RETRY_AFTER, retry_after);
-    }
-    response
+    (
+        [(header::VARY, "accept")],
+        limit.map(|limit| [("glossator-limit", limit)]),
+        number(AGE_META).map(|age| [(header::AGE, age)]),
+        retry_after.filter(|_| !status.is_success()).map(|after| [(header::RETRY_AFTER, after)]),
+        typed(status, Body::from(out), media_type),
+    )
+        .into_response()
 }
 
 /// Rejects a call of a tool that is not listed yet, so that its format is unknown as well.
@@ -126,16 +104,12 @@ pub(super) fn manifest(
     mount: &str,
 ) -> Response<Body> {
     let list = manifest_json(snapshot, client, mount);
-    let mut response = match accepted_envelope(headers) {
-        Some(Envelope::Mcp) => {
-            let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
-            typed(StatusCode::OK, object.into(), MCP_ENVELOPE)
-        }
-        Some(Envelope::Plain) => typed(StatusCode::OK, list.into(), PLAIN_ENVELOPE),
-        None => json(StatusCode::OK, list.into()),
+    let (body, media_type) = match accepted_envelope(headers) {
+        Some(Envelope::Mcp) => ([b"{\"tools\":", list.as_slice(), b"}"].concat(), MCP_ENVELOPE),
+        Some(Envelope::Plain) => (list, PLAIN_ENVELOPE),
+        None => (list, JSON),
     };
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    response
+    ([(header::VARY, "accept")], typed(StatusCode::OK, body.into(), media_type)).into_response()
 }
 
 /// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name. `mount` is the prefix of every
@@ -205,9 +179,7 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
         (ToolOutcome::Success, None) => "result",
         (ToolOutcome::Error(_), _) => "error",
     };
-    out.extend_from_slice(b"{\"");
-    out.extend_from_slice(key.as_bytes());
-    out.extend_from_slice(b"\":");
+    out.extend_from_slice(format!("{{\"{key}\":").as_bytes());
     match text_of(result) {
         Some(text) => write_escaped(&text, out),
         None => {
@@ -219,8 +191,7 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     }
     if result.is_error() {
         if let Some(code) = result.meta.get(CODE_META_KEY) {
-            out.extend_from_slice(b",\"code\":");
-            out.extend_from_slice(code.to_string().as_bytes());
+            out.extend_from_slice(format!(",\"code\":{code}").as_bytes());
         }
         if let Some(structured) = &result.structured {
             out.extend_from_slice(b",\"details\":");
@@ -233,7 +204,6 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
 fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
     let json = structured.json().bytes();
     if structured.is_wrapped(SHAPES) {
-        out.reserve(json.len() + 11);
         out.extend_from_slice(b"{\"result\":");
         out.extend_from_slice(json);
         out.push(b'}');
@@ -260,21 +230,15 @@ pub(super) fn upstream_failed(
     message: &str,
     retry_after: Option<Duration>,
 ) -> Response<Body> {
-    let mut response = error(status, message);
-    if let Some(retry_after) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds(retry_after));
-    }
-    response
+    let retry_after = retry_after.map(|retry_after| [(header::RETRY_AFTER, seconds(retry_after))]);
+    (retry_after, error(status, message)).into_response()
 }
 
 /// 405, with `Allow`.
 pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
     let listed = listed(allowed);
     let message = format!("`{found}` is not allowed here; use {listed}");
-    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &message);
-    let listed = HeaderValue::from_str(&listed).expect("a method has visible ASCII characters only");
-    response.headers_mut().insert(header::ALLOW, listed);
-    response
+    ([(header::ALLOW, listed)], error(StatusCode::METHOD_NOT_ALLOWED, &message)).into_response()
 }
 
 /// Methods in the format of `Allow`.
@@ -293,12 +257,8 @@ pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
 }
 
 fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
+    let headers = [(header::CONTENT_TYPE, media_type), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (status, headers, body).into_response()
 }
 
 #[cfg(test)]
