@@ -19,11 +19,13 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{
     client_channel::Outbox,
     message::{RpcNotification, RpcRequest},
-    response::RpcResponse,
+    protocol::MessageDispatcher,
+    response::{RpcResponse, write_tool_result},
     revision::{Lifecycle, Revision},
-    rpc_error::{RpcError, TruncatedText},
+    rpc_error::{ErrorKind, RpcError, TruncatedText},
     server_info::WithHints,
     sessions::Session,
+    tasks::milliseconds,
 };
 use crate::{
     crypto::TokenCipher,
@@ -34,7 +36,6 @@ use crate::{
     },
     pipeline::{Call, McpMessage, Members, ProxiedEntry},
     route::{Scopes, TraceContext},
-    telemetry::RequestId,
     upstream::ClientIdentity,
 };
 
@@ -47,20 +48,15 @@ pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 /// The transport of a message, and the context of its request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MessageContext<'a> {
+    pub(super) dispatcher: &'a MessageDispatcher,
     pub(super) context: &'a RequestContext,
-    transport: Transport<'a>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Transport<'a> {
-    /// An HTTP request.
-    Http {
-        head: &'a Parts,
-        /// The revision that the session of a request without `MCP-Protocol-Version` has negotiated.
-        negotiated: Option<Revision>,
-    },
-    /// A line from stdin, after the handshake if there was one.
-    Stdio(Option<&'a Handshake>),
+    /// The HTTP request; `None` for a line from stdin.
+    head: Option<&'a Parts>,
+    /// The revision that was negotiated: over stdio by the handshake, if there was one; over HTTP by the session
+    /// of a request without `MCP-Protocol-Version`.
+    negotiated: Option<Revision>,
+    /// The session of a stdio client.
+    stdio_session: Option<&'a str>,
 }
 
 /// The handshake of a stdio client. Over HTTP, each request has these values in its headers.
@@ -75,12 +71,23 @@ pub(super) struct Handshake {
 const STDIO_SESSION: &str = "stdio";
 
 impl<'a> MessageContext<'a> {
-    pub(super) fn http(context: &'a RequestContext, head: &'a Parts, cipher: &TokenCipher) -> Self {
-        Self { context, transport: Transport::Http { head, negotiated: negotiated(&head.headers, cipher) } }
+    pub(super) fn http(
+        dispatcher: &'a MessageDispatcher,
+        context: &'a RequestContext,
+        head: &'a Parts,
+    ) -> Self {
+        let negotiated = negotiated(&head.headers, &dispatcher.cipher);
+        Self { dispatcher, context, head: Some(head), negotiated, stdio_session: None }
     }
 
-    pub(super) fn stdio(context: &'a RequestContext, handshake: Option<&'a Handshake>) -> Self {
-        Self { context, transport: Transport::Stdio(handshake) }
+    pub(super) fn stdio(
+        dispatcher: &'a MessageDispatcher,
+        context: &'a RequestContext,
+        handshake: Option<&'a Handshake>,
+    ) -> Self {
+        let (negotiated, stdio_session) =
+            handshake.map(|handshake| (handshake.revision, handshake.session.as_str())).unzip();
+        Self { dispatcher, context, head: None, negotiated, stdio_session }
     }
 
     /// The client that sent the message.
@@ -94,30 +101,23 @@ impl<'a> MessageContext<'a> {
     }
 
     pub(super) fn is_stdio(self) -> bool {
-        self.head().is_none()
+        self.head.is_none()
     }
 
     /// The headers of the HTTP request, which a route may forward; none over stdio.
     pub(super) fn headers(self) -> &'a HeaderMap {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
-        self.head().map_or(&NONE, |head| &head.headers)
+        self.head.map_or(&NONE, |head| &head.headers)
     }
 
     /// The request as the log describes it.
     pub(super) fn logged(self) -> LoggedRequest<'a> {
-        self.context.logged(self.head())
+        self.context.logged(self.head)
     }
 
     /// The method of the HTTP request; `None` over stdio.
     pub(super) fn method(self) -> Option<&'a Method> {
-        self.head().map(|head| &head.method)
-    }
-
-    fn head(self) -> Option<&'a Parts> {
-        match self.transport {
-            Transport::Http { head, .. } => Some(head),
-            Transport::Stdio(_) => None,
-        }
+        self.head.map(|head| &head.method)
     }
 
     /// The revision that the transport names.
@@ -126,13 +126,11 @@ impl<'a> MessageContext<'a> {
     ///
     /// When it names a revision that is not supported.
     pub(super) fn revision(self) -> Result<Revision, RpcError> {
-        match self.transport {
-            Transport::Http { head, negotiated } => {
-                Revision::from_header(single_value(&head.headers, &PROTOCOL_VERSION)?, negotiated)
+        match self.head {
+            Some(head) => {
+                Revision::from_header(single_value(&head.headers, &PROTOCOL_VERSION)?, self.negotiated)
             }
-            Transport::Stdio(handshake) => {
-                Ok(handshake.map_or(Revision::R2026_07_28, |handshake| handshake.revision))
-            }
+            None => Ok(self.negotiated.unwrap_or(Revision::R2026_07_28)),
         }
     }
 
@@ -142,13 +140,9 @@ impl<'a> MessageContext<'a> {
     ///
     /// As [`Revision::from_request`].
     pub(super) fn revision_of(self, request: &RpcRequest<'_>) -> Result<Revision, RpcError> {
-        match self.transport {
-            Transport::Http { head, negotiated } => {
-                Revision::from_request(&head.headers, negotiated, request)
-            }
-            Transport::Stdio(handshake) => {
-                Revision::from_stdio_request(handshake.map(|handshake| handshake.revision), request)
-            }
+        match self.head {
+            Some(head) => Revision::from_request(&head.headers, self.negotiated, request),
+            None => Revision::from_stdio_request(self.negotiated, request),
         }
     }
 
@@ -156,9 +150,9 @@ impl<'a> MessageContext<'a> {
     ///
     /// # Errors
     ///
-    /// [`RpcError::Headers`] when the two differ.
+    /// When the two differ.
     pub(super) fn check_method(self, method: &str) -> Result<(), RpcError> {
-        let Some(head) = self.head() else { return Ok(()) };
+        let Some(head) = self.head else { return Ok(()) };
         match single_value(&head.headers, "mcp-method")? {
             Some(found) if found == method => Ok(()),
             Some(found) => Err(differs("Mcp-Method", found, method)),
@@ -171,7 +165,7 @@ impl<'a> MessageContext<'a> {
     ///
     /// # Errors
     ///
-    /// [`RpcError::Headers`] when the two differ.
+    /// When the two differ.
     pub(super) fn check_notification(self, notification: &RpcNotification<'_>) -> Result<(), RpcError> {
         match &notification.method {
             Some(method) if self.headers().contains_key("mcp-method") => self.check_method(method),
@@ -184,9 +178,9 @@ impl<'a> MessageContext<'a> {
     ///
     /// # Errors
     ///
-    /// [`RpcError::Headers`] when the two differ.
+    /// When the two differ.
     pub(super) fn check_name(self, name: &str) -> Result<(), RpcError> {
-        let Some(head) = self.head() else { return Ok(()) };
+        let Some(head) = self.head else { return Ok(()) };
         match single_value(&head.headers, "mcp-name")? {
             Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
             Some(found) => Err(differs("Mcp-Name", found, name)),
@@ -198,36 +192,23 @@ impl<'a> MessageContext<'a> {
     ///
     /// # Errors
     ///
-    /// [`RpcError::Headers`] when the two differ.
+    /// When the two differ.
     pub(super) fn check_param_headers(
         self,
         schema: &Map<String, Value>,
         arguments: &Map<String, Value>,
     ) -> Result<(), RpcError> {
-        self.head().map_or(Ok(()), |head| compare_param_headers(&head.headers, schema, arguments))
-    }
-
-    /// The capabilities that the client of a request has declared.
-    pub(super) fn capabilities(
-        self,
-        request: &RpcRequest<'_>,
-        revision: Revision,
-        cipher: &TokenCipher,
-    ) -> Map<String, Value> {
-        match revision.lifecycle() {
-            Lifecycle::PerRequest => request.meta.capabilities(),
-            Lifecycle::Handshake => {
-                let session = self.session().and_then(|id| Session::open(cipher, id, SystemTime::now()).ok());
-                session.map(|session| session.capabilities).unwrap_or_default()
-            }
-        }
+        let Some(head) = self.head else { return Ok(()) };
+        for_each_param_header(schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
+            check_argument(&head.headers, suffix, argument)
+        })
     }
 
     /// The id of the session of a legacy message.
     pub(super) fn session(self) -> Option<&'a str> {
-        match self.transport {
-            Transport::Http { head, .. } => single_value(&head.headers, &SESSION_ID).ok().flatten(),
-            Transport::Stdio(handshake) => handshake.map(|handshake| handshake.session.as_str()),
+        match self.head {
+            Some(head) => single_value(&head.headers, &SESSION_ID).ok().flatten(),
+            None => self.stdio_session,
         }
     }
 
@@ -236,9 +217,9 @@ impl<'a> MessageContext<'a> {
     ///
     /// # Errors
     ///
-    /// [`RpcError::Headers`] when there are two different ones.
+    /// When there are two different ones.
     pub(super) fn session_to_check(self) -> Result<Option<&'a str>, RpcError> {
-        self.head().map_or(Ok(None), |head| single_value(&head.headers, &SESSION_ID))
+        self.head.map_or(Ok(None), |head| single_value(&head.headers, &SESSION_ID))
     }
 
     /// Completes when the shutdown of the server begins.
@@ -249,16 +230,12 @@ impl<'a> MessageContext<'a> {
     /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
     /// 2026-07-28 a client over HTTP cancels its request by closing the connection.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
-        match self.transport {
-            // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
-            // a request of that session.
-            Transport::Http { .. } => self.session().filter(|_| {
-                self.revision().is_ok_and(|revision| match revision.lifecycle() {
-                    Lifecycle::Handshake => true,
-                    Lifecycle::PerRequest => false,
-                })
-            }),
-            Transport::Stdio(_) => Some(STDIO_SESSION),
+        let has_session = |revision: Revision| revision.lifecycle() == Lifecycle::Handshake;
+        match self.head {
+            // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of a
+            // request of that session.
+            Some(_) => self.session().filter(|_| self.revision().is_ok_and(has_session)),
+            None => Some(STDIO_SESSION),
         }
     }
 }
@@ -269,16 +246,12 @@ const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_me
 /// Context of one JSON-RPC request, until its result is sent.
 #[derive(Debug)]
 pub(super) struct RpcContext<'a> {
+    pub(super) dispatcher: &'a MessageDispatcher,
     pub(super) revision: Revision,
     pub(super) request: &'a RpcRequest<'a>,
-    pub(super) message_context: MessageContext<'a>,
-    /// The id in the log and in errors.
-    pub(super) request_id: RequestId,
+    pub(super) message: MessageContext<'a>,
     /// The queue of messages that are sent before the result.
     pub(super) outbox: &'a Outbox,
-    pub(super) cipher: &'a TokenCipher,
-    /// `_meta` of every result.
-    pub(super) meta: &'a Map<String, Value>,
 }
 
 /// Cache hints of a result (since 2026-07-28).
@@ -292,50 +265,85 @@ pub(super) struct CacheHints {
 impl RpcContext<'_> {
     /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
-        self.message_context.capabilities(self.request, self.revision, self.cipher)
+        match self.revision.lifecycle() {
+            Lifecycle::PerRequest => self.request.meta.capabilities(),
+            Lifecycle::Handshake => {
+                let session = self.message.session();
+                let session =
+                    session.and_then(|id| Session::open(&self.dispatcher.cipher, id, SystemTime::now()).ok());
+                session.map(|session| session.capabilities).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Checks `Mcp-Name`, which repeats `name` since 2026-07-28.
+    ///
+    /// # Errors
+    ///
+    /// When the two differ.
+    pub(super) fn check_name(&self, name: &str) -> Result<(), RpcError> {
+        match self.revision.lifecycle() {
+            Lifecycle::Handshake => Ok(()),
+            Lifecycle::PerRequest => self.message.check_name(name),
+        }
     }
 
     /// Checks that the client's scopes include the needed ones.
     ///
     /// # Errors
     ///
-    /// [`RpcError::Forbidden`] when they do not.
+    /// An error with the `WWW-Authenticate` challenge when they do not.
     pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
-        match needed.is_empty() || self.message_context.client().may(needed) {
-            true => Ok(()),
-            false => Err(RpcError::Forbidden { needed: needed.clone() }),
+        if needed.is_empty() || self.message.client().may(needed) {
+            return Ok(());
         }
+        let known = || self.dispatcher.gateway.snapshot().needed_scopes();
+        let challenge = self.message.context.identity.challenge_for(needed, known).map(Box::new);
+        let text = format!("permission denied; required scope: `{needed}`");
+        Err(RpcError { challenge, ..ErrorKind::FORBIDDEN.error(text) })
     }
 
     /// The cache scope of lists: `private` if clients have identities, as each one then has its own list.
     pub(super) fn cache_scope(&self) -> &'static str {
-        if self.message_context.owner().is_some() { "private" } else { "public" }
+        if self.message.owner().is_some() { "private" } else { "public" }
     }
 
     /// Cache hints of the result; `None` before 2026-07-28.
     pub(super) fn cache_hints(&self, ttl: Duration, cache_scope: &'static str) -> Option<CacheHints> {
-        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let ttl_ms = milliseconds(ttl);
         match self.revision.lifecycle() {
             Lifecycle::Handshake => None,
             Lifecycle::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
         }
     }
 
+    /// `_meta` of every result.
+    pub(super) fn meta(&self) -> &Map<String, Value> {
+        self.dispatcher.server_info.result_meta(self.revision)
+    }
+
     /// The result of the request.
     pub(super) fn result(&self, members: &impl Serialize) -> RpcResponse {
-        RpcResponse::result(self.request.id, self.revision.result_type(), members, self.meta)
+        RpcResponse::result(self.request.id, self.revision.result_type(), members, self.meta())
     }
 
-    /// The result of the request, with further members of `_meta`.
-    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> RpcResponse {
-        meta.extend(self.meta.clone());
-        RpcResponse::result(self.request.id, self.revision.result_type(), members, &meta)
+    /// The result of the request, with a `resultType` other than the usual one.
+    pub(super) fn result_of_type(&self, result_type: &str, members: &impl Serialize) -> RpcResponse {
+        RpcResponse::result(self.request.id, Some(result_type), members, self.meta())
     }
 
-    /// The result of a call, in content blocks of the client's revision.
-    pub(super) fn tool_result(&self, mut result: ToolResult) -> RpcResponse {
-        self.revision.adapt(&mut result);
-        RpcResponse::tool_result(self.request.id, self.revision, &result, self.meta)
+    /// The result of the request, with this `_meta`.
+    pub(super) fn result_with(&self, members: &impl Serialize, meta: &Map<String, Value>) -> RpcResponse {
+        RpcResponse::result(self.request.id, self.revision.result_type(), members, meta)
+    }
+
+    /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
+    pub(super) fn tool_result(&self, result: ToolResult) -> RpcResponse {
+        let id = self.request.id.as_json();
+        let mut body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes();
+        write_tool_result(self.revision, result, self.meta(), &mut body);
+        body.push(b'}');
+        RpcResponse { body, ..RpcResponse::default() }
     }
 
     /// A result with the members of an upstream's, byte for byte. Cache hints of a resource are the
@@ -358,19 +366,19 @@ impl RpcContext<'_> {
         let meta = of("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         let mut meta = meta.unwrap_or_default();
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
-        self.result_with(&WithHints { members: shown, hints }, meta)
+        meta.extend(self.meta().clone());
+        self.result_with(&WithHints { members: shown, hints }, &meta)
     }
 
     /// A call with these arguments on behalf of the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let UnauthenticatedRequest { request_id, span, address, api, .. } =
-            &self.message_context.context.request;
-        let client = self.message_context.client().clone();
-        let call = Call::new(arguments, self.message_context.headers(), request_id.clone(), *api, client);
+        let UnauthenticatedRequest { request_id, span, address, api, .. } = &self.message.context.request;
+        let client = self.message.client().clone();
+        let call = Call::new(arguments, self.message.headers(), request_id.clone(), *api, client);
         let message = McpMessage {
             method: &self.request.method,
             id: self.request.id.as_json(),
-            session: self.message_context.session(),
+            session: self.message.session(),
         };
         let (address, span, trace) = (*address, span.clone(), self.trace());
         Call { address, trace, mcp_version: self.revision.as_str(), span, message: Some(message), ..call }
@@ -401,28 +409,14 @@ pub(super) fn single_value(
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
-        return Err(RpcError::Headers(format!(
-            "header `{}` is present twice, with different values",
-            name.as_str()
-        )));
+        return Err(ErrorKind::HEADERS
+            .error(format!("header `{}` is present twice, with different values", name.as_str())));
     }
     match value.to_str() {
         Ok(text) => Ok(Some(text.trim_matches([' ', '\t']))),
-        Err(_) => {
-            Err(RpcError::Headers(format!("header `{}` has characters that must be encoded", name.as_str())))
-        }
+        Err(_) => Err(ErrorKind::HEADERS
+            .error(format!("header `{}` has characters that must be encoded", name.as_str()))),
     }
-}
-
-/// Checks `Mcp-Param-…`, which repeat the arguments that the tool's input schema marks with `x-mcp-header`.
-fn compare_param_headers(
-    headers: &HeaderMap,
-    schema: &Map<String, Value>,
-    arguments: &Map<String, Value>,
-) -> Result<(), RpcError> {
-    for_each_param_header(schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
-        check_argument(headers, suffix, argument)
-    })
 }
 
 fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), RpcError> {
@@ -430,7 +424,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     if let Some(Value::Number(number)) = argument
         && !is_exact_in_header(number)
     {
-        return Err(RpcError::Headers(format!(
+        return Err(ErrorKind::HEADERS.error(format!(
             "the argument of header `{name}` is {}; numbers in headers are from -{PARAM_HEADER_MAX_INTEGER} \
              to {PARAM_HEADER_MAX_INTEGER}",
             TruncatedText(&number.to_string())
@@ -439,10 +433,8 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     match (single_value(headers, name.as_str())?, argument.and_then(param_header_text)) {
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
-        (Some(found), None) => Err(RpcError::Headers(format!(
-            "header `{name}` is `{}`, but the argument is missing",
-            TruncatedText(found)
-        ))),
+        (Some(found), None) => Err(ErrorKind::HEADERS
+            .error(format!("header `{name}` is `{}`, but the argument is missing", TruncatedText(found)))),
         (Some(found), Some(expected)) => {
             let value = decoded(&name, found)?;
             let equal = value == expected
@@ -463,11 +455,11 @@ fn equal_as_numbers(one: &str, other: &str) -> bool {
 /// Decodes the sentinel `=?base64?…?=` around a value that is not plain ASCII.
 fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     decode_header_text(value)
-        .ok_or_else(|| RpcError::Headers(format!("header `{name}` is not UTF-8 in Base64")))
+        .ok_or_else(|| ErrorKind::HEADERS.error(format!("header `{name}` is not UTF-8 in Base64")))
 }
 
 fn differs(name: &str, found: &str, expected: &str) -> RpcError {
-    RpcError::Headers(format!(
+    ErrorKind::HEADERS.error(format!(
         "header `{name}` is `{}`, but the body says `{}`",
         TruncatedText(found),
         TruncatedText(expected)
@@ -475,7 +467,8 @@ fn differs(name: &str, found: &str, expected: &str) -> RpcError {
 }
 
 fn missing(name: &str, expected: &str) -> RpcError {
-    RpcError::Headers(format!("header `{name}` is missing; the body says `{}`", TruncatedText(expected)))
+    ErrorKind::HEADERS
+        .error(format!("header `{name}` is missing; the body says `{}`", TruncatedText(expected)))
 }
 
 #[cfg(test)]
@@ -485,13 +478,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::inbound::{authenticate::AuthenticatedClient, context::UnauthenticatedRequest};
+    use crate::{
+        inbound::{
+            authenticate::{AuthenticatedClient, Authenticator},
+            context::UnauthenticatedRequest,
+            mcp::McpApiSettings,
+        },
+        pipeline::{Gateway, Snapshot, SnapshotParts},
+    };
 
     /// A request of a session, in the revision that its header names.
     fn context_of<T>(
         session: &str,
         revision: Option<&str>,
-        cipher: &TokenCipher,
+        dispatcher: &MessageDispatcher,
         found: impl FnOnce(MessageContext<'_>) -> T,
     ) -> T {
         let mut request = http::Request::post("/mcp").header(&SESSION_ID, session);
@@ -501,15 +501,21 @@ mod tests {
         let (head, ()) = request.body(()).unwrap().into_parts();
         let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &head.headers);
         let context = RequestContext { request: unauthenticated, identity: AuthenticatedClient::local() };
-        found(MessageContext::http(&context, &head, cipher))
+        found(MessageContext::http(dispatcher, &context, &head))
+    }
+
+    fn dispatcher() -> MessageDispatcher {
+        let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
+        MessageDispatcher::new(gateway, McpApiSettings::default(), Authenticator::default())
     }
 
     #[test]
     fn a_header_names_the_revision_or_else_the_session_does() {
-        let cipher = TokenCipher::random();
-        let session_of = |revision| Session::new(revision, Map::new()).encrypt(&cipher, SystemTime::now());
+        let dispatcher = dispatcher();
+        let session_of =
+            |revision| Session::new(revision, Map::new()).encrypt(&dispatcher.cipher, SystemTime::now());
         let revision = |session: &str, header: Option<&str>| {
-            context_of(session, header, &cipher, |context| context.revision()).ok()
+            context_of(session, header, &dispatcher, |context| context.revision()).ok()
         };
         for negotiated in [Revision::R2024_11_05, Revision::R2025_06_18, Revision::R2025_11_25] {
             let session = session_of(negotiated);
@@ -527,9 +533,9 @@ mod tests {
 
     #[test]
     fn a_per_request_revision_needs_no_session() {
-        let cipher = TokenCipher::random();
+        let dispatcher = dispatcher();
         let session_of = |revision: Option<&str>| {
-            context_of("a-session", revision, &cipher, |context| {
+            context_of("a-session", revision, &dispatcher, |context| {
                 context.cancelling_session().map(str::to_owned)
             })
         };
@@ -559,14 +565,15 @@ mod tests {
             "count": { "type": "integer", "x-mcp-header": "Count" },
             "deep": { "type": "object", "properties": { "flag": { "type": "boolean", "x-mcp-header": "Flag" } } },
         } });
-        let found = compare_param_headers(
-            &headers(pairs),
+        let headers = headers(pairs);
+        let found = for_each_param_header(
             schema.as_object().unwrap(),
             arguments.as_object().unwrap(),
+            &mut |suffix: &str, argument: Option<&Value>| check_argument(&headers, suffix, argument),
         );
         match (found, expected) {
             (Ok(()), Ok(())) => {}
-            (Err(RpcError::Headers(found)), Err(expected)) => assert!(found.contains(expected), "{found}"),
+            (Err(found), Err(expected)) => assert!(found.text.contains(expected), "{found}"),
             (found, _) => panic!("{found:?}"),
         }
     }
@@ -649,13 +656,13 @@ mod tests {
             request: UnauthenticatedRequest::from_stdio(&Arc::default()),
             identity: AuthenticatedClient::local(),
         };
-        let cipher = TokenCipher::random();
-        let [good, none] = [&good, &none].map(|head| MessageContext::http(&context, head, &cipher));
+        let dispatcher = dispatcher();
+        let [good, none] = [&good, &none].map(|head| MessageContext::http(&dispatcher, &context, head));
         good.check_method("tools/call").unwrap();
         good.check_name("bergen å").unwrap();
         good.check_method("TOOLS/CALL").unwrap_err();
         none.check_method("tools/call").unwrap_err();
         none.check_name("x").unwrap_err();
-        MessageContext::stdio(&context, None).check_name("a pipe has no headers").unwrap();
+        MessageContext::stdio(&dispatcher, &context, None).check_name("a pipe has no headers").unwrap();
     }
 }

@@ -4,7 +4,7 @@
 //! with the responses; those of earlier rounds are sent along, encrypted. In legacy revisions the client gets
 //! requests while its own waits.
 
-use std::time::SystemTime;
+use std::{future::ready, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,10 +14,10 @@ use super::{
     context::RpcContext,
     response::RpcResponse,
     revision::{Lifecycle, Revision},
-    rpc_error::RpcError,
+    rpc_error::{ErrorKind, RpcError},
 };
 use crate::{
-    crypto::{Purpose, TokenError, fingerprint, random_id},
+    crypto::{Purpose, fingerprint, random_id},
     pipeline::{Elicitor, InputResponsesFuture},
     route::{
         ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
@@ -59,46 +59,37 @@ impl<'a> RequestElicitor<'a> {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Self, RpcError> {
-        let capabilities = || capabilities(rpc.revision, &rpc.capabilities());
-        let (capabilities, subject, earlier_responses, responses) = match rpc.revision.lifecycle() {
-            Lifecycle::PerRequest => {
-                // Most tools request no input, and their requests have no state.
-                let [request_state, input_responses] =
-                    ["requestState", "inputResponses"].map(|name| rpc.request.param(name));
-                let request_state = request_state.optional_text("params.requestState")?;
-                let is_of_account = !input_requests.is_empty() || request_state.is_some();
-                let subject = if is_of_account {
-                    subject((&rpc.request.method, rpc.message_context.owner()), name, arguments)
-                } else {
-                    String::new()
-                };
-                let state = request_state.map(|token| decrypt_state(rpc, &token, &subject)).transpose()?;
-                let responses = input_responses.object("params.inputResponses")?;
-                let mut responses: Map<String, Value> = responses.unwrap_or_default();
-                // Responses to requests that were not sent are ignored: a client, or the model behind it, may
-                // have made them up. The input requests are sent (again), as SEP-2322 recommends. Only
-                // arguments are accepted unrequested: the client may set them in the request as well, and
-                // they are checked in the same way.
-                let RequestState { input_responses: earlier_responses, requested, .. } =
-                    state.unwrap_or_default();
-                responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
-                let capabilities =
-                    if input_requests.is_empty() { ClientCapabilities::default() } else { capabilities() };
-                (capabilities, subject, earlier_responses, responses)
-            }
-            Lifecycle::Handshake => {
-                let can_send_requests = !input_requests.is_empty() && rpc.outbox.is_open();
-                let capabilities =
-                    if can_send_requests { capabilities() } else { ClientCapabilities::default() };
-                (capabilities, String::new(), Map::new(), Map::new())
-            }
+        let is_legacy = rpc.revision.lifecycle() == Lifecycle::Handshake;
+        // Most tools request no input.
+        let capabilities = match input_requests.is_empty() || (is_legacy && !rpc.outbox.is_open()) {
+            true => ClientCapabilities::default(),
+            false => capabilities(rpc.revision, &rpc.capabilities()),
         };
-        Ok(Self {
-            rpc,
-            input_requests,
-            subject,
-            round: ElicitationRound::new(capabilities, earlier_responses, responses),
-        })
+        let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
+        let mut elicitor = Self { rpc, input_requests, subject: String::new(), round };
+        if !is_legacy {
+            elicitor.read_responses(name, arguments)?;
+        }
+        Ok(elicitor)
+    }
+
+    /// Reads the input responses that came with the request, and its state.
+    fn read_responses(&mut self, name: &str, arguments: &Map<String, Value>) -> Result<(), RpcError> {
+        let (rpc, input_requests) = (self.rpc, self.input_requests);
+        let state = rpc.request.param("requestState").optional_text("params.requestState")?;
+        if !input_requests.is_empty() || state.is_some() {
+            self.subject = subject((&rpc.request.method, rpc.message.owner()), name, arguments);
+        }
+        let state = state.map(|token| decrypt_state(rpc, &token, &self.subject)).transpose()?;
+        let RequestState { input_responses, requested, .. } = state.unwrap_or_default();
+        let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
+        let mut responses: Map<String, Value> = responses.unwrap_or_default();
+        // Responses to requests that were not sent are ignored: a client, or the model behind it, may have made
+        // them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are accepted
+        // unrequested: the client may set them in the request as well, and they are checked in the same way.
+        responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
+        self.round = ElicitationRound::new(self.round.capabilities, input_responses, responses);
+        Ok(())
     }
 
     /// The response in place of a result, while input is missing.
@@ -109,23 +100,18 @@ impl<'a> RequestElicitor<'a> {
     pub(super) fn end(self) -> Result<Option<RpcResponse>, RpcError> {
         match self.round.outcome {
             RoundOutcome::Complete => Ok(None),
-            RoundOutcome::Invalid(why) => Err(RpcError::Params(why.into())),
-            RoundOutcome::Unsupported(missing) => Err(RpcError::Capability { missing }),
+            RoundOutcome::Invalid(why) => Err(ErrorKind::PARAMS.error(why)),
+            RoundOutcome::Unsupported(missing) => Err(RpcError::capability(&missing)),
             RoundOutcome::InputRequired(input_requests) => {
-                let requests = requests(&input_requests, self.rpc.revision);
-                let requested =
-                    input_requests.iter().map(|input_request| input_request.name.clone()).collect();
-                let state = RequestState {
-                    subject: self.subject,
-                    input_responses: self.round.input_responses,
-                    requested,
-                };
+                let requested = input_requests.iter().map(|request| request.name.clone()).collect();
+                let input_responses = self.round.input_responses;
+                let state = RequestState { subject: self.subject, input_responses, requested };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
                 let expires = SystemTime::now() + self.input_requests.input_timeout;
-                let state = self.rpc.cipher.issue(Purpose::State, &state, expires);
+                let state = self.rpc.dispatcher.cipher.issue(Purpose::State, &state, expires);
+                let requests = requests(&input_requests, self.rpc.revision);
                 let members = json!({ "inputRequests": requests, "requestState": state });
-                let (id, meta) = (self.rpc.request.id, self.rpc.meta);
-                Ok(Some(RpcResponse::result(id, Some("input_required"), &members, meta)))
+                Ok(Some(self.rpc.result_of_type("input_required", &members)))
             }
         }
     }
@@ -138,12 +124,11 @@ impl<'a> RequestElicitor<'a> {
         let mut input_responses = Map::new();
         for input_request in input_requests {
             let (method, params) = request(&input_request, self.rpc.revision);
-            let value = match self
-                .rpc
-                .outbox
-                .send_request(method, &params, self.input_requests.input_timeout)
-                .await
-            {
+            let timeout = self.input_requests.input_timeout;
+            let owner = self.rpc.message.owner();
+            let open_requests = &self.rpc.dispatcher.open_requests;
+            let response = open_requests.send_request(self.rpc.outbox, owner, method, &params, timeout).await;
+            let value = match response {
                 Ok(result) => serde_json::from_str(result.get())
                     .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
                     .and_then(|result| parse_response(&input_request, result))
@@ -196,47 +181,18 @@ pub(super) fn requests(input_requests: &[InputRequest], revision: Revision) -> M
 
 /// A digest of a request and its client.
 fn subject((method, owner): (&str, Option<&str>), name: &str, arguments: &Map<String, Value>) -> String {
-    let mut written = json!([method, owner, name]).to_string();
-    write_sorted(&Value::Object(arguments.clone()), &mut written);
-    fingerprint(written.as_bytes())
-}
-
-/// Writes JSON with the members of objects sorted by name, so that their order makes no difference.
-fn write_sorted(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_unstable_by_key(|(name, _)| *name);
-            out.push('{');
-            for (name, member) in members {
-                out.push_str(&Value::from(name.as_str()).to_string());
-                write_sorted(member, out);
-                out.push(',');
-            }
-            out.push('}');
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for item in items {
-                write_sorted(item, out);
-                out.push(',');
-            }
-            out.push(']');
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            out.push_str(&value.to_string())
-        }
-    }
+    let mut subject = json!([method, owner, name, arguments]);
+    // The order of members makes no difference.
+    subject.sort_all_objects();
+    fingerprint(subject.to_string().as_bytes())
 }
 
 /// Decrypts the state that a request returns.
 fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
     let invalid =
-        |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
-    let content = rpc
-        .cipher
-        .open(Purpose::State, token, SystemTime::now())
-        .map_err(|unsealed: TokenError| invalid(&unsealed.to_string()))?;
+        |why: &str| ErrorKind::PARAMS.error(format!("`params.requestState`: {why}; call again without it"));
+    let content = rpc.dispatcher.cipher.open(Purpose::State, token, SystemTime::now());
+    let content = content.map_err(|error| invalid(&error.to_string()))?;
     let state: RequestState =
         serde_json::from_slice(&content).map_err(|_| invalid("it was not issued here"))?;
     match state.subject == subject {
@@ -320,8 +276,7 @@ impl Elicitor for ElicitationRound {
     }
 
     fn request_input(&mut self, input_requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        let accepted = self.accept(input_requests);
-        Box::pin(async move { accepted })
+        Box::pin(ready(self.accept(input_requests)))
     }
 
     fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
@@ -362,13 +317,9 @@ fn request(input_request: &InputRequest, revision: Revision) -> (&'static str, V
         }
         InputRequestKind::Link { message, url } => {
             let mut params = json!({ "mode": "url", "message": message, "url": url });
-            match revision {
-                // Only this revision has ids for them.
-                Revision::R2025_11_25 => params["elicitationId"] = random_id().into(),
-                Revision::R2024_11_05
-                | Revision::R2025_03_26
-                | Revision::R2025_06_18
-                | Revision::R2026_07_28 => {}
+            // Only this revision has ids for them.
+            if revision == Revision::R2025_11_25 {
+                params["elicitationId"] = random_id().into();
             }
             ("elicitation/create", params)
         }
@@ -384,29 +335,24 @@ fn sample_params(sample: &SamplingRequest) -> Value {
         .iter()
         .map(|(speaker, text)| json!({ "role": speaker.as_str(), "content": message(text) }))
         .collect();
-    let mut params = json!({ "messages": messages, "maxTokens": sample.max_tokens });
-    if let Some(system) = &sample.system {
-        params["systemPrompt"] = system.as_str().into();
-    }
-    if let Some(temperature) = sample.temperature {
-        params["temperature"] = temperature.into();
-    }
-    if !sample.stop_sequences.is_empty() {
-        params["stopSequences"] = sample.stop_sequences.clone().into();
-    }
-    if !sample.models.is_empty() {
-        let hints: Vec<Value> = sample.models.iter().map(|name| json!({ "name": name })).collect();
-        params["modelPreferences"] = json!({ "hints": hints });
-    }
+    let hints: Vec<Value> = sample.models.iter().map(|name| json!({ "name": name })).collect();
+    let mut params = json!({
+        "messages": messages,
+        "maxTokens": sample.max_tokens,
+        "systemPrompt": sample.system,
+        "temperature": sample.temperature,
+        "stopSequences": Some(&sample.stop_sequences).filter(|sequences| !sequences.is_empty()),
+        "modelPreferences": (!hints.is_empty()).then(|| json!({ "hints": hints })),
+    });
+    params.as_object_mut().into_iter().for_each(|params| params.retain(|_, value| !value.is_null()));
     params
 }
 
 /// A form in the format of a revision. Before 2025-11-25, the titles of choices are in a separate list, and
 /// only booleans have a default.
 fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, Value> {
-    match revision {
-        Revision::R2025_11_25 | Revision::R2026_07_28 => return document,
-        Revision::R2024_11_05 | Revision::R2025_03_26 | Revision::R2025_06_18 => {}
+    if revision >= Revision::R2025_11_25 {
+        return document;
     }
     let properties = document.get_mut("properties").and_then(Value::as_object_mut);
     for field in
@@ -437,16 +383,13 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
     match &input_request.kind {
         InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {
-            let action = result.get("action").and_then(Value::as_str);
-            match (action, result.get("content")) {
+            let content = result.remove("content").unwrap_or_default();
+            match (result.get("action").and_then(Value::as_str), content) {
                 (Some("decline"), _) => Ok(InputAnswer::Declined),
                 (Some("cancel"), _) => Ok(InputAnswer::Cancelled),
-                (Some("accept"), None | Some(Value::Null)) => Ok(InputAnswer::Accepted(Map::new())),
-                (Some("accept"), Some(Value::Object(_))) => match result.remove("content") {
-                    Some(Value::Object(content)) => Ok(InputAnswer::Accepted(content)),
-                    _ => Ok(InputAnswer::Accepted(Map::new())),
-                },
-                (Some("accept"), Some(_)) => Err(wrong("has a `content` that is not an object")),
+                (Some("accept"), Value::Null) => Ok(InputAnswer::Accepted(Map::new())),
+                (Some("accept"), Value::Object(content)) => Ok(InputAnswer::Accepted(content)),
+                (Some("accept"), _) => Err(wrong("has a `content` that is not an object")),
                 (Some(_) | None, _) => {
                     Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`"))
                 }

@@ -11,7 +11,10 @@ use serde::{
 };
 use serde_json::{Map, Value, error::Category, value::RawValue};
 
-use super::{revision::missing_meta, rpc_error::RpcError};
+use super::{
+    revision::missing_meta,
+    rpc_error::{ErrorKind, RpcError},
+};
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, values_within},
     route::McpLogLevel,
@@ -168,12 +171,12 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
     let id = envelope.id.0.map(RpcId::parse).transpose();
     let id = id.map_err(|error| RejectedMessage { id: None, method: method.clone(), error })?;
     let reject = |error| RejectedMessage { id, method: method.clone(), error };
-    let no_message = |why: &'static str| reject(RpcError::NotAMessage(why.into()));
+    let no_message = |why: &'static str| reject(ErrorKind::NOT_A_MESSAGE.error(why));
     if envelope.jsonrpc.text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
-        .map_err(|many| reject(RpcError::Params(many.to_string().into())))?;
+        .map_err(|many| reject(ErrorKind::PARAMS.error(many.to_string())))?;
     let (result, error) = (envelope.result.0, envelope.error.0);
     // A proxy in front of us may have taken it for a response.
     if envelope.method.0.is_some() && (result.is_some() || error.is_some()) {
@@ -217,12 +220,12 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
         Ok(messages)
     });
     Some(match messages {
-        Ok(messages) if messages.is_empty() => Err(RpcError::NotAMessage("a batch needs a message".into())),
+        Ok(messages) if messages.is_empty() => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
         Ok(messages) => Ok(messages),
         Err(error) if error.is_data() => {
-            Err(RpcError::NotAMessage(format!("a batch has at most {BATCH_LIMIT} messages").into()))
+            Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages")))
         }
-        Err(error) => Err(RpcError::NotJson(error.to_string())),
+        Err(error) => Err(ErrorKind::NOT_JSON.error(format!("the body is not JSON: {error}"))),
     })
 }
 
@@ -245,14 +248,6 @@ impl<'de> Visitor<'de> for BatchVisitor {
             messages.push(message);
         }
         Ok(messages)
-    }
-}
-
-/// Whether a message gets a response: a request, or an invalid message.
-pub(super) fn needs_response(body: &[u8]) -> bool {
-    match message(body) {
-        Ok(ClientMessage::Request(_)) | Err(_) => true,
-        Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) => false,
     }
 }
 
@@ -295,7 +290,7 @@ impl<'a> Member<'a> {
 
     /// The string, which is required. `path` is its place in the message, such as `params.name`.
     pub(super) fn required_text(self, path: &str) -> Result<Cow<'a, str>, RpcError> {
-        self.text().ok_or_else(|| RpcError::Params(format!("`{path}` must be a string").into()))
+        self.text().ok_or_else(|| ErrorKind::PARAMS.error(format!("`{path}` must be a string")))
     }
 
     /// The string, if the member is present.
@@ -308,10 +303,10 @@ impl<'a> Member<'a> {
     pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, RpcError> {
         let Some(raw) = self.0.map(RawValue::get) else { return Ok(None) };
         if !raw.starts_with('{') {
-            return Err(RpcError::Params(format!("`{path}` must be an object").into()));
+            return Err(ErrorKind::PARAMS.error(format!("`{path}` must be an object")));
         }
         let object = serde_json::from_str(raw);
-        object.map_err(|error| RpcError::Params(format!("`{path}`: {}", without_position(&error)).into()))
+        object.map_err(|error| ErrorKind::PARAMS.error(format!("`{path}`: {}", without_position(&error))))
     }
 
     /// The object; empty if the member is missing or `null`.
@@ -328,30 +323,29 @@ impl<'a> Member<'a> {
     pub(super) fn level(self, path: &str) -> Result<McpLogLevel, RpcError> {
         let level = self.text().and_then(|text| text.parse().ok());
         let names = || McpLogLevel::names().collect::<Vec<_>>().join(", ");
-        level.ok_or_else(|| RpcError::Params(format!("`{path}` must be one of {}", names()).into()))
+        level.ok_or_else(|| ErrorKind::PARAMS.error(format!("`{path}` must be one of {}", names())))
     }
 }
 
 fn envelope(body: &[u8]) -> Result<Envelope<'_>, RpcError> {
-    let not_json = |error: &serde_json::Error| RpcError::NotJson(error.to_string());
+    let not_json = |error: &serde_json::Error| ErrorKind::NOT_JSON.error(format!("the body is not JSON: {error}"));
     match body.trim_ascii_start().first() {
         Some(b'{') => serde_json::from_slice(body).map_err(|error| {
             // A duplicate member stops the parser early: is the rest JSON at all?
             match serde_json::from_slice::<&RawValue>(body) {
                 Err(error) => not_json(&error),
                 Ok(_) if error.classify() == Category::Data => {
-                    RpcError::NotAMessage(without_position(&error).into())
+                    ErrorKind::NOT_A_MESSAGE.error(without_position(&error))
                 }
                 Ok(_) => not_json(&error),
             }
         }),
         _ => Err(match serde_json::from_slice::<&RawValue>(body) {
             Err(error) => not_json(&error),
-            Ok(raw) if raw.get().starts_with('[') => RpcError::NotAMessage(
-                "batches are supported in revision 2025-03-26 only: send each message in its own request"
-                    .into(),
+            Ok(raw) if raw.get().starts_with('[') => ErrorKind::NOT_A_MESSAGE.error(
+                "batches are supported in revision 2025-03-26 only: send each message in its own request",
             ),
-            Ok(_) => RpcError::NotAMessage("a message is a JSON object".into()),
+            Ok(_) => ErrorKind::NOT_A_MESSAGE.error("a message is a JSON object"),
         }),
     }
 }
@@ -375,7 +369,7 @@ impl<'a> RpcId<'a> {
     fn parse(raw: &'a RawValue) -> Result<Self, RpcError> {
         match is_text_or_integer(raw) {
             true => Ok(Self(raw)),
-            false => Err(RpcError::NotAMessage("`id` must be a string or an integer".into())),
+            false => Err(ErrorKind::NOT_A_MESSAGE.error("`id` must be a string or an integer")),
         }
     }
 
@@ -416,7 +410,7 @@ impl<'a> RequestMeta<'a> {
         let path = "io.modelcontextprotocol/clientCapabilities";
         match self.client_capabilities.0.map(|raw| raw.get().starts_with('{')) {
             Some(true) => Ok(()),
-            Some(false) => Err(RpcError::Params(format!("`{path}` must be an object").into())),
+            Some(false) => Err(ErrorKind::PARAMS.error(format!("`{path}` must be an object"))),
             None => Err(missing_meta("clientCapabilities")),
         }
     }
@@ -433,7 +427,7 @@ impl<'a> RequestMeta<'a> {
         match self.progress_token.0.is_none_or(is_text_or_integer) {
             true => Ok(()),
             false => {
-                Err(RpcError::Params("`params._meta.progressToken` must be a string or an integer".into()))
+                Err(ErrorKind::PARAMS.error("`params._meta.progressToken` must be a string or an integer"))
             }
         }
     }

@@ -12,7 +12,7 @@
 //!
 //! Methods:
 //!
-//! - `server_info` (initialize, discover), `lists`, `tools`, `prompts`, `resources`, `tasks`.
+//! - `server_info` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
 //! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
 //!   task.
 //!
@@ -29,7 +29,6 @@
 mod client_channel;
 mod context;
 mod elicitation;
-mod lists;
 mod message;
 mod prompts;
 mod protocol;
@@ -48,9 +47,13 @@ mod task_elicitation;
 mod tasks;
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::ready,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use axum::body::Body;
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
@@ -60,14 +63,14 @@ use self::{
     client_channel::Outbox,
     context::{LAST_EVENT_ID, MessageContext},
     protocol::MessageDispatcher,
-    response::{PendingResponse, ResponseForm},
+    response::{PendingResponse, ResponseForm, RpcResponse},
     revision::{Lifecycle, Revision},
-    rpc_error::RpcError,
+    rpc_error::{ErrorKind, RpcError},
 };
 use super::{
     SHUTTING_DOWN, Shutdown,
     authenticate::AuthenticatedClient,
-    context::{LoggedRequest, Rejection, RequestContext, UnauthenticatedRequest},
+    context::{Rejection, RequestContext, UnauthenticatedRequest},
     filter::Filter,
 };
 use crate::{
@@ -127,28 +130,27 @@ impl McpEndpoint {
     /// Dropping the future, or the body of the response, cancels the call and its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
+        let body = RequestBody::Unread(body);
         let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Mcp);
         let page = match self.filter.admit(&mut head, &mut unauthenticated) {
             Ok(page) => page,
             Err(rejection) => return response::rejected(unauthenticated.logged(&head), &rejection),
         };
         // Preflight requests have no credentials.
-        let response = if head.method == Method::OPTIONS {
-            page.options(&head.headers, METHODS)
-        } else {
-            match self.identify(&mut head, &unauthenticated, body).await {
-                Ok((identity, body)) => {
-                    let context = RequestContext { request: unauthenticated, identity };
-                    match head.method {
-                        Method::POST => self.post(context, head, body).await,
-                        _ => {
-                            let cipher = &self.dispatcher.cipher;
-                            self.respond_without_message(MessageContext::http(&context, &head, cipher)).await
-                        }
-                    }
-                }
-                Err(response) => *response,
+        if head.method == Method::OPTIONS {
+            let response = page.options(&head.headers, METHODS);
+            return page.allow_read(response);
+        }
+        let (identity, body) = match self.identify(&mut head, &unauthenticated, body).await {
+            Ok(identified) => identified,
+            Err(rejection) => {
+                return page.allow_read(response::rejected(unauthenticated.logged(&head), &rejection));
             }
+        };
+        let context = RequestContext { request: unauthenticated, identity };
+        let response = match head.method {
+            Method::POST => self.post(context, head, body).await,
+            _ => self.respond_without_message(MessageContext::http(&self.dispatcher, &context, &head)).await,
         };
         page.allow_read(response)
     }
@@ -159,46 +161,38 @@ impl McpEndpoint {
         &self,
         head: &mut Parts,
         unauthenticated: &UnauthenticatedRequest,
-        body: Body,
-    ) -> Result<(AuthenticatedClient, RequestBody), Box<Response<Body>>> {
+        mut body: RequestBody,
+    ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
         let authenticator = &self.filter.authenticator;
-        let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
-        if let Some(forwarded_identity) =
-            self.dispatcher.open_requests.replicas().and_then(|peers| peers.forwarded_identity(head))
-        {
-            let whole = Box::pin(self.read(unauthenticated.logged(head), head, body)).await?;
-            forwarded = forwarded_identity.sender_of(head, &whole);
+        if let Some(identity) = self.dispatcher.open_requests.replicas.forwarded_identity(head) {
+            let whole = Box::pin(self.read(head, body)).await?;
+            let client = identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);
+            if let Some(client) = client {
+                return Ok((authenticator.identify_forwarded(head, unauthenticated, client), body));
+            }
         }
-        if let Some(client) = forwarded {
-            return Ok((authenticator.identify_forwarded(head, unauthenticated, client), body));
-        }
-        match authenticator.identify(head, unauthenticated).await {
-            Ok(identity) => Ok((identity, body)),
-            Err(rejection) => Err(Box::new(response::rejected(unauthenticated.logged(head), &rejection))),
-        }
+        Ok((authenticator.identify(head, unauthenticated).await?, body))
     }
 
-    async fn read(
-        &self,
-        request: LoggedRequest<'_>,
-        head: &Parts,
-        body: RequestBody,
-    ) -> Result<Bytes, Box<Response<Body>>> {
-        let body = match body {
-            RequestBody::Whole(body) => return Ok(body),
-            RequestBody::Unread(body) => body,
-        };
-        let read = self.filter.read(&head.headers, body).await;
-        read.map_err(|rejection| Box::new(response::rejected(request, &rejection)))
+    async fn read(&self, head: &Parts, body: RequestBody) -> Result<Bytes, Rejection> {
+        match body {
+            RequestBody::Whole(body) => Ok(body),
+            RequestBody::Unread(body) => self.filter.read(&head.headers, body).await,
+        }
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
     async fn respond_without_message(&self, message_context: MessageContext<'_>) -> Response<Body> {
-        let responded = match message_context.method() {
-            Some(&Method::GET) => Box::pin(self.get(message_context)).await,
-            Some(&Method::DELETE) => self.delete(message_context),
-            Some(_) | None => return response::wrong_method(METHODS),
+        let lifecycle = message_context.revision().map(Revision::lifecycle);
+        let responded = match (message_context.method(), lifecycle) {
+            (Some(&(Method::GET | Method::DELETE)), Err(error)) => Err(error),
+            (Some(&(Method::GET | Method::DELETE)), Ok(Lifecycle::PerRequest)) => {
+                return response::wrong_method(METHODS_PER_REQUEST);
+            }
+            (Some(&Method::GET), Ok(Lifecycle::Handshake)) => Box::pin(self.get(message_context)).await,
+            (Some(&Method::DELETE), Ok(Lifecycle::Handshake)) => self.delete(message_context),
+            (Some(_) | None, _) => return response::wrong_method(METHODS),
         };
         responded.unwrap_or_else(|error| {
             response::rejected(message_context.logged(), &error.rejection(Revision::R2025_11_25))
@@ -209,10 +203,8 @@ impl McpEndpoint {
     /// notified: it may come from a person with a browser.
     async fn get(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let headers = message_context.headers();
-        let session = match (message_context.revision()?.lifecycle(), message_context.session_to_check()?) {
-            (Lifecycle::Handshake, Some(session)) => session,
-            (Lifecycle::Handshake, None) => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
-            (Lifecycle::PerRequest, _) => return Ok(response::wrong_method(METHODS_PER_REQUEST)),
+        let Some(session) = message_context.session_to_check()? else {
+            return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
         };
         let shutdown = message_context.context.request.connection.ending.clone();
         match shutdown.stage() {
@@ -220,33 +212,29 @@ impl McpEndpoint {
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that there are no streams, and never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                return Ok(response::rejected(message_context.logged(), &Rejection::for_shutdown(SHUTTING_DOWN)));
+                return Ok(response::rejected(
+                    message_context.logged(),
+                    &Rejection::for_shutdown(SHUTTING_DOWN),
+                ));
             }
         }
         // Not 405 either: there is a stream, but not in a form that the client accepts.
         if let Err(rejection) = response::check_stream_accepted(headers) {
             return Ok(response::rejected(message_context.logged(), &rejection));
         }
-        let dispatcher = Arc::clone(&self.dispatcher);
+        let dispatcher = &self.dispatcher;
         dispatcher.sessions.check(Some(session), message_context.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            let stream = dispatcher.resume(message_context, session, id).await;
-            return stream.ok_or_else(|| RpcError::NotAMessage(EVENTS_EXPIRED.into()));
+            let stream = message_context.resume(session, id).await;
+            return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(EVENTS_EXPIRED));
         }
-        let (slot, closed) = dispatcher.streams.session_slot(session, message_context.client())?;
-        let listener = dispatcher.gateway.changes().listen();
-        let declared = dispatcher.sessions.declared_lists(session);
-        let subscribed = (declared, dispatcher.subscribed.listen(&dispatcher.gateway, session));
+        let client = message_context.client();
+        let (mailbox, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;
         dispatcher.read_subscriptions(session).await;
-        let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
-        let (revoked, client) =
-            (self.filter.authenticator.revoked(message_context.context), message_context.client().clone());
+        let revoked = self.filter.authenticator.revoked(message_context.context);
         let notifying = async move {
-            let recipient = subscriptions::Recipient { gateway: &dispatcher.gateway, client };
             tokio::select! {
-                () = subscriptions::notify_session(
-                    listener, &outbox, &recipient, &slot, subscribed, closed,
-                ) => {}
+                () = notifying => {}
                 () = revoked => {}
                 () = shutdown.begun() => {}
             }
@@ -257,53 +245,40 @@ impl McpEndpoint {
 
     /// Ends a session of a client up to 2025-11-25.
     fn delete(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
-        let missing = || {
-            RpcError::NotAMessage("header `Mcp-Session-Id` is missing: it names the session to end".into())
-        };
-        match message_context.revision()?.lifecycle() {
-            Lifecycle::Handshake => {}
-            Lifecycle::PerRequest => return Ok(response::wrong_method(METHODS_PER_REQUEST)),
-        }
-        let id = message_context.session_to_check()?.ok_or_else(missing)?;
+        let id = message_context.session_to_check()?.ok_or_else(|| {
+            let text = "header `Mcp-Session-Id` is missing: it names the session to end";
+            ErrorKind::NOT_A_MESSAGE.error(text)
+        })?;
         self.dispatcher.sessions.end(id, message_context.owner())?;
         self.dispatcher.remove_session(id);
         self.dispatcher.publish_ended(id);
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        Ok(response)
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
-        let message_context = MessageContext::http(&context, &head, &self.dispatcher.cipher);
-        let form = match response::form(&head.headers) {
-            Ok(form) => form,
-            Err(rejection) => return response::rejected(message_context.logged(), &rejection),
-        };
-        let body = match self.read(message_context.logged(), &head, body).await {
-            Ok(body) => body,
-            Err(rejected) => return *rejected,
+        let received = async { Ok((response::form(&head.headers)?, self.read(&head, body).await?)) };
+        let (form, body) = match received.await {
+            Ok(received) => received,
+            Err(rejection) => return response::rejected(context.logged(Some(&head)), &rejection),
         };
         let dispatcher = Arc::clone(&self.dispatcher);
         let resumables = Arc::clone(&dispatcher.resumables);
-        let session = resumables.is_enabled().then(|| legacy_session(message_context)).flatten();
-        let open_requests = Arc::clone(&dispatcher.open_requests);
-        let (outbox, mailbox) = match form {
-            ResponseForm::Json => (Outbox::closed(open_requests), None),
-            ResponseForm::Either | ResponseForm::EventStream => {
-                let (outbox, mailbox) = Outbox::new(open_requests);
-                (outbox.with_client(message_context.client().clone()), Some(mailbox))
-            }
-        };
+        let session = resumables
+            .is_enabled()
+            .then(|| legacy_session(MessageContext::http(&dispatcher, &context, &head)));
+        let (outbox, mut mailbox) = Outbox::new();
+        let outbox = if form == ResponseForm::Json { Outbox(None) } else { outbox };
         let mut pending: PendingResponse = pin_in_box!(async move {
-            let message_context = MessageContext::http(&context, &head, &dispatcher.cipher);
-            dispatcher.handle(message_context, &body, &outbox).await
+            MessageContext::http(&dispatcher, &context, &head).handle(&body, &outbox).await
         });
-        let Some(mut mailbox) = mailbox else { return into_http_response(pending.await, form) };
+        if form == ResponseForm::Json {
+            return into_http_response(pending.await, form);
+        }
         tokio::select! {
             biased;
             response = &mut pending => match mailbox.try_recv() {
                 // A message just before the result is sent before it.
-                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(std::future::ready(response))),
+                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(ready(response))),
                 Err(_) => into_http_response(response, form),
             },
             first = async {
@@ -311,7 +286,7 @@ impl McpEndpoint {
                     first = mailbox.recv() => first,
                     () = sleep(STREAM_AFTER) => None,
                 }
-            } => match session {
+            } => match session.flatten() {
                 Some((session, revision)) => {
                     resumables.respond(&session, revision, first, mailbox, pending)
                 }
@@ -327,6 +302,11 @@ enum RequestBody {
     Whole(Bytes),
 }
 
+/// Locks a mutex, also after a panic: the tables here are consistent between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The session of a legacy request, and its revision.
 fn legacy_session(message_context: MessageContext<'_>) -> Option<(String, Revision)> {
     let session = message_context.session()?;
@@ -335,8 +315,9 @@ fn legacy_session(message_context: MessageContext<'_>) -> Option<(String, Revisi
     Some((session.to_owned(), revision))
 }
 
-fn into_http_response(response: Option<response::RpcResponse>, form: ResponseForm) -> Response<Body> {
-    response.map_or_else(response::accepted, |response| response.into_response(form))
+fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Response<Body> {
+    let accepted = || StatusCode::ACCEPTED.into_response();
+    response.map_or_else(accepted, |response| response.into_response(form))
 }
 
 /// Settings of the MCP API.

@@ -102,6 +102,12 @@ impl ReplicaUrl {
     }
 }
 
+impl Default for Replicas {
+    fn default() -> Self {
+        Self::new(TokenCipher::random(), None, None)
+    }
+}
+
 impl Replicas {
     pub(super) fn new(cipher: TokenCipher, own: Option<ReplicaUrl>, tls: Option<ClientTls>) -> Self {
         Self { cipher, own, tls }
@@ -228,8 +234,8 @@ impl Replicas {
     /// The client that another replica names as the sender of a forwarded request. No client can forge it: it
     /// is encrypted.
     pub(super) fn forwarded_identity(&self, head: &Parts) -> Option<ForwardedIdentity> {
-        let forwarded_identity = read_forwarded_identity(&self.cipher, head, SystemTime::now())?;
-        head.headers.contains_key(FORWARDED).then_some(forwarded_identity)
+        head.headers.get(FORWARDED)?;
+        read_forwarded_identity(&self.cipher, head, SystemTime::now())
     }
 
     fn upstream(&self, peer: ReplicaUrl) -> HttpUpstream {
@@ -274,7 +280,7 @@ const SIGNED_HEADERS: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVEN
 
 /// Signs the identity of a client for one request to [`PATH`]. `None` for a name that does not fit in a
 /// header.
-pub(super) fn sign_identity(
+fn sign_identity(
     cipher: &TokenCipher,
     client: &Client,
     method: &Method,
@@ -306,11 +312,8 @@ pub(super) fn read_forwarded_identity(
     let content = cipher.open(Purpose::ClientIdentity, token, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
-    let scopes = Scopes::from_client(scopes.iter().map(String::as_str));
-    Some(ForwardedIdentity {
-        request,
-        client: ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes))),
-    })
+    let client = Client::new(&id, &name, Scopes::from_client(scopes.iter().map(String::as_str)));
+    Some(ForwardedIdentity { request, client: ClientIdentity::Client(Arc::new(client)) })
 }
 
 impl ForwardedIdentity {
@@ -323,20 +326,9 @@ impl ForwardedIdentity {
 
 /// A digest of a request.
 fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> String {
-    let mut all = Vec::new();
-    let mut add = |part: &[u8]| {
-        // The length, so that no part runs into the next.
-        all.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        all.extend_from_slice(part);
-    };
-    add(method.as_str().as_bytes());
-    add(target.as_bytes());
-    for name in SIGNED_HEADERS {
-        add(&headers.get_all(&name).iter().count().to_be_bytes());
-        headers.get_all(&name).iter().for_each(|value| add(value.as_bytes()));
-    }
-    add(fingerprint(body).as_bytes());
-    fingerprint(&all)
+    let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>();
+    let signed = (method.as_str(), target, SIGNED_HEADERS.map(values), fingerprint(body));
+    fingerprint(&serde_json::to_vec(&signed).expect("it has no keys"))
 }
 
 #[cfg(test)]
@@ -415,13 +407,14 @@ mod tests {
                 .await;
         });
         let (other, _) = replica(None);
-        let (outbox, mut mailbox) = Outbox::new(sending.dispatcher.open_requests.clone());
+        let (outbox, mut mailbox) = Outbox::new();
+        let dispatcher = Arc::clone(&sending.dispatcher);
         let request = tokio::spawn(async move {
             let params = serde_json::json!({});
-            outbox
-                .send_request("roots/list", &params, REQUEST_TIMEOUT)
-                .await
-                .map(|result| result.get().to_owned())
+            let open_requests = &dispatcher.open_requests;
+            let result =
+                open_requests.send_request(&outbox, None, "roots/list", &params, REQUEST_TIMEOUT).await;
+            result.map(|result| result.get().to_owned())
         });
         let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         let id = sent["id"].as_str().unwrap();

@@ -4,11 +4,20 @@
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result.
 
-use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Future, ready},
+    pin::Pin,
+    time::Duration,
+};
 
-use axum::body::Body;
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
-use futures_util::stream::unfold;
+use futures_util::{
+    FutureExt, StreamExt,
+    future::FusedFuture,
+    stream::{once, unfold},
+};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use rmcp::model::ErrorData;
 use serde::Serialize;
@@ -19,8 +28,8 @@ use super::{
     client_channel::Mailbox,
     context::SESSION_ID,
     message::RpcId,
-    revision::{Revision, UnknownId},
-    rpc_error::RpcError,
+    revision::Revision,
+    rpc_error::{ErrorKind, RpcError},
 };
 use crate::{
     inbound::{
@@ -33,12 +42,17 @@ use crate::{
 /// A JSON-RPC response, with its HTTP status and headers.
 #[derive(Debug, Default)]
 pub(super) struct RpcResponse {
-    status: StatusCode,
-    body: Vec<u8>,
-    session: Option<String>,
+    pub(super) status: StatusCode,
+    /// The JSON-RPC message.
+    pub(super) body: Vec<u8>,
+    /// The id of the session that it opens, if any.
+    pub(super) session: Option<String>,
     /// The value of `WWW-Authenticate`.
-    challenge: Option<HeaderValue>,
+    pub(super) challenge: Option<HeaderValue>,
 }
+
+/// The response to a request, or why there is none.
+pub(super) type RpcResult = Result<RpcResponse, RpcError>;
 
 impl RpcResponse {
     /// The result of a request. Legacy revisions have no `resultType`; an empty `_meta` is omitted.
@@ -49,12 +63,6 @@ impl RpcResponse {
         meta: &Map<String, Value>,
     ) -> Self {
         #[derive(Serialize)]
-        struct Response<'a, T: Serialize> {
-            jsonrpc: &'static str,
-            id: &'a RawValue,
-            result: Members<'a, T>,
-        }
-        #[derive(Serialize)]
         struct Members<'a, T: Serialize> {
             #[serde(rename = "resultType", skip_serializing_if = "Option::is_none")]
             result_type: Option<&'a str>,
@@ -64,89 +72,42 @@ impl RpcResponse {
             meta: &'a Map<String, Value>,
         }
         let result = Members { result_type, members, meta };
-        Self::new(StatusCode::OK, &Response { jsonrpc: "2.0", id: id.as_raw(), result })
+        Self::new(StatusCode::OK, Some(Some(id.as_raw())), Some(result), None)
     }
 
-    /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
-    pub(super) fn tool_result(
-        id: RpcId<'_>,
-        revision: Revision,
-        result: &ToolResult,
-        meta: &Map<String, Value>,
+    fn new<R: Serialize>(
+        status: StatusCode,
+        id: Option<Option<&RawValue>>,
+        result: Option<R>,
+        error: Option<ErrorData>,
     ) -> Self {
-        let mut body = Vec::with_capacity(1024);
-        body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        body.extend_from_slice(id.as_json().as_bytes());
-        body.extend_from_slice(b",\"result\":");
-        write_tool_result(revision, result, meta, &mut body);
-        body.push(b'}');
-        Self { body, ..Self::default() }
-    }
-
-    fn new(status: StatusCode, message: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(message).expect("a message has string keys only");
-        Self { status, body, ..Self::default() }
-    }
-
-    /// The id of the session that it opens, if any.
-    pub(super) fn session(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
-
-    /// A JSON-RPC error, which is logged.
-    pub(super) fn error(
-        request: LoggedRequest<'_>,
-        id: Option<RpcId<'_>>,
-        revision: Revision,
-        error: &RpcError,
-    ) -> Self {
-        request.log_rejection(&error.rejection(revision));
-        Self::unlogged_error(id, revision, error)
-    }
-
-    fn unlogged_error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
         #[derive(Serialize)]
-        struct Response<'a> {
+        struct Message<'a, R> {
             jsonrpc: &'static str,
             #[serde(skip_serializing_if = "Option::is_none")]
             id: Option<Option<&'a RawValue>>,
-            error: ErrorData,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            result: Option<R>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            error: Option<ErrorData>,
         }
-        let id = match (id, revision.unknown_id()) {
-            (Some(id), _) => Some(Some(id.as_raw())),
-            (None, UnknownId::Null) => Some(None),
-            (None, UnknownId::Omitted) => None,
-        };
-        let status = error.status(revision);
-        let error = error.to_error(revision);
-        Self::new(status, &Response { jsonrpc: "2.0", id, error })
+        let body = serde_json::to_vec(&Message { jsonrpc: "2.0", id, result, error });
+        Self { status, body: body.expect("a message has string keys only"), ..Self::default() }
     }
 
-    /// The response of another replica.
-    pub(super) fn from_replica(status: StatusCode, body: Bytes) -> Self {
-        Self { status, body: Vec::from(body), ..Self::default() }
+    /// A JSON-RPC error.
+    pub(super) fn error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
+        let id = id.map(|id| Some(id.as_raw())).or(revision.has_null_id().then_some(None));
+        let challenge = error.challenge.as_deref().cloned();
+        let error_data = error.to_error(revision);
+        Self { challenge, ..Self::new::<()>(error.status(revision), id, None, Some(error_data)) }
     }
 
     /// The responses of a batch, at least one, in one message.
     pub(super) fn batch(responses: Vec<Self>) -> Self {
-        let bodies: Vec<Vec<u8>> = responses.into_iter().map(Self::into_body).collect();
+        let bodies: Vec<Vec<u8>> = responses.into_iter().map(|response| response.body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
         Self { body, ..Self::default() }
-    }
-
-    /// The same response, which opens a session with this id.
-    pub(super) fn with_session(self, session: String) -> Self {
-        Self { session: Some(session), ..self }
-    }
-
-    /// The same response, with a challenge that names the missing scopes.
-    pub(super) fn with_challenge(self, challenge: Option<HeaderValue>) -> Self {
-        Self { challenge, ..self }
-    }
-
-    /// The JSON-RPC message alone.
-    pub(super) fn into_body(self) -> Vec<u8> {
-        self.body
     }
 
     /// The whole response as HTTP.
@@ -154,13 +115,10 @@ impl RpcResponse {
         // A stream is for results; every client reads a status other than 200 as JSON.
         let mut response = match form {
             ResponseForm::EventStream if self.status == StatusCode::OK => {
-                as_stream(Response::new(Body::from(as_event(None, &self.body))))
+                as_stream(Body::from(as_event(None, &self.body)))
             }
             ResponseForm::EventStream | ResponseForm::Json | ResponseForm::Either => {
-                let mut response = Response::new(Body::from(self.body));
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(header::CONTENT_TYPE, json);
-                response
+                ([(header::CONTENT_TYPE, JSON)], Body::from(self.body)).into_response()
             }
         };
         *response.status_mut() = self.status;
@@ -181,18 +139,19 @@ pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
     written.expect("what is written here is JSON")
 }
 
-/// Writes the result of a call as an object.
+/// Writes the result of a call as an object, in content blocks of the client's revision.
 pub(super) fn write_tool_result(
     revision: Revision,
-    result: &ToolResult,
+    mut result: ToolResult,
     meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
+    result.content.iter_mut().for_each(|content| revision.adapt_content(content));
     out.push(b'{');
     if let Some(result_type) = revision.result_type() {
         out.extend_from_slice(format!("\"resultType\":\"{result_type}\",").as_bytes());
     }
-    write_result_fields(result, revision.shapes(), meta, out);
+    write_result_fields(&result, revision.shapes(), meta, out);
     out.push(b'}');
 }
 
@@ -200,18 +159,11 @@ pub(super) fn write_tool_result(
 /// both specifications allow.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.log_rejection(rejection);
-    let error = RpcError::NotAMessage(rejection.to_string().into());
-    let mut response = RpcResponse::unlogged_error(None, Revision::R2026_07_28, &error);
+    let error = ErrorKind::NOT_A_MESSAGE.error(rejection.to_string());
+    let mut response = RpcResponse::error(None, Revision::R2026_07_28, &error);
     response.status = rejection.status;
     let mut response = response.into_response(ResponseForm::Json);
     rejection.add_header(response.headers_mut());
-    response
-}
-
-/// 202: accepted, without a body.
-pub(super) fn accepted() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::ACCEPTED;
     response
 }
 
@@ -219,13 +171,8 @@ pub(super) fn accepted() -> Response<Body> {
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
                             POST. Configure this URL in an MCP client.\n";
-    let mut response = Response::new(Body::from(SENTENCE));
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
+    let headers = [(header::ALLOW, methods), (header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    (StatusCode::METHOD_NOT_ALLOWED, headers, SENTENCE).into_response()
 }
 
 /// The representation of a response.
@@ -278,9 +225,9 @@ pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(header::CONTENT_TYPE).iter().peekable();
-    let one_at_least = values.peek().is_some();
-    one_at_least && values.all(|value| media_type(value).as_deref() == Some(JSON))
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
+    headers.contains_key(header::CONTENT_TYPE)
+        && values.all(|value| media_type(value).as_deref() == Some(JSON))
 }
 
 /// Keep-alive comment and its interval: proxies close connections that are idle.
@@ -289,37 +236,40 @@ pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": k
 /// The response to a message, once it is ready; `None` if there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// The remaining events of a stream. Dropping it cancels the call.
-struct Events {
-    /// An event that is ready already.
-    first: Option<Bytes>,
-    mailbox: Mailbox,
-    /// `None` after the result has arrived.
-    pending: Option<PendingResponse>,
-    last: Option<Bytes>,
-}
-
 /// The response that streams a first message, the messages of the mailbox, and then the result of
-/// `pending`. Without a first message, a comment shows proxies that the stream is open.
+/// `pending`. Without a first message, a comment shows proxies that the stream is open. Dropping it cancels the
+/// call.
 pub(super) fn event_stream(
     first: Option<Bytes>,
     mailbox: Mailbox,
     pending: PendingResponse,
 ) -> Response<Body> {
     let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
-    let events = Events { first: Some(first), mailbox, pending: Some(pending), last: None };
-    let events =
-        unfold(events, |mut events| async { Some((Ok::<_, Infallible>(events.next().await?), events)) });
-    as_stream(Response::new(Body::from_stream(events)))
+    let events = (mailbox, pending.fuse(), None);
+    let events = unfold(events, |(mut mailbox, mut pending, mut last)| async move {
+        let event = loop {
+            let is_pending = !pending.is_terminated();
+            tokio::select! {
+                biased;
+                response = &mut pending, if is_pending => {
+                    // The mailbox is closed; its remaining messages are sent first.
+                    mailbox.close();
+                    last = response.map(|response| as_event(None, &response.body).into());
+                }
+                Some(message) = mailbox.recv() => break as_event(None, &message).into(),
+                () = sleep(KEEP_ALIVE.0), if is_pending => break Bytes::from_static(KEEP_ALIVE.1),
+                else => break last.take()?,
+            }
+        };
+        Some((event, (mailbox, pending, last)))
+    });
+    as_stream(Body::from_stream(once(ready(first)).chain(events).map(Ok::<_, Infallible>)))
 }
 
-/// Marks a response as a stream of events that proxies must not buffer (MCP 2026-07-28, Streamable HTTP,
+/// A response with a stream of events, which proxies must not buffer (MCP 2026-07-28, Streamable HTTP,
 /// "Receiving Messages").
-pub(super) fn as_stream(mut response: Response<Body>) -> Response<Body> {
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+pub(super) fn as_stream(events: Body) -> Response<Body> {
+    ([("content-type", EVENT_STREAM), ("x-accel-buffering", "no")], events).into_response()
 }
 
 /// One server-sent event. JSON may have line breaks, and each line needs its own `data:`; readers join them
@@ -337,31 +287,6 @@ pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     }
     event.push(b'\n');
     event
-}
-
-impl Events {
-    async fn next(&mut self) -> Option<Bytes> {
-        if self.first.is_some() {
-            return self.first.take();
-        }
-        if let Some(pending) = &mut self.pending {
-            tokio::select! {
-                biased;
-                response = pending => {
-                    // The mailbox is closed; its remaining messages are sent first.
-                    self.pending = None;
-                    self.mailbox.close();
-                    self.last = response.map(|response| as_event(None, &response.into_body()).into());
-                }
-                Some(message) = self.mailbox.recv() => return Some(as_event(None, &message).into()),
-                () = sleep(KEEP_ALIVE.0) => return Some(Bytes::from_static(KEEP_ALIVE.1)),
-            }
-        }
-        match self.mailbox.recv().await {
-            Some(message) => Some(as_event(None, &message).into()),
-            None => self.last.take(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -410,8 +335,6 @@ mod tests {
 
 #[cfg(test)]
 mod stream_tests {
-    use std::sync::Arc;
-
     use http_body_util::BodyExt;
     use serde_json::json;
 
@@ -431,7 +354,7 @@ mod stream_tests {
 
     #[tokio::test]
     async fn notifications_precede_the_result_in_order() {
-        let (outbox, mailbox) = Outbox::new(Arc::default());
+        let (outbox, mailbox) = Outbox::new();
         outbox.notify("notifications/one", &json!({ "n": 1 }));
         let response = event_stream(
             Some("{}".into()),
@@ -454,7 +377,7 @@ mod stream_tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_on_which_nothing_happens_is_kept_alive() {
-        let (outbox, mailbox) = Outbox::new(Arc::default());
+        let (outbox, mailbox) = Outbox::new();
         let response = event_stream(
             Some("{}".into()),
             mailbox,

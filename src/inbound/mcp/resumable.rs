@@ -11,7 +11,7 @@ use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -28,7 +28,9 @@ use tokio::{
 };
 
 use super::{
-    client_channel::{Mailbox, OpenRequests},
+    client_channel::Mailbox,
+    lock,
+    replicas::Replicas,
     response::{self, KEEP_ALIVE, PendingResponse},
     revision::Revision,
 };
@@ -53,7 +55,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ResumableStreams {
     settings: ResumeSettings,
-    open_requests: Arc<OpenRequests>,
+    replicas: Arc<Replicas>,
     streams: Mutex<HashMap<String, Arc<ResumableStream>>>,
     read_bytes: AtomicUsize,
 }
@@ -73,8 +75,8 @@ pub struct ResumeSettings {
 }
 
 impl ResumableStreams {
-    pub(super) fn new(settings: ResumeSettings, open_requests: Arc<OpenRequests>) -> Self {
-        Self { settings, open_requests, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
+    pub(super) fn new(settings: ResumeSettings, replicas: Arc<Replicas>) -> Self {
+        Self { settings, replicas, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
     /// The response to a request of a session: a stream of `first`, the messages of the mailbox, and the
@@ -98,11 +100,7 @@ impl ResumableStreams {
         if let Some(first) = first {
             resumable.push_message(&first);
         }
-        let expiry = self
-            .settings
-            .max_stream_duration
-            .filter(|_| knows_to_return)
-            .map(|expiry| Instant::now() + expiry);
+        let expiry = self.expiry().filter(|_| knows_to_return);
         let response = read(Arc::clone(&resumable), 0, expiry);
         tokio::spawn(Arc::clone(self).drive(resumable, mailbox, pending));
         response
@@ -113,15 +111,23 @@ impl ResumableStreams {
     pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
-        let resumable = self.streams().get(name).filter(|found| *found.session == *session).cloned()?;
-        let next = number.checked_add(1).filter(|next| resumable.log.borrow().has_events_from(*next))?;
-        let expiry = self.settings.max_stream_duration.map(|expiry| Instant::now() + expiry);
-        Some(read(resumable, next, expiry))
+        let resumable = lock(&self.streams).get(name).filter(|found| *found.session == *session).cloned()?;
+        let is_stored = |next: &u64| {
+            let log = resumable.log.borrow();
+            (log.first..=log.next_number()).contains(next)
+        };
+        let next = number.checked_add(1).filter(is_stored)?;
+        Some(read(resumable, next, self.expiry()))
+    }
+
+    /// The end of a connection that is opened now.
+    fn expiry(&self) -> Option<Instant> {
+        self.settings.max_stream_duration.map(|duration| Instant::now() + duration)
     }
 
     /// Closes all streams of a session, and cancels their calls.
     pub(super) fn close_session(&self, session: &str) {
-        self.streams().values().filter(|stream| *stream.session == *session).for_each(|stream| {
+        lock(&self.streams).values().filter(|stream| *stream.session == *session).for_each(|stream| {
             stream.log.send_modify(|log| log.is_closed = true);
         });
     }
@@ -132,13 +138,13 @@ impl ResumableStreams {
     }
 
     fn create_stream(&self, session: &str) -> Option<Arc<ResumableStream>> {
-        let mut streams = self.streams();
+        let mut streams = lock(&self.streams);
         if streams.len() >= STREAMS_LIMIT {
             return None;
         }
         // Other replicas read from the name which replica has the stream.
-        let name = self.open_requests.new_id();
-        let (log, _) = watch::channel(EventLog::default());
+        let name = self.replicas.issue_id();
+        let log = watch::Sender::default();
         let resumable = Arc::new(ResumableStream { name: name.clone(), session: session.into(), log });
         streams.insert(name, Arc::clone(&resumable));
         Some(resumable)
@@ -154,23 +160,21 @@ impl ResumableStreams {
     ) {
         let resume_timeout = self.settings.stream_resume_timeout;
         let saying = async {
-            loop {
+            let response = loop {
                 tokio::select! {
                     biased;
-                    response = &mut pending => {
-                        mailbox.close();
-                        // A message just before the result is sent before it.
-                        while let Some(message) = mailbox.recv().await {
-                            resumable.push_message(&message);
-                        }
-                        if let Some(response) = response {
-                            // Not limited: the result must not be dropped.
-                            resumable.push(|id| response::as_event(Some(id), &response.into_body()));
-                        }
-                        break;
-                    }
+                    response = &mut pending => break response,
                     Some(message) = mailbox.recv() => resumable.push_message(&message),
                 }
+            };
+            // A message just before the result is sent before it.
+            mailbox.close();
+            while let Some(message) = mailbox.recv().await {
+                resumable.push_message(&message);
+            }
+            if let Some(response) = response {
+                // Not limited: the result must not be dropped.
+                resumable.push(|id| response::as_event(Some(id), &response.body));
             }
         };
         let is_said = tokio::select! {
@@ -190,11 +194,7 @@ impl ResumableStreams {
             resumable.abandoned(resume_timeout).await;
         }
         self.read_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.streams().remove(&resumable.name);
-    }
-
-    fn streams(&self) -> MutexGuard<'_, HashMap<String, Arc<ResumableStream>>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams).remove(&resumable.name);
     }
 }
 
@@ -248,14 +248,7 @@ impl ResumableStream {
     /// Completes when nobody has read for `resume_timeout`, or when the session has ended.
     async fn abandoned(&self, resume_timeout: Duration) {
         let mut log = self.log.subscribe();
-        loop {
-            let closed = match log.wait_for(|log| log.is_closed || !log.is_read).await {
-                Ok(log) => log.is_closed,
-                Err(_) => true,
-            };
-            if closed {
-                return;
-            }
+        while log.wait_for(|log| log.is_closed || !log.is_read).await.is_ok_and(|log| !log.is_closed) {
             tokio::select! {
                 () = sleep(resume_timeout) => return,
                 _ = log.wait_for(|log| log.is_closed || log.is_read) => {}
@@ -268,11 +261,6 @@ impl EventLog {
     /// The number of the next event.
     fn next_number(&self) -> u64 {
         self.first + self.events.len() as u64
-    }
-
-    /// Whether all events from this one on are stored.
-    fn has_events_from(&self, next: u64) -> bool {
-        (self.first..=self.next_number()).contains(&next)
     }
 
     /// The event, or the first one after it that is stored, and the number of the one after that.
@@ -301,7 +289,7 @@ fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> 
         let (event, next) = reader.event(next, expiry).await?;
         Some((Ok::<_, Infallible>(event), (reader, next)))
     });
-    response::as_stream(Response::new(Body::from_stream(events)))
+    response::as_stream(Body::from_stream(events))
 }
 
 impl Reader {
@@ -312,16 +300,10 @@ impl Reader {
         let changed = log.wait_for(|log| {
             log.readers != self.number || log.is_closed || log.is_over || log.next_number() > next
         });
-        let life_is_over = async {
-            match expiry {
-                Some(expiry) => sleep_until(expiry).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             log = changed => log.ok().filter(|log| log.readers == self.number && !log.is_closed)?.event(next),
-            () = life_is_over => None,
+            () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => None,
             () = sleep(KEEP_ALIVE.0) => Some((Bytes::from_static(KEEP_ALIVE.1), next)),
         }
     }
@@ -362,7 +344,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_of_many_messages_stores_the_last_ones() {
         let resumables = resumables(None);
-        let (outbox, mailbox) = Outbox::new(Arc::default());
+        let (outbox, mailbox) = Outbox::new();
         let pending = Box::pin(async move {
             for _ in 0..2 * MESSAGES_LIMIT {
                 outbox.send("notifications/message", &serde_json::json!({})).await.unwrap();
@@ -370,7 +352,7 @@ mod tests {
             std::future::pending().await
         });
         let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, pending);
-        let name = resumables.streams().keys().next().unwrap().clone();
+        let name = lock(&resumables.streams).keys().next().unwrap().clone();
         // The paused clock only advances once all messages are recorded.
         sleep(Duration::from_millis(1)).await;
         assert!(resumables.resume("s", &format!("{name}.1")).is_none(), "long forgotten");
@@ -378,14 +360,14 @@ mod tests {
         drop(resumables.resume("s", &last).unwrap());
         drop(response);
         sleep(Duration::from_secs(20)).await;
-        assert!(resumables.streams().is_empty(), "nobody came back");
+        assert!(lock(&resumables.streams).is_empty(), "nobody came back");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_before_its_stream_for_clients_that_come_back() {
         let resumables = resumables(Some(Duration::from_secs(5)));
         for (revision, comes_back) in [(Revision::R2025_11_25, true), (Revision::R2025_06_18, false)] {
-            let (outbox, mailbox) = Outbox::new(Arc::default());
+            let (outbox, mailbox) = Outbox::new();
             let pending = Box::pin(async move {
                 sleep(Duration::from_secs(7)).await;
                 outbox.notify("notifications/done", &serde_json::json!({}));

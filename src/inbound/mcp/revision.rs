@@ -12,9 +12,9 @@ use rmcp::model::ProtocolVersion;
 use super::{
     context::{self, PROTOCOL_VERSION},
     message::RpcRequest,
-    rpc_error::{RpcError, TruncatedText},
+    rpc_error::{ErrorKind, RpcError, TruncatedText},
 };
-use crate::model::{BlockText, Content, ContentBlock, ForeignBlock, StructuredContentSupport, ToolResult};
+use crate::model::{BlockText, Content, ContentBlock, ForeignBlock, StructuredContentSupport};
 
 /// A supported protocol revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,110 +35,6 @@ pub(super) enum Lifecycle {
     PerRequest,
 }
 
-/// The supported methods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Method {
-    Initialize,
-    Ping,
-    SetLevel,
-    Discover,
-    ListTools,
-    CallTool,
-    ListPrompts,
-    GetPrompt,
-    Complete,
-    Listen,
-    GetTask,
-    UpdateTask,
-    CancelTask,
-    ListResources,
-    ListResourceTemplates,
-    ReadResource,
-    Subscribe,
-    Unsubscribe,
-}
-
-/// The capability that a method needs; a method of an undeclared one is not found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequiredCapability {
-    Nothing,
-    Prompts,
-    Completions,
-    Tasks,
-    Resources,
-    WatchedResources,
-}
-
-/// One row of the table of methods.
-#[derive(Debug)]
-pub(super) struct MethodRow {
-    /// The name in messages.
-    pub(super) name: &'static str,
-    pub(super) method: Method,
-    /// The kind of revision that has it; `None` for both.
-    lifecycle: Option<Lifecycle>,
-    pub(super) needs: RequiredCapability,
-}
-
-const METHODS: [MethodRow; 18] = [
-    row("initialize", Method::Initialize, Some(Lifecycle::Handshake), RequiredCapability::Nothing),
-    row("ping", Method::Ping, Some(Lifecycle::Handshake), RequiredCapability::Nothing),
-    row("logging/setLevel", Method::SetLevel, Some(Lifecycle::Handshake), RequiredCapability::Nothing),
-    row("server/discover", Method::Discover, Some(Lifecycle::PerRequest), RequiredCapability::Nothing),
-    row("tools/list", Method::ListTools, None, RequiredCapability::Nothing),
-    row("tools/call", Method::CallTool, None, RequiredCapability::Nothing),
-    row("prompts/list", Method::ListPrompts, None, RequiredCapability::Prompts),
-    row("prompts/get", Method::GetPrompt, None, RequiredCapability::Prompts),
-    row("completion/complete", Method::Complete, None, RequiredCapability::Completions),
-    row("subscriptions/listen", Method::Listen, Some(Lifecycle::PerRequest), RequiredCapability::Nothing),
-    row("tasks/get", Method::GetTask, Some(Lifecycle::PerRequest), RequiredCapability::Tasks),
-    row("tasks/update", Method::UpdateTask, Some(Lifecycle::PerRequest), RequiredCapability::Tasks),
-    row("tasks/cancel", Method::CancelTask, Some(Lifecycle::PerRequest), RequiredCapability::Tasks),
-    row("resources/list", Method::ListResources, None, RequiredCapability::Resources),
-    row("resources/templates/list", Method::ListResourceTemplates, None, RequiredCapability::Resources),
-    row("resources/read", Method::ReadResource, None, RequiredCapability::Resources),
-    row(
-        "resources/subscribe",
-        Method::Subscribe,
-        Some(Lifecycle::Handshake),
-        RequiredCapability::WatchedResources,
-    ),
-    row(
-        "resources/unsubscribe",
-        Method::Unsubscribe,
-        Some(Lifecycle::Handshake),
-        RequiredCapability::WatchedResources,
-    ),
-];
-
-const fn row(
-    name: &'static str,
-    method: Method,
-    lifecycle: Option<Lifecycle>,
-    needs: RequiredCapability,
-) -> MethodRow {
-    MethodRow { name, method, lifecycle, needs }
-}
-
-impl MethodRow {
-    /// The method of that name, in any revision.
-    pub(super) fn by_name(name: &str) -> Option<&'static Self> {
-        METHODS.iter().find(|row| row.name == name)
-    }
-
-    /// Whether the method exists in a revision.
-    pub(super) fn exists_in(&self, revision: Revision) -> bool {
-        self.lifecycle.is_none_or(|lifecycle| lifecycle == revision.lifecycle())
-    }
-}
-
-/// The id in an error about a message whose own id is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnknownId {
-    Null,
-    Omitted,
-}
-
 impl Revision {
     /// All of them, the newest first.
     pub(super) const ALL: [Self; 5] =
@@ -152,25 +48,8 @@ impl Revision {
     const NEWEST_WITH_HANDSHAKE: Self = Self::R2025_11_25;
 
     /// The name in messages.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::R2024_11_05 => "2024-11-05",
-            Self::R2025_03_26 => "2025-03-26",
-            Self::R2025_06_18 => "2025-06-18",
-            Self::R2025_11_25 => "2025-11-25",
-            Self::R2026_07_28 => "2026-07-28",
-        }
-    }
-
-    /// The revision as a type of the SDK.
-    pub(super) fn version(self) -> ProtocolVersion {
-        match self {
-            Self::R2024_11_05 => ProtocolVersion::V_2024_11_05,
-            Self::R2025_03_26 => ProtocolVersion::V_2025_03_26,
-            Self::R2025_06_18 => ProtocolVersion::V_2025_06_18,
-            Self::R2025_11_25 => ProtocolVersion::V_2025_11_25,
-            Self::R2026_07_28 => ProtocolVersion::V_2026_07_28,
-        }
+    pub(super) fn as_str(self) -> &'static str {
+        ProtocolVersion::KNOWN_VERSIONS[self as usize].as_str()
     }
 
     pub(super) const fn lifecycle(self) -> Lifecycle {
@@ -182,14 +61,14 @@ impl Revision {
         }
     }
 
+    /// The revision of this name, if it has `initialize`.
+    fn with_handshake(name: &str) -> Option<Self> {
+        name.parse().ok().filter(|revision: &Self| revision.lifecycle() == Lifecycle::Handshake)
+    }
+
     /// The revision in the response to `initialize`: the requested one, or the newest that has `initialize`.
     pub(super) fn negotiated(requested: &str) -> Self {
-        match requested.parse() {
-            Ok(known @ (Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25)) => {
-                known
-            }
-            Ok(Self::R2026_07_28) | Err(_) => Self::NEWEST_WITH_HANDSHAKE,
-        }
+        Self::with_handshake(requested).unwrap_or(Self::NEWEST_WITH_HANDSHAKE)
     }
 
     /// The revision of a request, from its header and from `_meta`; `negotiated` is the one of its session,
@@ -216,23 +95,14 @@ impl Revision {
             };
         };
         match in_header {
-            Some(in_header) if in_header != in_body => Err(RpcError::Headers(format!(
+            Some(in_header) if in_header != in_body => Err(ErrorKind::HEADERS.error(format!(
                 "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
                 TruncatedText(in_header),
                 TruncatedText(&in_body)
             ))),
             Some(_) => in_body.parse(),
-            None => match in_body.parse() {
-                Ok(
-                    handshake @ (Self::R2024_11_05
-                    | Self::R2025_03_26
-                    | Self::R2025_06_18
-                    | Self::R2025_11_25),
-                ) => Ok(handshake),
-                Ok(Self::R2026_07_28) | Err(_) => {
-                    Err(RpcError::Headers("header `MCP-Protocol-Version` is missing".to_owned()))
-                }
-            },
+            None => Self::with_handshake(&in_body)
+                .ok_or_else(|| ErrorKind::HEADERS.error("header `MCP-Protocol-Version` is missing")),
         }
     }
 
@@ -252,9 +122,8 @@ impl Revision {
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(declared)) => Ok(declared),
             // As for every missing member of `_meta` (2026-07-28, Overview, "`_meta`").
-            (None, _, None) => Err(RpcError::Params(
-                "send `initialize` first, or specify the protocol revision in `params._meta`".into(),
-            )),
+            (None, _, None) => Err(ErrorKind::PARAMS
+                .error("send `initialize` first, or specify the protocol revision in `params._meta`")),
         }
     }
 
@@ -270,19 +139,13 @@ impl Revision {
 
     /// Whether a client may send a batch (2025-03-26, Overview, "Batching").
     pub(super) fn supports_batches(self) -> bool {
-        match self {
-            Self::R2025_03_26 => true,
-            Self::R2024_11_05 | Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => false,
-        }
+        self == Self::R2025_03_26
     }
 
     /// Whether a stream begins with an event that only has an id (2025-11-25, Transports, "Sending Messages
     /// to the Server"); older clients mistake it for a message.
     pub(super) fn is_primed(self) -> bool {
-        match self {
-            Self::R2025_11_25 => true,
-            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2026_07_28 => false,
-        }
+        self == Self::R2025_11_25
     }
 
     /// `resultType` of a complete result (since 2026-07-28).
@@ -301,39 +164,29 @@ impl Revision {
         }
     }
 
-    /// Converts a result to content blocks of this revision: a client would reject the whole result for one
-    /// block of an unknown type.
-    pub(super) fn adapt(self, result: &mut ToolResult) {
-        result.content.iter_mut().for_each(|content| self.adapt_content(content));
-    }
-
-    /// The same for one block. Before 2025-06-18 there are no resource links, so one becomes text. Before
+    /// Converts a content block to one of this revision: a client would reject the whole result for one block
+    /// of an unknown type. Before 2025-06-18 there are no resource links, so one becomes text. Before
     /// 2025-03-26 there is no audio, so it is described in text.
     pub(super) fn adapt_content(self, content: &mut Content) {
-        match self {
-            Self::R2024_11_05 | Self::R2025_03_26 => {
-                if let ContentBlock::ResourceLink { uri, name, .. } = &content.block {
-                    content.block = ContentBlock::Text(BlockText::Plain(format!("{name}: {uri}")));
-                } else if let ContentBlock::Foreign(ForeignBlock { link: Some(link), .. }) = &content.block {
-                    content.block = ContentBlock::Text(BlockText::Plain(link.clone()));
-                } else if self == Self::R2024_11_05
-                    && let ContentBlock::Audio { mime_type, .. } = &content.block
-                {
-                    let words = format!("audio ({mime_type}), which this protocol revision does not support");
-                    content.block = ContentBlock::Text(BlockText::Plain(words));
-                }
+        let text = match &content.block {
+            ContentBlock::ResourceLink { uri, name, .. } if self < Self::R2025_06_18 => {
+                format!("{name}: {uri}")
             }
-            Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => {}
-        }
+            ContentBlock::Foreign(ForeignBlock { link: Some(link), .. }) if self < Self::R2025_06_18 => {
+                link.clone()
+            }
+            ContentBlock::Audio { mime_type, .. } if self < Self::R2025_03_26 => {
+                format!("audio ({mime_type}), which this protocol revision does not support")
+            }
+            _ => return,
+        };
+        content.block = ContentBlock::Text(BlockText::Plain(text));
     }
 
-    /// The id in an error about a message whose own id is unknown. It is optional since 2025-11-25. Before,
-    /// JSON-RPC's own rule (`null`) is the nearest equivalent.
-    pub(super) fn unknown_id(self) -> UnknownId {
-        match self {
-            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 => UnknownId::Null,
-            Self::R2025_11_25 | Self::R2026_07_28 => UnknownId::Omitted,
-        }
+    /// Whether an error about a message whose own id is unknown has the id `null`. It is optional since
+    /// 2025-11-25. Before, JSON-RPC's own rule is the nearest equivalent.
+    pub(super) fn has_null_id(self) -> bool {
+        self < Self::R2025_11_25
     }
 }
 
@@ -344,7 +197,7 @@ impl FromStr for Revision {
         Self::ALL
             .into_iter()
             .find(|revision| revision.as_str() == text)
-            .ok_or_else(|| RpcError::Version { requested: text.to_owned() })
+            .ok_or_else(|| RpcError::version(text))
     }
 }
 
@@ -356,22 +209,21 @@ impl fmt::Display for Revision {
 
 /// Error for a request of 2026-07-28 without a required member of `_meta`.
 pub(super) fn missing_meta(key: &str) -> RpcError {
-    RpcError::Params(
-        format!("`params._meta` has no `io.modelcontextprotocol/{key}`, which revision 2026-07-28 requires")
-            .into(),
-    )
+    ErrorKind::PARAMS.error(format!(
+        "`params._meta` has no `io.modelcontextprotocol/{key}`, which revision 2026-07-28 requires"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{ToolOutcome, ToolResult};
 
     #[test]
     fn the_sdk_knows_the_same_revisions_in_the_same_order() {
-        let own: Vec<ProtocolVersion> = Revision::ALL.into_iter().rev().map(Revision::version).collect();
-        assert_eq!(own, ProtocolVersion::KNOWN_VERSIONS);
+        assert_eq!(Revision::ALL.len(), ProtocolVersion::KNOWN_VERSIONS.len());
         for revision in Revision::ALL {
-            assert_eq!(revision.version().as_str(), revision.as_str());
+            assert_eq!(format!("{revision:?}"), format!("R{}", revision.as_str().replace('-', "_")));
         }
     }
 
@@ -391,10 +243,10 @@ mod tests {
             description: None,
             mime_type: None,
         };
-        let result = ToolResult::new(crate::model::ToolOutcome::Success, vec![link.into()]);
+        let result = ToolResult::new(ToolOutcome::Success, vec![link.into()]);
         for revision in Revision::ALL {
             let mut adapted = result.clone();
-            revision.adapt(&mut adapted);
+            adapted.content.iter_mut().for_each(|content| revision.adapt_content(content));
             if revision < Revision::R2025_06_18 {
                 assert_eq!(adapted.content, ToolResult::text("report: file:///r.csv").content);
             } else {

@@ -1,210 +1,197 @@
-//! JSON-RPC errors: reason, code, HTTP status per revision, data; and their counts.
+//! JSON-RPC errors: reason, code, HTTP status per revision, text and data; and their counts.
 
 use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::{
-    revision::{Lifecycle, MethodRow, Revision},
+    lock,
+    protocol::MethodRow,
+    revision::{Lifecycle, Revision},
     tasks,
 };
 use crate::{
     inbound::context::Rejection,
-    pipeline::{PromptError, REQUEST_ID_META},
-    route::{ClientCapability, MissingCapability, Scopes},
+    pipeline::PromptError,
+    route::{ClientCapability, MissingCapability},
     telemetry::{MeterSource, MetricsSnapshot},
 };
 
-/// Why a message gets a JSON-RPC error. The text reaches the client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RpcError {
+/// Why a message gets a JSON-RPC error.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{text}")]
+pub(super) struct RpcError {
+    pub(super) kind: ErrorKind,
+    /// The text, which reaches the client.
+    pub(super) text: Cow<'static, str>,
+    /// The `data` of the error.
+    pub(super) data: Option<Box<Value>>,
+    /// The value of `WWW-Authenticate`, which names missing scopes.
+    pub(super) challenge: Option<Box<HeaderValue>>,
+}
+
+/// A row of the table of errors: the reason in the log, the JSON-RPC code, and the HTTP status in legacy
+/// revisions and since 2026-07-28. Legacy clients lose the error, or their connection, with a status other than
+/// 200, so they get one only for requests that they never send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ErrorKind(&'static str, ErrorCode, StatusCode, StatusCode);
+
+const OK: StatusCode = StatusCode::OK;
+const BAD: StatusCode = StatusCode::BAD_REQUEST;
+const MISSING: StatusCode = StatusCode::NOT_FOUND;
+const FORBIDDEN: StatusCode = StatusCode::FORBIDDEN;
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+const INVALID: ErrorCode = ErrorCode::INVALID_PARAMS;
+const INTERNAL: ErrorCode = ErrorCode::INTERNAL_ERROR;
+const NO_CAPABILITY: ErrorCode = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+const NO_VERSION: ErrorCode = ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
+
+impl ErrorKind {
     /// The body is not JSON.
-    #[error("the body is not JSON: {0}")]
-    NotJson(String),
+    pub(super) const NOT_JSON: Self = Self("invalid JSON", ErrorCode::PARSE_ERROR, BAD, BAD);
     /// The body is JSON, but not one JSON-RPC message.
-    #[error("{0}")]
-    NotAMessage(Cow<'static, str>),
+    pub(super) const NOT_A_MESSAGE: Self = Self("invalid message", ErrorCode::INVALID_REQUEST, BAD, BAD);
     /// A method that does not exist, or not in this revision.
-    #[error("method `{}` is not supported in revision {revision}", TruncatedText(method))]
-    UnknownMethod { method: String, revision: Revision },
+    pub(super) const UNKNOWN_METHOD: Self = Self("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, MISSING);
     /// Invalid parameters.
-    #[error("{0}")]
-    Params(Cow<'static, str>),
+    pub(super) const PARAMS: Self = Self("invalid parameters", INVALID, OK, BAD);
     /// An unknown tool in a well-formed request.
-    #[error("unknown tool `{}`; `tools/list` lists the available ones", TruncatedText(tool))]
-    UnknownTool { tool: String },
+    pub(super) const UNKNOWN_TOOL: Self = Self("unknown tool", INVALID, OK, OK);
     /// An unknown prompt in a well-formed request.
-    #[error("unknown prompt `{}`; `prompts/list` lists the available ones", TruncatedText(prompt))]
-    UnknownPrompt { prompt: String },
+    const UNKNOWN_PROMPT: Self = Self("unknown prompt", INVALID, OK, OK);
     /// A completion for an unknown resource template.
-    #[error(
-        "unknown resource template `{}`; `resources/templates/list` lists the available ones",
-        TruncatedText(uri)
-    )]
-    UnknownTemplate { uri: String },
+    pub(super) const UNKNOWN_TEMPLATE: Self = Self("unknown resource template", INVALID, OK, OK);
     /// Invalid arguments of a prompt.
-    #[error("{0}")]
-    Prompt(Cow<'static, str>),
+    pub(super) const PROMPT: Self = Self("invalid prompt arguments", INVALID, OK, OK);
     /// A prompt or a completion that failed, through no fault of the client.
-    #[error("{0}")]
-    Failed(String),
-    /// An unknown resource.
-    #[error("{reason}")]
-    NoResource { uri: String, reason: String },
+    pub(super) const FAILED: Self = Self("prompt or completion failed", INTERNAL, OK, OK);
+    /// An unknown resource. SEP-2164 made it an invalid parameter.
+    pub(super) const NO_RESOURCE: Self = Self("unknown resource", INVALID, OK, OK);
     /// A URI that matches a template, but has invalid arguments.
-    #[error("{reason}")]
-    ResourceArguments { uri: String, reason: String },
+    pub(super) const RESOURCE_ARGUMENTS: Self = Self("invalid resource arguments", INVALID, OK, OK);
     /// A resource that can't be read now.
-    #[error("{reason}")]
-    ResourceFailed { uri: String, reason: String, request_id: String },
+    pub(super) const RESOURCE_FAILED: Self = Self("resource can't be read", INTERNAL, OK, OK);
     /// An unknown cursor.
-    #[error("unknown cursor; request the list again without one")]
-    UnknownCursor,
+    pub(super) const UNKNOWN_CURSOR: Self = Self("unknown cursor", INVALID, OK, OK);
     /// Too many requests of one connection are in flight.
-    #[error(
-        "{limit} requests are in flight on this connection, which is the limit; retry when one has ended"
-    )]
-    TooManyRequests { limit: usize },
+    pub(super) const TOO_MANY_REQUESTS: Self = Self("too many requests on one connection", INTERNAL, OK, OK);
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
-    #[error("{0}")]
-    Headers(String),
+    pub(super) const HEADERS: Self = Self("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD, BAD);
     /// A tool that requires tasks, which the client does not declare.
-    #[error("this needs the extension `{}`, which the client does not declare", tasks::EXTENSION)]
-    NeedsTasks,
+    const NEEDS_TASKS: Self = Self("client does not declare tasks", NO_CAPABILITY, BAD, BAD);
     /// Input is needed for which the client has declared no capability (revision 2026-07-28).
-    #[error(
-        "this needs capabilities that the client does not declare in `io.modelcontextprotocol/clientCapabilities`: {}",
-        names_of(missing)
-    )]
-    Capability { missing: Vec<MissingCapability> },
+    const CAPABILITY: Self = Self("client lacks a capability", NO_CAPABILITY, BAD, BAD);
     /// An unsupported revision.
-    #[error("protocol version `{}` is not supported", TruncatedText(requested))]
-    Version { requested: String },
+    const VERSION: Self = Self("unsupported protocol version", NO_VERSION, BAD, BAD);
     /// The client lacks a scope.
-    #[error("permission denied; required scope: `{needed}`")]
-    Forbidden { needed: Scopes },
-    /// An unknown or ended session.
-    #[error("this session has ended or is unknown; start another with `initialize`")]
-    NoSession,
-    /// Too many notification streams are open.
-    #[error("too many notification streams are open; retry later")]
-    TooManyStreams,
+    pub(super) const FORBIDDEN: Self =
+        Self("scope is missing", ErrorCode::INVALID_REQUEST, FORBIDDEN, FORBIDDEN);
+    /// An unknown or ended session. Makes a client up to 2025-11-25 begin another.
+    const NO_SESSION: Self = Self("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING);
+    /// Too many notification streams are open, which legacy clients open with `GET`.
+    pub(super) const TOO_MANY_STREAMS: Self = Self("too many streams", INTERNAL, UNAVAILABLE, UNAVAILABLE);
     /// Too many notification streams of one client are open.
-    #[error("you have {limit} notification streams open, which is the limit per client; close one first")]
-    TooManyStreamsOfClient { limit: usize },
+    pub(super) const TOO_MANY_OF_CLIENT: Self = Self("too many streams", INTERNAL, TOO_MANY, TOO_MANY);
     /// The shutdown of the server cuts the request off.
-    #[error("{}", crate::inbound::CUT_OFF_BY_SHUTDOWN)]
-    ShuttingDown,
+    pub(super) const SHUTTING_DOWN: Self = Self("shutting down", INTERNAL, OK, OK);
+
+    pub(super) fn error(self, text: impl Into<Cow<'static, str>>) -> RpcError {
+        RpcError { kind: self, text: text.into(), data: None, challenge: None }
+    }
 }
 
 impl RpcError {
-    /// The reason in the log, the JSON-RPC code, and the HTTP status in legacy revisions and since
-    /// 2026-07-28. Legacy clients lose the error, or their connection, with a status other than 200, so they
-    /// get one only for requests that they never send.
-    fn properties(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
-        const OK: StatusCode = StatusCode::OK;
-        const BAD: StatusCode = StatusCode::BAD_REQUEST;
-        const MISSING: StatusCode = StatusCode::NOT_FOUND;
-        const CAPABILITY: ErrorCode = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
-        match self {
-            Self::NotJson(_) => ("invalid JSON", ErrorCode::PARSE_ERROR, BAD, BAD),
-            Self::NotAMessage(_) => ("invalid message", ErrorCode::INVALID_REQUEST, BAD, BAD),
-            Self::UnknownMethod { .. } => ("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, MISSING),
-            Self::Params(_) => ("invalid parameters", ErrorCode::INVALID_PARAMS, OK, BAD),
-            Self::UnknownTool { .. } => ("unknown tool", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::UnknownPrompt { .. } => ("unknown prompt", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::UnknownTemplate { .. } => ("unknown resource template", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::Prompt(_) => ("invalid prompt arguments", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::Failed(_) => ("prompt or completion failed", ErrorCode::INTERNAL_ERROR, OK, OK),
-            // SEP-2164 made it an invalid parameter.
-            Self::NoResource { .. } => ("unknown resource", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::ResourceArguments { .. } => {
-                ("invalid resource arguments", ErrorCode::INVALID_PARAMS, OK, OK)
+    pub(super) fn with_data(self, data: Value) -> Self {
+        Self { data: Some(Box::new(data)), ..self }
+    }
+
+    pub(super) fn unknown_prompt(name: &str) -> Self {
+        let name = TruncatedText(name);
+        let text = format!("unknown prompt `{name}`; `prompts/list` lists the available ones");
+        ErrorKind::UNKNOWN_PROMPT.error(text)
+    }
+
+    pub(super) fn no_session() -> Self {
+        let text = "this session has ended or is unknown; start another with `initialize`";
+        ErrorKind::NO_SESSION.error(text)
+    }
+
+    pub(super) fn version(requested: &str) -> Self {
+        let requested = TruncatedText(requested).to_string();
+        let text = format!("protocol version `{requested}` is not supported");
+        let supported = Revision::ALL.map(Revision::as_str);
+        ErrorKind::VERSION.error(text).with_data(json!({ "supported": supported, "requested": requested }))
+    }
+
+    pub(super) fn needs_tasks() -> Self {
+        let extension = tasks::EXTENSION;
+        let text = format!("this needs the extension `{extension}`, which the client does not declare");
+        ErrorKind::NEEDS_TASKS
+            .error(text)
+            .with_data(json!({ "requiredCapabilities": { "extensions": { extension: {} } } }))
+    }
+
+    /// The data has the missing capabilities in the form of a declaration.
+    pub(super) fn capability(missing: &[MissingCapability]) -> Self {
+        let mut capabilities = json!({});
+        for missing in missing {
+            match missing.capability {
+                ClientCapability::Form | ClientCapability::FormWithLists => {
+                    capabilities["elicitation"]["form"] = json!({})
+                }
+                ClientCapability::Link => capabilities["elicitation"]["url"] = json!({}),
+                ClientCapability::Sample => capabilities["sampling"] = json!({}),
+                ClientCapability::Roots => capabilities["roots"] = json!({}),
             }
-            Self::ResourceFailed { .. } => ("resource can't be read", ErrorCode::INTERNAL_ERROR, OK, OK),
-            Self::UnknownCursor => ("unknown cursor", ErrorCode::INVALID_PARAMS, OK, OK),
-            Self::TooManyRequests { .. } => {
-                ("too many requests on one connection", ErrorCode::INTERNAL_ERROR, OK, OK)
-            }
-            Self::Headers(_) => ("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD, BAD),
-            Self::NeedsTasks => ("client does not declare tasks", CAPABILITY, BAD, BAD),
-            Self::Capability { .. } => ("client lacks a capability", CAPABILITY, BAD, BAD),
-            Self::Version { .. } => {
-                ("unsupported protocol version", ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, BAD, BAD)
-            }
-            Self::Forbidden { .. } => {
-                let forbidden = StatusCode::FORBIDDEN;
-                ("scope is missing", ErrorCode::INVALID_REQUEST, forbidden, forbidden)
-            }
-            // Makes a client up to 2025-11-25 begin another session.
-            Self::NoSession => ("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING),
-            // Only for streams, which legacy clients open with `GET`.
-            Self::TooManyStreams => {
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
-            }
-            Self::TooManyStreamsOfClient { .. } => {
-                let status = StatusCode::TOO_MANY_REQUESTS;
-                ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
-            }
-            Self::ShuttingDown => ("shutting down", ErrorCode::INTERNAL_ERROR, OK, OK),
         }
+        let names = capabilities.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`"));
+        let text = format!(
+            "this needs capabilities that the client does not declare in \
+             `io.modelcontextprotocol/clientCapabilities`: {}",
+            names.collect::<Vec<_>>().join(", ")
+        );
+        ErrorKind::CAPABILITY.error(text).with_data(json!({ "requiredCapabilities": capabilities }))
     }
 
     fn code(&self, revision: Revision) -> ErrorCode {
-        match (self, revision.lifecycle()) {
-            (Self::NoResource { .. }, Lifecycle::Handshake) => ErrorCode::RESOURCE_NOT_FOUND,
-            _ => self.properties().1,
+        match revision.lifecycle() {
+            Lifecycle::Handshake if self.kind == ErrorKind::NO_RESOURCE => ErrorCode::RESOURCE_NOT_FOUND,
+            Lifecycle::Handshake | Lifecycle::PerRequest => self.kind.1,
         }
     }
 
     /// The HTTP status of the error, for a client of `revision`.
     pub(super) fn status(&self, revision: Revision) -> StatusCode {
-        let (_, _, handshake, per_request) = self.properties();
         match revision.lifecycle() {
-            Lifecycle::Handshake => handshake,
-            Lifecycle::PerRequest => per_request,
+            Lifecycle::Handshake => self.kind.2,
+            Lifecycle::PerRequest => self.kind.3,
         }
     }
 
     /// The error for the log, and for requests without a message.
     pub(super) fn rejection(&self, revision: Revision) -> Rejection {
-        Rejection::new(self.status(revision), self.properties().0, self.to_string())
+        Rejection::new(self.status(revision), self.kind.0, self.text.clone())
     }
 
     /// The JSON-RPC error, for a client of `revision`.
     pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
-        let supported = || Revision::ALL.map(Revision::as_str);
-        let data = match self {
-            Self::Version { requested } => {
-                Some(json!({ "supported": supported(), "requested": TruncatedText(requested).to_string() }))
-            }
-            Self::NoResource { uri, .. } | Self::ResourceArguments { uri, .. } => Some(json!({ "uri": uri })),
-            Self::ResourceFailed { uri, request_id, .. } => {
-                Some(json!({ "uri": uri, REQUEST_ID_META: request_id }))
-            }
-            Self::NeedsTasks => {
-                Some(json!({ "requiredCapabilities": { "extensions": { tasks::EXTENSION: {} } } }))
-            }
-            Self::Capability { missing } => Some(json!({ "requiredCapabilities": capabilities(missing) })),
-            _ => None,
-        };
-        ErrorData::new(self.code(revision), self.to_string(), data)
+        ErrorData::new(self.code(revision), self.text.clone(), self.data.as_deref().cloned())
     }
 }
 
 impl From<PromptError> for RpcError {
     fn from(error: PromptError) -> Self {
         match error {
-            PromptError::Arguments(_) => Self::Prompt(error.to_string().into()),
-            PromptError::Failed(_) => Self::Failed(error.to_string()),
+            PromptError::Arguments(_) => ErrorKind::PROMPT.error(error.to_string()),
+            PromptError::Failed(_) => ErrorKind::FAILED.error(error.to_string()),
         }
     }
 }
@@ -219,7 +206,7 @@ impl ErrorCounts {
     pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
         let code = error.code(revision).0;
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
+        *lock(&self.0).entry((method, code)).or_default() += 1;
     }
 
     const OTHER: &str = "other";
@@ -237,33 +224,10 @@ impl MeterSource for ErrorCounts {
     fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "JSON-RPC errors returned to MCP clients, by method and code";
         let errors = reading.counter("glossator_mcp_errors", help);
-        for ((method, code), count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for ((method, code), count) in lock(&self.0).iter() {
             errors.add(vec![("method", (*method).into()), ("code", code.to_string().into())], *count);
         }
     }
-}
-
-/// The missing capabilities in the form of a declaration.
-fn capabilities(missing: &[MissingCapability]) -> Value {
-    let mut capabilities = json!({});
-    for missing in missing {
-        match missing.capability {
-            ClientCapability::Form | ClientCapability::FormWithLists => {
-                capabilities["elicitation"]["form"] = json!({})
-            }
-            ClientCapability::Link => capabilities["elicitation"]["url"] = json!({}),
-            ClientCapability::Sample => capabilities["sampling"] = json!({}),
-            ClientCapability::Roots => capabilities["roots"] = json!({}),
-        }
-    }
-    capabilities
-}
-
-fn names_of(missing: &[MissingCapability]) -> String {
-    let capabilities = capabilities(missing);
-    let names: Vec<_> =
-        capabilities.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
-    names.join(", ")
 }
 
 /// Client-supplied text quoted in an error, truncated to 100 characters.

@@ -1,20 +1,21 @@
-//! `initialize`, `server/discover`, and capabilities.
+//! `initialize`, `server/discover`, capabilities, and the lists, one page at a time.
 
-use std::time::Duration;
-
-use rmcp::model::{
-    Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
-    ToolsCapability,
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
 };
+
+use rmcp::model::Implementation;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     McpServerSettings,
     context::{CacheHints, RpcContext},
-    response::RpcResponse,
+    response::{RpcResponse, RpcResult},
     revision::{Lifecycle, Revision},
-    sessions::DeclaredLists,
+    rpc_error::ErrorKind,
+    sessions::{DeclaredLists, Session},
     tasks,
 };
 use crate::pipeline::{DefinitionList, Snapshot};
@@ -49,35 +50,45 @@ impl ServerInfo {
             Lifecycle::PerRequest => &self.meta,
         }
     }
+}
 
-    /// `initialize`. No state is stored: each later request declares its revision.
-    pub(super) fn initialize(
-        &self,
-        snapshot: &Snapshot,
-        rpc: &RpcContext<'_>,
-        revision: Revision,
-    ) -> RpcResponse {
-        let mut result = InitializeResult::new(capabilities(snapshot, rpc, revision))
-            .with_protocol_version(revision.version())
-            .with_server_info(self.server.clone());
-        result.instructions.clone_from(&self.instructions);
-        rpc.result(&result)
+/// `initialize`. No state is stored: each later request declares its revision.
+pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
+    let ServerInfo { server, instructions, .. } = &rpc.dispatcher.server_info;
+    let requested = rpc.request.param("protocolVersion").required_text("params.protocolVersion")?;
+    let negotiated = Revision::negotiated(&requested);
+    let snapshot = rpc.dispatcher.snapshot_for_capabilities().await;
+    let mut result = json!({
+        "protocolVersion": negotiated.as_str(),
+        "capabilities": capabilities(&snapshot, rpc, negotiated),
+        "serverInfo": server,
+    });
+    if let Some(instructions) = instructions {
+        result["instructions"] = instructions.as_str().into();
     }
+    // Anything but an object counts as none: no client depends on it.
+    let capabilities = rpc.request.param("capabilities").object_or_empty();
+    let session = Session::new(negotiated, capabilities).with_client(rpc.message.client());
+    let session = Session { declared: Some(declared_lists(&snapshot, rpc)), ..session };
+    let id = session.encrypt(&rpc.dispatcher.cipher, SystemTime::now());
+    Ok(RpcResponse { session: Some(id), ..rpc.result(&result) })
+}
 
-    /// `server/discover`.
-    pub(super) fn discover(&self, snapshot: &Snapshot, rpc: &RpcContext<'_>) -> RpcResponse {
-        let capabilities = capabilities(snapshot, rpc, Revision::R2026_07_28);
-        let versions = Revision::ALL.map(Revision::as_str);
-        let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
-        if tasks::any_offered(snapshot) {
-            result["capabilities"]["extensions"] = json!({ tasks::EXTENSION: {} });
-        }
-        if let Some(instructions) = &self.instructions {
-            result["instructions"] = instructions.as_str().into();
-        }
-        let hints = rpc.cache_hints(self.list_ttl, rpc.cache_scope());
-        rpc.result(&WithHints { members: result, hints })
+/// `server/discover`.
+pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
+    let ServerInfo { instructions, list_ttl, .. } = &rpc.dispatcher.server_info;
+    let snapshot = rpc.dispatcher.snapshot_for_capabilities().await;
+    let capabilities = capabilities(&snapshot, rpc, Revision::R2026_07_28);
+    let versions = Revision::ALL.map(Revision::as_str);
+    let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
+    if tasks::any_offered(&snapshot) {
+        result["capabilities"]["extensions"] = json!({ tasks::EXTENSION: {} });
     }
+    if let Some(instructions) = instructions {
+        result["instructions"] = instructions.as_str().into();
+    }
+    let hints = rpc.cache_hints(*list_ttl, rpc.cache_scope());
+    Ok(rpc.result(&WithHints { members: result, hints }))
 }
 
 /// A result with cache hints (MCP 2026-07-28).
@@ -90,8 +101,8 @@ pub(super) struct WithHints<T: Serialize> {
 }
 
 /// The lists that a client is offered: those with entries, or that may have some later.
-pub(super) fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
-    let has = |list: &DefinitionList| list.seen_by(rpc.message_context.client()).next().is_some();
+fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
+    let has = |list: &DefinitionList| list.seen_by(rpc.message.client()).next().is_some();
     let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_have_more());
     DeclaredLists {
         prompts: prompts || has(&lists.prompts),
@@ -101,27 +112,67 @@ pub(super) fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> Decla
 
 /// The capabilities of the server: tools always, the others if there are any. `listChanged` is declared for
 /// every list.
-fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
+fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> Value {
     let declared = declared_lists(snapshot, rpc);
-    let mut capabilities = ServerCapabilities::default();
-    let mut tools = ToolsCapability::default();
-    tools.list_changed = Some(true);
-    capabilities.tools = Some(tools);
-    capabilities.logging = Some(Map::new());
-    if declared.prompts {
-        let mut prompts = PromptsCapability::default();
-        prompts.list_changed = Some(true);
-        capabilities.prompts = Some(prompts);
-    }
+    let mut capabilities = json!({ "logging": {} });
     // The first revision has the method, but no capability for it.
     if snapshot.completes() && revision > Revision::R2024_11_05 {
-        capabilities.completions = Some(JsonObject::new());
+        capabilities["completions"] = json!({});
+    }
+    if declared.prompts {
+        capabilities["prompts"] = json!({ "listChanged": true });
     }
     if declared.resources {
-        let mut resources = ResourcesCapability::default();
-        resources.list_changed = Some(true);
-        resources.subscribe = snapshot.watches_resources().then_some(true);
-        capabilities.resources = Some(resources);
+        capabilities["resources"] = match snapshot.watches_resources() {
+            true => json!({ "subscribe": true, "listChanged": true }),
+            false => json!({ "listChanged": true }),
+        };
     }
+    capabilities["tools"] = json!({ "listChanged": true });
     capabilities
+}
+
+/// One page of `tools/list`.
+pub(super) async fn list_tools(rpc: &RpcContext<'_>) -> RpcResult {
+    list_page(rpc, |snapshot| (&snapshot.lists.tools, snapshot.awaited.tools.is_empty())).await
+}
+
+/// One page of `prompts/list`.
+pub(super) async fn list_prompts(rpc: &RpcContext<'_>) -> RpcResult {
+    list_page(rpc, |snapshot| (&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty())).await
+}
+
+/// One page of `resources/list`.
+pub(super) async fn list_resources(rpc: &RpcContext<'_>) -> RpcResult {
+    list_page(rpc, |snapshot| (&snapshot.lists.resources, !snapshot.awaited.resources)).await
+}
+
+/// One page of `resources/templates/list`.
+pub(super) async fn list_templates(rpc: &RpcContext<'_>) -> RpcResult {
+    list_page(rpc, |snapshot| (&snapshot.lists.resource_templates, !snapshot.awaited.resources)).await
+}
+
+/// One page of the list that `list_in` finds, with whether it is complete. It is not cacheable while entries of an upstream are missing.
+async fn list_page(rpc: &RpcContext<'_>, list_in: fn(&Snapshot) -> (&DefinitionList, bool)) -> RpcResult {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ListResult<'a> {
+        #[serde(flatten)]
+        entries: BTreeMap<&'a str, Vec<&'a RawValue>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<String>,
+    }
+    let server_info = &rpc.dispatcher.server_info;
+    let snapshot = rpc.dispatcher.gateway.complete_snapshot(|snapshot| list_in(snapshot).1).await;
+    let (list, is_complete) = list_in(&snapshot);
+    let cursor = rpc.request.param("cursor").unless_null().optional_text("params.cursor")?;
+    let page = list.page(cursor.as_deref(), server_info.page_size, rpc.message.client());
+    let text = "unknown cursor; request the list again without one";
+    let page = page.map_err(|_| ErrorKind::UNKNOWN_CURSOR.error(text))?;
+    let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
+    let entries = BTreeMap::from([(list.name, entries)]);
+    let members = ListResult { entries, next_cursor: page.next_cursor };
+    let ttl = if is_complete { server_info.list_ttl } else { Duration::ZERO };
+    let hints = rpc.cache_hints(ttl, rpc.cache_scope());
+    Ok(rpc.result(&WithHints { members, hints }))
 }

@@ -1,4 +1,4 @@
-//! The resources that sessions up to 2025-11-25 subscribe to.
+//! The streams of sessions up to 2025-11-25, and the resources that they subscribe to.
 //!
 //! A session gets notifications on its stream, which may be at another replica than the one that received
 //! `resources/subscribe`. With shared state, subscriptions are stored there, too, and each replica reads them
@@ -7,13 +7,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::{McpEndpoint, protocol::MessageDispatcher};
+use super::{McpEndpoint, lock, protocol::MessageDispatcher};
 use crate::{
     pipeline::{Gateway, ResourceWatch, WatchError},
     route::McpLogLevel,
@@ -23,6 +24,10 @@ use crate::{
 
 /// Limit of the sessions with subscriptions; beyond it, the oldest without a stream is evicted.
 const SESSION_LIMIT: usize = 10_000;
+
+/// Limit of the open streams of one session; the oldest is closed for another one. Clients have one, and two
+/// for a while when a broken connection has not been noticed yet.
+const STREAM_LIMIT: usize = 4;
 
 /// Limit of the subscriptions of one session.
 pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
@@ -45,8 +50,8 @@ struct SubscribedSessions {
 struct SubscribedSession {
     /// The number of the session, in the order of creation.
     number: u64,
-    /// The number of its streams here.
-    streams: usize,
+    /// Its streams here, the oldest first.
+    streams: Vec<Arc<Notify>>,
     /// The resources that it has subscribed to.
     resources: BTreeMap<Box<str>, WatchedResource>,
 }
@@ -60,11 +65,13 @@ struct WatchedResource {
     is_known: bool,
 }
 
-/// A stream of a session, counted until it is dropped.
+/// A stream of a session, until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct SessionListener {
+pub(super) struct SessionStream {
     session: Box<str>,
+    /// Notified when the stream is closed for another one, or its session ends.
+    pub(super) closing: Arc<Notify>,
     subscribed: Arc<SessionSubscriptions>,
 }
 
@@ -76,22 +83,22 @@ impl SessionSubscriptions {
     /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
         gateway.can_watch(uri)?;
-        let mut sessions = self.sessions();
-        let session = sessions.session(session).ok_or(WatchError::TooMany)?;
+        let mut sessions = lock(&self.0);
+        let session = sessions.session(session);
         if session.resources.contains_key(uri) {
             return Ok(());
         }
         if !session.admits(uri) {
             return Err(WatchError::Enough);
         }
-        let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
+        let watching = if session.is_heard() { Some(gateway.watch(uri)?) } else { None };
         session.resources.insert(uri.into(), WatchedResource { watching, is_known: false });
         Ok(())
     }
 
     /// Marks a subscription that is in the shared state.
     pub(super) fn mark_stored(&self, session: &str, uri: &str) {
-        let mut sessions = self.sessions();
+        let mut sessions = lock(&self.0);
         let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
         if let Some(wanted) = found {
             wanted.is_known = true;
@@ -101,7 +108,7 @@ impl SessionSubscriptions {
     /// Replaces the subscriptions of a session by those in the shared state. Those that only this replica has
     /// remain.
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
-        let mut sessions = self.sessions();
+        let mut sessions = lock(&self.0);
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
@@ -112,26 +119,26 @@ impl SessionSubscriptions {
             {
                 continue;
             }
-            let watching = if found.streams > 0 { gateway.watch(uri).ok() } else { None };
+            let watching = if found.is_heard() { gateway.watch(uri).ok() } else { None };
             found.resources.insert(uri.as_str().into(), WatchedResource { watching, is_known: true });
         }
     }
 
     /// Whether a session has a stream here.
     pub(super) fn listens(&self, session: &str) -> bool {
-        self.sessions().by_id.get(session).is_some_and(|session| session.streams > 0)
+        lock(&self.0).by_id.get(session).is_some_and(SubscribedSession::is_heard)
     }
 
     /// The sessions that have a stream here.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
-        let sessions = self.sessions();
-        let listening = sessions.by_id.iter().filter(|(_, session)| session.streams > 0);
+        let sessions = lock(&self.0);
+        let listening = sessions.by_id.iter().filter(|(_, session)| session.is_heard());
         listening.map(|(id, _)| id.clone()).collect()
     }
 
     /// The subscriptions that are not yet in the shared state, each with its session.
     pub(super) fn mark_unstored(&self) -> Vec<(Box<str>, Box<str>)> {
-        let sessions = self.sessions();
+        let sessions = lock(&self.0);
         let all = sessions.by_id.iter().flat_map(|(id, session)| {
             session
                 .resources
@@ -144,43 +151,47 @@ impl SessionSubscriptions {
 
     /// Removes a subscription.
     pub(super) fn remove(&self, session: &str, uri: &str) {
-        let mut sessions = self.sessions();
+        let mut sessions = lock(&self.0);
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.remove(uri);
         sessions.remove_if_idle(session);
     }
 
-    /// Removes a session that has ended.
+    /// Removes a session that has ended, and closes its streams.
     pub(super) fn remove_session(&self, session: &str) {
-        self.sessions().by_id.remove(session);
+        let ended = lock(&self.0).by_id.remove(session);
+        ended.iter().flat_map(|session| &session.streams).for_each(|stream| stream.notify_one());
     }
 
     /// Adds a stream of a session; its resources are watched from now on.
-    pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionListener {
-        let mut sessions = self.sessions();
-        // Beyond the limit, a session gets no notifications about resources.
-        if let Some(found) = sessions.session(session) {
-            found.streams += 1;
-            for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
-                match gateway.watch(uri) {
-                    Ok(begun) => wanted.watching = Some(begun),
-                    Err(error) => {
-                        // The URI may contain a client's arguments.
-                        warn!(%error, "resource watch failed; its subscribers get no updates");
-                        debug!(uri = %Untrusted(uri), "URI of the resource that is not watched");
-                    }
+    pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionStream {
+        let closing = Arc::new(Notify::new());
+        let mut sessions = lock(&self.0);
+        let found = sessions.session(session);
+        if found.streams.len() >= STREAM_LIMIT {
+            found.streams.remove(0).notify_one();
+        }
+        found.streams.push(Arc::clone(&closing));
+        for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
+            match gateway.watch(uri) {
+                Ok(begun) => wanted.watching = Some(begun),
+                Err(error) => {
+                    // The URI may contain a client's arguments.
+                    warn!(%error, "resource watch failed; its subscribers get no updates");
+                    debug!(uri = %Untrusted(uri), "URI of the resource that is not watched");
                 }
             }
         }
-        SessionListener { session: session.into(), subscribed: Arc::clone(self) }
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, SubscribedSessions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        SessionStream { session: session.into(), closing, subscribed: Arc::clone(self) }
     }
 }
 
 impl SubscribedSession {
+    /// Whether it has a stream here.
+    fn is_heard(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     fn admits(&self, uri: &str) -> bool {
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
         self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
@@ -188,50 +199,54 @@ impl SubscribedSession {
 }
 
 impl SubscribedSessions {
-    /// A session, known or new; `None` if the limit is reached.
-    fn session(&mut self, id: &str) -> Option<&mut SubscribedSession> {
-        if !self.by_id.contains_key(id) {
-            if self.by_id.len() >= SESSION_LIMIT {
-                let idle = self.by_id.iter().filter(|(_, session)| session.streams == 0);
-                let oldest = idle.min_by_key(|(_, session)| session.number).map(|(id, _)| id.clone())?;
-                self.by_id.remove(&oldest);
-            }
-            self.begun += 1;
-            self.by_id
-                .insert(id.into(), SubscribedSession { number: self.begun, ..SubscribedSession::default() });
+    /// A session, known or new. Those with a stream are not evicted, as the number of streams is limited.
+    fn session(&mut self, id: &str) -> &mut SubscribedSession {
+        if !self.by_id.contains_key(id) && self.by_id.len() >= SESSION_LIMIT {
+            let idle = self.by_id.iter().filter(|(_, session)| !session.is_heard());
+            let oldest = idle.min_by_key(|(_, session)| session.number).map(|(id, _)| id.clone());
+            oldest.map(|oldest| self.by_id.remove(&oldest));
         }
-        self.by_id.get_mut(id)
+        self.begun += 1;
+        let new = || SubscribedSession { number: self.begun, ..SubscribedSession::default() };
+        self.by_id.entry(id.into()).or_insert_with(new)
     }
 
     fn remove_if_idle(&mut self, id: &str) {
-        let idle = |session: &SubscribedSession| session.streams == 0 && session.resources.is_empty();
+        let idle = |session: &SubscribedSession| !session.is_heard() && session.resources.is_empty();
         if self.by_id.get(id).is_some_and(idle) {
             self.by_id.remove(id);
         }
     }
 }
 
-impl SessionListener {
+impl SessionStream {
     /// All resources of the session.
     pub(super) fn all(&self) -> Vec<Arc<str>> {
-        let sessions = self.subscribed.sessions();
+        let sessions = lock(&self.subscribed.0);
         let session = sessions.by_id.get(&self.session);
         session.into_iter().flat_map(|session| session.resources.keys()).map(|uri| (**uri).into()).collect()
     }
 
+    /// Whether it is the newest stream of its session.
+    pub(super) fn is_newest(&self) -> bool {
+        let sessions = lock(&self.subscribed.0);
+        let newest = sessions.by_id.get(&self.session).and_then(|session| session.streams.last());
+        newest.is_some_and(|newest| Arc::ptr_eq(newest, &self.closing))
+    }
+
     /// Whether the session subscribes to this resource.
     pub(super) fn wants(&self, uri: &str) -> bool {
-        let sessions = self.subscribed.sessions();
+        let sessions = lock(&self.subscribed.0);
         sessions.by_id.get(&self.session).is_some_and(|session| session.resources.contains_key(uri))
     }
 }
 
-impl Drop for SessionListener {
+impl Drop for SessionStream {
     fn drop(&mut self) {
-        let mut sessions = self.subscribed.sessions();
+        let mut sessions = lock(&self.subscribed.0);
         let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
-        found.streams = found.streams.saturating_sub(1);
-        if found.streams == 0 {
+        found.streams.retain(|stream| !Arc::ptr_eq(stream, &self.closing));
+        if !found.is_heard() {
             found.resources.values_mut().for_each(|wanted| wanted.watching = None);
         }
         sessions.remove_if_idle(&self.session);
@@ -295,7 +310,6 @@ impl MessageDispatcher {
 
     /// Removes a session that its client has ended.
     pub(super) fn remove_session(&self, session: &str) {
-        self.streams.close_session(session);
         self.resumables.close_session(session);
         self.subscribed.remove_session(session);
     }
@@ -361,6 +375,8 @@ fn group(shared: &SharedStore, session: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::{
         config::{self, Sources},
@@ -408,7 +424,7 @@ routes:
         assert_eq!(gateway.watched(), 0);
         drop(again);
         subscribed.remove("other", "t://c");
-        assert!(subscribed.sessions().by_id.is_empty());
+        assert!(lock(&subscribed.0).by_id.is_empty());
     }
 
     #[tokio::test]
@@ -416,7 +432,7 @@ routes:
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
         subscribed.replace(&gateway, "s", &uris(&["t://a"]));
-        assert!(subscribed.sessions().by_id.is_empty(), "nobody listens here");
+        assert!(lock(&subscribed.0).by_id.is_empty(), "nobody listens here");
         let listening = subscribed.listen(&gateway, "s");
         subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
         subscribed.add(&gateway, "s", "t://own").unwrap();
@@ -446,8 +462,37 @@ routes:
         for number in 0..=SESSION_LIMIT {
             subscribed.add(&gateway, &format!("s{number}"), "t://a").unwrap();
         }
-        assert_eq!(subscribed.sessions().by_id.len(), SESSION_LIMIT);
+        assert_eq!(lock(&subscribed.0).by_id.len(), SESSION_LIMIT);
         assert!(listening.wants("t://1"), "who listens is not forgotten");
-        assert!(!subscribed.sessions().by_id.contains_key("s0"), "the oldest is");
+        assert!(!lock(&subscribed.0).by_id.contains_key("s0"), "the oldest is");
+    }
+
+    fn is_closed(stream: &SessionStream) -> bool {
+        stream.closing.notified().now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn the_newest_stream_of_a_session_is_spoken_on() {
+        let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
+        let listen = |session: &str| subscribed.listen(&gateway, session);
+        let (first, second, another) = (listen("a"), listen("a"), listen("b"));
+        assert!(!first.is_newest() && second.is_newest() && another.is_newest());
+        assert!(!is_closed(&first), "it may go on listening");
+        drop(second);
+        assert!(first.is_newest());
+        subscribed.remove_session("a");
+        assert!(is_closed(&first) && !is_closed(&another));
+        assert!(!first.is_newest() && another.is_newest());
+        drop(another);
+        assert!(lock(&subscribed.0).by_id.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_session_that_opens_many_loses_its_oldest() {
+        let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
+        let all: Vec<_> = (0..=STREAM_LIMIT).map(|_| subscribed.listen(&gateway, "a")).collect();
+        let closed: Vec<bool> = all.iter().map(is_closed).collect();
+        assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
+        assert!(closed[0]);
     }
 }

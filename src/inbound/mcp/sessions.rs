@@ -9,7 +9,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use super::{revision::Revision, rpc_error::RpcError};
+use super::{lock, revision::Revision, rpc_error::RpcError};
 use crate::{
     crypto::{Purpose, TokenCipher, TokenError},
     route::McpLogLevel,
@@ -73,11 +73,6 @@ impl Session {
             address: None,
             declared: None,
         }
-    }
-
-    /// Records the lists that the server has declared.
-    pub(super) fn with_declared(self, declared: DeclaredLists) -> Self {
-        Self { declared: Some(declared), ..self }
     }
 
     /// Records the client that began the session.
@@ -169,16 +164,16 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`RpcError::NoSession`] if the id is not accepted.
+    /// [`RpcError::no_session()`] if the id is not accepted.
     pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), RpcError> {
         let Some(id) = id else { return Ok(()) };
-        if self.ended().ids.contains(id) {
-            return Err(RpcError::NoSession);
+        if lock(&self.ended).ids.contains(id) {
+            return Err(RpcError::no_session());
         }
         match (Session::open(&self.cipher, id, SystemTime::now()), self.unknown_sessions) {
             (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
             (Err(TokenError::Invalid), UnknownSessions::Accept) if owner.is_none() => Ok(()),
-            (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::NoSession),
+            (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::no_session()),
         }
     }
 
@@ -193,7 +188,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`RpcError::NoSession`] when no session was removed.
+    /// [`RpcError::no_session()`] when no session was removed.
     pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), RpcError> {
         self.check(Some(id), owner)?;
         self.end_remotely(id);
@@ -207,12 +202,8 @@ impl Sessions {
             // Not an id of ours: if it were stored, anybody could fill the list.
             return false;
         };
-        self.ended().add(session.client(), id);
+        lock(&self.ended).add(session.client(), id);
         true
-    }
-
-    fn ended(&self) -> MutexGuard<'_, EndedSessions> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,7 +227,7 @@ struct LevelTable {
 impl LogLevels {
     /// Stores the log level that a client has set.
     pub(super) fn set(&self, session: &str, level: McpLogLevel) {
-        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = lock(&self.0);
         let key = key(session);
         if stored.levels.insert(key.into(), level).is_none() {
             stored.order.push_back(key.into());
@@ -250,7 +241,7 @@ impl LogLevels {
 
     /// The level of a session, if this replica has stored it.
     pub(super) fn get(&self, session: &str) -> Option<McpLogLevel> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).levels.get(key(session)).copied()
+        lock(&self.0).levels.get(key(session)).copied()
     }
 }
 
@@ -273,7 +264,8 @@ pub(super) struct InFlightRequests(Mutex<HashMap<Key, Arc<Notify>>>);
 pub(super) struct CancellableRequest<'a> {
     all: &'a InFlightRequests,
     key: Key,
-    ended: Arc<Notify>,
+    /// Notified when the request is cancelled.
+    pub(super) cancelled: Arc<Notify>,
 }
 
 impl InFlightRequests {
@@ -284,36 +276,25 @@ impl InFlightRequests {
             return None;
         }
         let key: Key = (session.into(), canonical(id).into());
-        let ended = Arc::new(Notify::new());
-        let mut requests = self.requests();
+        let cancelled = Arc::new(Notify::new());
+        let mut requests = lock(&self.0);
         if requests.contains_key(&key) {
             return None;
         }
-        requests.insert(key.clone(), Arc::clone(&ended));
-        Some(CancellableRequest { all: self, key, ended })
+        requests.insert(key.clone(), Arc::clone(&cancelled));
+        Some(CancellableRequest { all: self, key, cancelled })
     }
 
     /// Cancels a request. Returns whether it was in flight here.
     pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
-        let request = self.requests().get(&(session.into(), canonical(id).into())).cloned();
+        let request = lock(&self.0).get(&(session.into(), canonical(id).into())).cloned();
         request.inspect(|request| request.notify_one()).is_some()
-    }
-
-    fn requests(&self) -> MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl CancellableRequest<'_> {
-    /// Waits until the request is cancelled.
-    pub(super) async fn cancelled(&self) {
-        self.ended.notified().await;
     }
 }
 
 impl Drop for CancellableRequest<'_> {
     fn drop(&mut self) {
-        self.all.requests().remove(&self.key);
+        lock(&self.all.0).remove(&self.key);
     }
 }
 
@@ -375,23 +356,23 @@ mod sessions_tests {
         sessions.check(None, None).unwrap();
         sessions.check(Some(&one), None).unwrap();
         sessions.end(&one, None).unwrap();
-        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), RpcError::NoSession);
-        assert_eq!(sessions.end(&one, None).unwrap_err(), RpcError::NoSession);
+        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), RpcError::no_session());
+        assert_eq!(sessions.end(&one, None).unwrap_err(), RpcError::no_session());
         sessions.check(Some(&other), None).unwrap();
         let expired =
             Session::new(Revision::R2025_11_25, Map::new()).encrypt(&cipher, SystemTime::UNIX_EPOCH);
-        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), RpcError::NoSession);
+        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), RpcError::no_session());
     }
 
     #[test]
     fn unknown_session_ids_are_rejected_if_replicas_share_a_key() {
         let foreign = id(&TokenCipher::random());
         let refused = Sessions::new(TokenCipher::random(), UnknownSessions::Reject);
-        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), RpcError::NoSession);
+        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), RpcError::no_session());
         let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
         taken.check(Some(&foreign), None).unwrap();
         taken.end(&foreign, None).unwrap();
-        assert_eq!(taken.ended().ids.len(), 0);
+        assert_eq!(lock(&taken.ended).ids.len(), 0);
     }
 
     #[test]
@@ -407,7 +388,7 @@ mod sessions_tests {
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
             assert!(!check(&id(&cipher), Some("me")), "it was begun by nobody");
             assert!(!check(&id(&TokenCipher::random()), Some("me")), "nobody knows whose it is");
-            assert_eq!(sessions.end(&owned, Some("you")), Err(RpcError::NoSession));
+            assert_eq!(sessions.end(&owned, Some("you")), Err(RpcError::no_session()));
             assert!(check(&owned, Some("me")));
         }
     }
@@ -421,7 +402,7 @@ mod sessions_tests {
         for _ in 0..ENDED_LIMIT {
             sessions.end(&id(&cipher), None).unwrap();
         }
-        assert_eq!(sessions.ended().ids.len(), ENDED_LIMIT);
+        assert_eq!(lock(&sessions.ended).ids.len(), ENDED_LIMIT);
         sessions.check(Some(&first), None).unwrap();
     }
 
@@ -440,9 +421,9 @@ mod sessions_tests {
             for _ in 0..ENDED_LIMIT {
                 sessions.end(&id_of(&cipher, attacker), attacker.owner()).unwrap();
             }
-            assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::NoSession));
+            assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::no_session()));
             assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
-            assert_eq!(sessions.ended().ids.len(), ENDED_LIMIT);
+            assert_eq!(lock(&sessions.ended).ids.len(), ENDED_LIMIT);
         }
     }
 }
@@ -475,11 +456,11 @@ mod in_flight_tests {
         assert!(all.add("mine", r#""\u0061""#).is_none(), "the same id");
         assert!(all.add("mine", "1").is_some());
         assert!(all.cancel("mine", r#""\u0061""#));
-        mine.cancelled().await;
+        mine.cancelled.notified().await;
         drop(mine);
         assert!(!all.cancel("mine", r#""a""#));
         assert!(all.add("mine", &format!("{:0300}", 1)).is_none());
         drop(other);
-        assert!(all.requests().is_empty());
+        assert!(lock(&all.0).is_empty());
     }
 }

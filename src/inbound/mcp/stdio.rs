@@ -14,6 +14,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::{
     sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
@@ -24,10 +25,10 @@ use super::{
     McpEndpoint,
     client_channel::{Mailbox, Outbox},
     context::{Handshake, MessageContext},
-    message::{self, ClientMessage},
+    message::{self, ClientMessage, RpcRequest},
     protocol::MessageDispatcher,
     revision::Revision,
-    rpc_error::RpcError,
+    rpc_error::{ErrorKind, RpcError},
     sessions::Session,
     subscriptions,
 };
@@ -80,15 +81,18 @@ impl McpEndpoint {
         shutdown_timeout: Duration,
         stop: impl Future<Output = ()>,
     ) -> ConnectionEnd {
-        let mut stop = pin!(stop);
-        let gone = out.clone();
-        let mut gone = pin!(gone.closed());
+        let receiver = out.clone();
+        let mut cancelled = pin!(async {
+            tokio::select! {
+                () = stop => {}
+                () = receiver.closed() => {}
+            }
+        });
         let mut connection = StdioConnection::new(Arc::clone(&self.dispatcher), out);
         loop {
             let line = tokio::select! {
                 biased;
-                () = &mut stop => return ConnectionEnd::Clean,
-                () = &mut gone => return ConnectionEnd::Clean,
+                () = &mut cancelled => return ConnectionEnd::Clean,
                 // Frees slots for further requests.
                 Some(_) = connection.running.join_next() => {
                     connection.notify_changes();
@@ -105,7 +109,7 @@ impl McpEndpoint {
                 }
                 Some(ClientLine::TooLong { limit_bytes }) => {
                     let error = format!("a message may have at most {limit_bytes} bytes; this one has more");
-                    connection.reject(None, RpcError::NotAMessage(error.into())).await;
+                    connection.reject(None, ErrorKind::NOT_A_MESSAGE.error(error)).await;
                 }
             }
         }
@@ -113,8 +117,7 @@ impl McpEndpoint {
         let all_responded = async { while connection.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;
-            () = &mut stop => return ConnectionEnd::Clean,
-            () = &mut gone => return ConnectionEnd::Clean,
+            () = &mut cancelled => Ok(()),
             ended = timeout(shutdown_timeout, all_responded) => ended,
         };
         match ended {
@@ -159,14 +162,24 @@ impl StdioConnection {
     }
 
     async fn handle_line(&mut self, message: Vec<u8>) {
-        if self.running.len() >= IN_FLIGHT_LIMIT && message::needs_response(&message) {
-            return self.reject(Some(&message), RpcError::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
-        }
-        let is_initialize = |message: &[u8]| match message::message(message) {
-            Ok(ClientMessage::Request(request)) => request.method == "initialize",
-            Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_) => false,
+        let is_full = self.running.len() >= IN_FLIGHT_LIMIT;
+        let too_many = || {
+            ErrorKind::TOO_MANY_REQUESTS.error(format!(
+                "{IN_FLIGHT_LIMIT} requests are in flight on this connection, which is the limit; retry when \
+                 one has ended"
+            ))
         };
-        let may_be_slow = self.dispatcher.gateway.is_fetching_lists() && is_initialize(&message);
+        let is_parsed = is_full || self.dispatcher.gateway.is_fetching_lists();
+        let may_be_slow = match is_parsed.then(|| message::message(&message)) {
+            Some(Ok(ClientMessage::Request(request))) if is_full => {
+                return self.reject(Some(request), too_many()).await;
+            }
+            Some(Err(_)) if is_full => return self.reject(None, too_many()).await,
+            Some(Ok(ClientMessage::Request(request))) => request.method == "initialize",
+            Some(Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_)) | None => {
+                false
+            }
+        };
         let (dispatcher, context) = (Arc::clone(&self.dispatcher), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
         let mut pending = Box::pin(respond(dispatcher, context, message, out, handshake));
@@ -202,41 +215,24 @@ impl StdioConnection {
         self.notification_tasks.abort_all();
         self.notified_handshake.clone_from(&handshake);
         let Some(handshake) = handshake else { return };
-        let (dispatcher, out) = (Arc::clone(&self.dispatcher), self.out.clone());
-        let session = handshake.session.as_str();
-        let Ok((slot, closed)) = dispatcher.streams.session_slot(session, &ClientIdentity::Only) else {
-            return;
-        };
         // Subscribed before the next response, so that no change after it is missed.
-        let listener = dispatcher.gateway.changes().listen();
-        let declared = dispatcher.sessions.declared_lists(session);
-        let subscribed = (declared, dispatcher.subscribed.listen(&dispatcher.gateway, session));
+        let stream =
+            subscriptions::open_session_stream(&self.dispatcher, &handshake.session, &ClientIdentity::Only);
+        let (Ok((mailbox, notifying)), out) = (stream, self.out.clone()) else { return };
         self.notification_tasks.spawn(async move {
-            let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
-            let recipient =
-                subscriptions::Recipient { gateway: &dispatcher.gateway, client: ClientIdentity::Only };
-            let notify = async {
-                subscriptions::notify_session(listener, &outbox, &recipient, &slot, subscribed, closed).await;
-                Some(())
-            };
-            send_during(notify, mailbox, &out).await;
+            send_during(notifying.map(Some), mailbox, &out).await;
         });
     }
 
     /// Responds to a request that is not executed.
-    async fn reject(&self, request: Option<&[u8]>, error: RpcError) {
+    async fn reject(&self, request: Option<RpcRequest<'_>>, error: RpcError) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
-        let message_context = MessageContext::stdio(&context, handshake.as_deref());
-        let (id, method) = match request.map(message::message) {
-            Some(Ok(ClientMessage::Request(request))) => (Some(request.id), Some(request.method)),
-            Some(Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_)) | None => {
-                (None, None)
-            }
-        };
+        let message_context = MessageContext::stdio(&self.dispatcher, &context, handshake.as_deref());
+        let (id, method) = request.map(|request| (request.id, request.method)).unzip();
         let assumed = message_context.revision().unwrap_or(Revision::R2026_07_28);
-        let respond = self.dispatcher.error_response(message_context, id, method.as_deref(), assumed, &error);
+        let response = message_context.error_response(id, method.as_deref(), assumed, &error);
         // Nobody reads any more: the connection is about to end.
-        let _ = self.out.send(to_one_line(respond.into_body())).await;
+        let _ = self.out.send(to_one_line(response.body)).await;
     }
 }
 
@@ -248,19 +244,20 @@ async fn respond(
     out: mpsc::Sender<Bytes>,
     handshake: Arc<ArcSwapOption<Handshake>>,
 ) {
-    let (outbox, mailbox) = Outbox::new(Arc::clone(&dispatcher.open_requests));
+    let (outbox, mailbox) = Outbox::new();
     let declared = handshake.load_full();
-    let pending = dispatcher.handle(MessageContext::stdio(&context, declared.as_deref()), &message, &outbox);
+    let message_context = MessageContext::stdio(&dispatcher, &context, declared.as_deref());
+    let pending = message_context.handle(&message, &outbox);
     // There may be no response, or the client may have stopped reading.
-    let Some(respond) = send_during(pending, mailbox, &out).await else { return };
-    if let Some(session) = respond.session()
+    let Some(response) = send_during(pending, mailbox, &out).await else { return };
+    if let Some(session) = &response.session
         && let Ok(opened) = Session::open(&dispatcher.cipher, session, SystemTime::now())
         && let Ok(revision) = opened.revision.parse()
     {
-        handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));
+        handshake.store(Some(Arc::new(Handshake { revision, session: session.clone() })));
     }
     // Nobody reads any more: the connection is about to end.
-    let _ = out.send(to_one_line(respond.into_body())).await;
+    let _ = out.send(to_one_line(response.body)).await;
 }
 
 /// Runs `work`, and sends the messages that it puts into the mailbox, all of them before it returns. `None`
@@ -288,11 +285,7 @@ async fn send_during<T>(
 /// JSON with its line breaks replaced by spaces: an upstream's JSON in a result may have some, but none
 /// inside of a string.
 fn to_one_line(mut json: Vec<u8>) -> Bytes {
-    for byte in &mut json {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
-    }
+    json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     json.into()
 }
 
@@ -305,7 +298,7 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_request_sends_no_further_message() {
         for (result, expected) in [(Some(()), 1), (None, 0)] {
-            let (outbox, mailbox) = Outbox::new(Arc::default());
+            let (outbox, mailbox) = Outbox::new();
             let (out, mut written) = mpsc::channel(4);
             outbox.notify("notifications/progress", &json!({}));
             assert_eq!(send_during(async { result }, mailbox, &out).await, result);

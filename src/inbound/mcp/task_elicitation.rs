@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,7 +18,12 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 use tokio::{sync::oneshot, time::Instant};
 
-use super::elicitation::{ElicitationRound, RoundOutcome};
+use super::{
+    elicitation::{ElicitationRound, RoundOutcome},
+    lock,
+    revision::Revision,
+    tasks::written_result,
+};
 use crate::{
     crypto::random_id,
     model::ToolResult,
@@ -49,7 +54,7 @@ pub(super) struct ElicitingTasks {
 pub(super) struct ElicitingTask {
     capabilities: ClientCapabilities,
     /// Locked by one request at a time.
-    state: tokio::sync::Mutex<ElicitingState>,
+    pub(super) state: tokio::sync::Mutex<ElicitingState>,
 }
 
 /// The state of such a task.
@@ -84,6 +89,8 @@ impl Drop for StoredResult {
 
 /// The call of a task, for when all its input is there.
 pub(super) struct TaskWork {
+    /// Where the result is stored.
+    pub(super) tasks: Arc<ElicitingTasks>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Arc<BoundRoute>,
     pub(super) arguments: Map<String, Value>,
@@ -93,21 +100,7 @@ pub(super) struct TaskWork {
     pub(super) api: ApiKind,
     pub(super) client: ClientIdentity,
     pub(super) trace: Option<TraceContext>,
-    pub(super) mcp_version: &'static str,
-    /// Stores the result.
-    pub(super) store: Box<dyn FnOnce(ToolResult) -> ElicitingState + Send>,
-}
-
-/// The remaining input of a task, or its outcome.
-pub(super) enum RemainingInput {
-    /// These input requests.
-    InputRequests(Vec<InputRequest>),
-    /// Nothing.
-    Nothing,
-    /// An input request was declined: the task ends with this.
-    Result(Box<ToolResult>),
-    /// One of the input responses is invalid; nothing has changed.
-    Invalid(String),
+    pub(super) revision: Revision,
 }
 
 impl ElicitingTasks {
@@ -115,7 +108,7 @@ impl ElicitingTasks {
     /// `None` when there are too many.
     pub(super) fn begin(&self, capabilities: ClientCapabilities, ttl: Duration) -> Option<String> {
         let now = Instant::now();
-        let mut tasks = self.tasks();
+        let mut tasks = lock(&self.tasks);
         if tasks.len() >= TASKS_LIMIT {
             tasks.retain(|_, (until, _)| *until > now);
         }
@@ -129,7 +122,7 @@ impl ElicitingTasks {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<ElicitingTask>> {
-        let mut tasks = self.tasks();
+        let mut tasks = lock(&self.tasks);
         let (until, task) = tasks.get(name)?;
         if *until > Instant::now() {
             return Some(Arc::clone(task));
@@ -139,7 +132,8 @@ impl ElicitingTasks {
     }
 
     /// Stores a result, if the limit of all results allows it.
-    pub(super) fn store(&self, written: Vec<u8>) -> ElicitingState {
+    pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
+        let written = written_result(result, revision);
         let (all_bytes, more) = (Arc::clone(&self.stored_bytes), written.len());
         let add = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
         match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
@@ -147,53 +141,40 @@ impl ElicitingTasks {
             Err(_) => ElicitingState::Discarded,
         }
     }
-
-    fn tasks(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<ElicitingTask>)>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ElicitingTask {
-    pub(super) async fn state(&self) -> tokio::sync::MutexGuard<'_, ElicitingState> {
-        self.state.lock().await
-    }
-
-    /// The remaining input requests of this task, and all input responses including these.
-    pub(super) async fn remaining(
+    /// Matches these responses, and the earlier ones, to the input requests of this task. If one was declined,
+    /// the task ends with the result beside the round.
+    pub(super) async fn round(
         &self,
-        (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
+        snapshot: &Snapshot,
+        route: &Arc<BoundRoute>,
         arguments: &Map<String, Value>,
         earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
-    ) -> (RemainingInput, Map<String, Value>) {
-        let (remaining_input, input_responses) = remaining(
-            (snapshot, route),
-            arguments,
-            ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses),
-        )
-        .await;
-        if serde_json::to_vec(&input_responses).is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
-            return (remaining_input, input_responses);
+    ) -> (ElicitationRound, Option<Box<ToolResult>>) {
+        let round = ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses);
+        let (mut round, declined) = run(round, snapshot, route, arguments).await;
+        let written = serde_json::to_vec(&round.input_responses);
+        if !written.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
+            round.outcome = RoundOutcome::Invalid(format!(
+                "the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together"
+            ));
         }
-        let why =
-            format!("the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together");
-        (RemainingInput::Invalid(why), input_responses)
+        (round, declined)
     }
 
     /// Starts the work at the upstream, once all input is there. Nothing awaits it: the call that started the
     /// task is over.
-    pub(super) fn begin(self: Arc<Self>, state: &mut ElicitingState, work: TaskWork) {
+    pub(super) fn begin(
+        self: Arc<Self>,
+        input_responses: Map<String, Value>,
+        work: TaskWork,
+    ) -> ElicitingState {
         let (ends, mut ended) = oneshot::channel();
-        let input_responses = match std::mem::replace(state, ElicitingState::Starting { _ends: ends }) {
-            ElicitingState::InputRequired(input_responses) => input_responses,
-            other => {
-                *state = other;
-                return;
-            }
-        };
-        let capabilities = self.capabilities;
         tokio::spawn(async move {
-            let mut round = ElicitationRound::new(capabilities, input_responses, Map::new());
+            let mut round = ElicitationRound::new(self.capabilities, input_responses, Map::new());
             let call = work.call(work.arguments.clone());
             let called = tokio::select! {
                 called = work.snapshot.call_as_task(&work.route, call, &mut round) => called,
@@ -205,7 +186,7 @@ impl ElicitingTask {
                     *state = ElicitingState::Running(operation)
                 }
                 (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
-                    *state = (work.store)(result)
+                    *state = work.tasks.store(result, work.revision)
                 }
                 // It was cancelled at the last moment.
                 (_, CallOutcome::Operation(operation)) => {
@@ -218,12 +199,13 @@ impl ElicitingTask {
                 (_, CallOutcome::Result(_)) => {}
             }
         });
+        ElicitingState::Starting { _ends: ends }
     }
 }
 
 impl TaskWork {
     fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let (trace, client, mcp_version) = (self.trace.clone(), self.client.clone(), self.mcp_version);
+        let (trace, client, mcp_version) = (self.trace.clone(), self.client.clone(), self.revision.as_str());
         let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.api, client);
         Call { trace, mcp_version, ..call }
     }
@@ -231,33 +213,30 @@ impl TaskWork {
 
 /// The first input requests for a client with these abilities; `None` for a call without any.
 pub(super) async fn first_input_requests(
-    of: (&Snapshot, &Arc<BoundRoute>),
+    snapshot: &Snapshot,
+    route: &Arc<BoundRoute>,
     arguments: &Map<String, Value>,
     capabilities: ClientCapabilities,
 ) -> Option<Vec<InputRequest>> {
-    match remaining(of, arguments, ElicitationRound::new(capabilities, Map::new(), Map::new())).await.0 {
-        RemainingInput::InputRequests(input_requests) => Some(input_requests),
-        RemainingInput::Nothing | RemainingInput::Result(_) | RemainingInput::Invalid(_) => None,
+    let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
+    match run(round, snapshot, route, arguments).await.0.outcome {
+        RoundOutcome::InputRequired(input_requests) => Some(input_requests),
+        RoundOutcome::Complete | RoundOutcome::Invalid(_) | RoundOutcome::Unsupported(_) => None,
     }
 }
 
-async fn remaining(
-    (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
-    arguments: &Map<String, Value>,
+async fn run(
     mut round: ElicitationRound,
-) -> (RemainingInput, Map<String, Value>) {
-    let arguments = match snapshot.check_arguments(route, arguments.clone().into()).await {
-        Ok(arguments) => arguments,
-        Err(sentence) => return (RemainingInput::Invalid(sentence), round.input_responses),
-    };
-    let done = elicit_first(&route.input_requests, arguments, &mut round).await;
-    let remaining_input = match (round.outcome, done) {
-        (RoundOutcome::InputRequired(input_requests), _) => RemainingInput::InputRequests(input_requests),
-        (RoundOutcome::Invalid(why), _) => RemainingInput::Invalid(why),
-        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Ok(_)) => RemainingInput::Nothing,
-        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Err(result)) => {
-            RemainingInput::Result(result)
+    snapshot: &Snapshot,
+    route: &Arc<BoundRoute>,
+    arguments: &Map<String, Value>,
+) -> (ElicitationRound, Option<Box<ToolResult>>) {
+    let mut declined = None;
+    match snapshot.check_arguments(route, arguments.clone().into()).await {
+        Ok(arguments) => {
+            declined = elicit_first(&route.input_requests, arguments, &mut round).await.err();
         }
-    };
-    (remaining_input, round.input_responses)
+        Err(sentence) => round.outcome = RoundOutcome::Invalid(sentence),
+    }
+    (round, declined)
 }

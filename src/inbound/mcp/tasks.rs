@@ -11,26 +11,24 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
 use jiff::Timestamp;
+use rmcp::model::{self, ErrorData, TaskStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     context::RpcContext,
-    elicitation,
-    protocol::MessageDispatcher,
-    replicas::Replicas,
-    response::{RpcResponse, raw_json, write_tool_result},
+    elicitation::{self, RoundOutcome},
+    response::{RpcResponse, RpcResult, raw_json, write_tool_result},
     revision::Revision,
-    rpc_error::RpcError,
-    task_elicitation::{self, ElicitingState, ElicitingTask, RemainingInput, TaskWork},
+    rpc_error::{ErrorKind, RpcError},
+    task_elicitation::{self, ElicitingState, ElicitingTask, TaskWork},
 };
 use crate::{
     crypto::Purpose,
     model::ToolResult,
     pipeline::{BoundRoute, Call, OpenOperation, OperationState, Snapshot},
-    route::{AsyncOperationRule, InputRequest, OperationLocation, Route, TaskSupport},
+    route::{AsyncOperationRule, OperationLocation, Route, TaskSupport},
 };
 
 /// The extension's name, among the capabilities of both sides.
@@ -49,7 +47,7 @@ const TOO_LONG: &str = "The task is completed, but its result could not be store
 ///
 /// # Errors
 ///
-/// [`RpcError::NeedsTasks`] when it can only be one, and the client does not support tasks.
+/// When it can only be one, and the client does not support tasks.
 pub(super) fn may_become_task(
     route: &Route,
     rpc: &RpcContext<'_>,
@@ -58,7 +56,7 @@ pub(super) fn may_become_task(
     let Some(rule) = &route.async_operation else { return Ok(false) };
     match (rule.task.support, supports_tasks(rpc)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(false),
-        (TaskSupport::Required, false) => Err(RpcError::NeedsTasks),
+        (TaskSupport::Required, false) => Err(RpcError::needs_tasks()),
         (TaskSupport::Optional | TaskSupport::Required, true) => {
             Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
         }
@@ -67,197 +65,151 @@ pub(super) fn may_become_task(
 
 /// Whether any tool may return a task.
 pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
-    let rules = snapshot.table.in_order().iter().filter_map(|route| route.async_operation.as_ref());
-    rules.into_iter().any(|rule| rule.task.support != TaskSupport::Forbidden)
+    let mut rules = snapshot.table.in_order().iter().filter_map(|route| route.async_operation.as_ref());
+    rules.any(|rule| rule.task.support != TaskSupport::Forbidden)
 }
 
 /// The response to a call that has become a task.
-pub(super) fn created(
-    dispatcher: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-    tool: &str,
-    operation: OpenOperation,
-) -> RpcResponse {
+pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation) -> RpcResponse {
     let location = TaskLocation::Upstream {
         location: operation.location.to_text(),
         input_responses: operation.input_responses,
     };
-    let (id, task) = Task::new((dispatcher, rpc), tool, operation.arguments, location, operation.ttl);
-    let mut members = task.members_of(&id, "working", operation.message.as_deref());
-    members.insert("pollIntervalMs".into(), milliseconds(operation.wait).into());
-    RpcResponse::result(rpc.request.id, Some("task"), &members, rpc.meta)
+    let task = Task::new(rpc, tool, operation.arguments, location, operation.ttl);
+    let poll_interval_ms = Some(milliseconds(operation.wait));
+    let result = task.result(TaskStatus::Working, operation.message);
+    rpc.result_of_type("task", &TaskResult { poll_interval_ms, ..result })
 }
 
 /// The response to a call that becomes a task before any input request, so that the task has them. `None` if
 /// the route does not enable that, if there are no input requests, or if there are too many such tasks.
 pub(super) async fn create_with_input(
-    dispatcher: &MessageDispatcher,
     rpc: &RpcContext<'_>,
-    (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
+    snapshot: &Snapshot,
+    route: &Arc<BoundRoute>,
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
     let rule = route.async_operation.as_ref().filter(|rule| rule.task.requests_input)?;
     let capabilities = elicitation::capabilities(rpc.revision, &rpc.capabilities());
     let input_requests =
-        task_elicitation::first_input_requests((snapshot, route), arguments, capabilities).await?;
-    let name = dispatcher.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
-    let address = dispatcher.open_requests.replicas().and_then(Replicas::advertised_url).map(str::to_owned);
+        task_elicitation::first_input_requests(snapshot, route, arguments, capabilities).await?;
+    let name = rpc.dispatcher.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
+    let address = rpc.dispatcher.open_requests.replicas.advertised_url().map(str::to_owned);
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
-    let (id, task) = Task::new((dispatcher, rpc), tool, arguments.clone(), location, rule.task.ttl);
-    let mut members = task.members_of(&id, "input_required", None);
-    members.insert("inputRequests".into(), elicitation::requests(&input_requests, rpc.revision).into());
-    members.insert("pollIntervalMs".into(), milliseconds(rule.poll_interval).into());
-    Some(RpcResponse::result(rpc.request.id, Some("task"), &members, rpc.meta))
+    let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
+    let result = TaskResult {
+        input_requests: Some(elicitation::requests(&input_requests, rpc.revision)),
+        poll_interval_ms: Some(milliseconds(rule.poll_interval)),
+        ..task.result(TaskStatus::InputRequired, None)
+    };
+    Some(rpc.result_of_type("task", &result))
 }
 
 /// `tasks/get`: the state of a task, and its result once there is one.
-pub(super) async fn get(
-    dispatcher: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let task_request = TaskRequest::read(dispatcher, rpc)?;
-    let state = match &task_request.task.location {
+pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
+    let task_request = TaskRequest::read(rpc)?;
+    let result = match &task_request.task.location {
         TaskLocation::Upstream { location, input_responses } => {
-            task_request.upstream_state(rpc, location, input_responses).await?
+            let location = OperationLocation::from_text(location);
+            let location = location.ok_or_else(|| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
+            let arguments = task_request.task.arguments.clone();
+            task_request.poll(rpc, &location, arguments, input_responses.clone()).await
         }
-        TaskLocation::Replica { name, address } => match dispatcher.eliciting_tasks.find(name) {
-            Some(task) => task_request.local_state(rpc, &task).await?,
-            None => return forward(dispatcher, rpc, address.as_deref()).await,
+        TaskLocation::Replica { name, address } => match rpc.dispatcher.eliciting_tasks.find(name) {
+            Some(task) => task_request.local_result(rpc, &task).await,
+            None => return forward(rpc, address.as_deref()).await,
         },
     };
-    #[derive(Serialize)]
-    struct TaskResult {
-        #[serde(flatten)]
-        members: Map<String, Value>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<Box<RawValue>>,
-    }
-    let revision = rpc.revision;
-    let mut members = task_request.members(&state, revision);
-    let written = match state {
-        TaskState::Operation(OperationState::Done(result)) => Some(written_result(result, revision)),
-        TaskState::Prepared(bytes) => Some(bytes.to_vec()),
-        TaskState::Operation(OperationState::Lost { reason }) => {
-            members.insert("error".into(), json!({ "code": -32603, "message": reason }));
-            None
-        }
-        TaskState::Operation(OperationState::Running { .. } | OperationState::Cancelled)
-        | TaskState::InputRequired(_) => None,
-    };
-    Ok(rpc.result(&TaskResult { members, result: written.map(raw_json) }))
+    Ok(rpc.result(&result))
 }
 
 /// `tasks/update`: responses to a task's input requests. An operation at the upstream has none, so responses
 /// for it are ignored, as they must be.
-pub(super) async fn update(
-    dispatcher: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let task_request = TaskRequest::read(dispatcher, rpc)?;
-    let TaskLocation::Replica { name, address } = &task_request.task.location else {
-        return Ok(acknowledged(rpc));
-    };
-    let Some(task) = dispatcher.eliciting_tasks.find(name) else {
-        return forward(dispatcher, rpc, address.as_deref()).await;
-    };
+pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
+    let acknowledged = || Ok(rpc.result(&json!({})));
+    let TaskRequest { task: Task { arguments, location, .. }, route, snapshot, .. } = TaskRequest::read(rpc)?;
+    let TaskLocation::Replica { name, address } = location else { return acknowledged() };
+    let tasks = &rpc.dispatcher.eliciting_tasks;
+    let Some(task) = tasks.find(&name) else { return forward(rpc, address.as_deref()).await };
     let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
-    let mut state = task.state().await;
-    let ElicitingState::InputRequired(answered) = &mut *state else { return Ok(acknowledged(rpc)) };
-    let (remaining, input_responses) = task
-        .remaining(
-            (&task_request.snapshot, &task_request.route),
-            &task_request.task.arguments,
-            answered,
-            responses,
-        )
-        .await;
-    match remaining {
-        RemainingInput::InputRequests(_) => *answered = input_responses,
-        RemainingInput::Invalid(why) => return Err(RpcError::Params(why.into())),
-        RemainingInput::Result(result) => {
-            *state = dispatcher.eliciting_tasks.store(written_result(*result, rpc.revision));
+    let mut state = task.state.lock().await;
+    let ElicitingState::InputRequired(earlier) = &mut *state else { return acknowledged() };
+    let (round, declined) = task.round(&snapshot, &route, &arguments, earlier, responses).await;
+    match (round.outcome, declined) {
+        (RoundOutcome::InputRequired(_), _) => *earlier = round.input_responses,
+        (RoundOutcome::Invalid(why), _) => return Err(ErrorKind::PARAMS.error(why)),
+        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Some(result)) => {
+            *state = tasks.store(*result, rpc.revision);
         }
-        RemainingInput::Nothing => {
-            *answered = input_responses;
-            let (tasks, revision) = (Arc::clone(&dispatcher.eliciting_tasks), rpc.revision);
-            let Call {
-                arguments, headers, request_id, api, client: client_identity, trace, mcp_version, ..
-            } = rpc.call(task_request.task.arguments.clone());
+        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), None) => {
+            let Call { arguments, headers, request_id, api, client, trace, .. } = rpc.call(arguments);
             let work = TaskWork {
-                snapshot: Arc::clone(&task_request.snapshot),
-                route: Arc::clone(&task_request.route),
+                tasks: Arc::clone(tasks),
+                snapshot,
+                route,
                 arguments,
                 headers: headers.clone(),
                 request_id,
                 api,
-                client: client_identity,
+                client,
                 trace,
-                mcp_version,
-                store: Box::new(move |result| tasks.store(written_result(result, revision))),
+                revision: rpc.revision,
             };
-            Arc::clone(&task).begin(&mut state, work);
+            *state = Arc::clone(&task).begin(round.input_responses, work);
         }
     }
-    Ok(acknowledged(rpc))
+    acknowledged()
 }
 
 /// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
 /// `tasks/get` reports the outcome.
-pub(super) async fn cancel(
-    dispatcher: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let task_request = TaskRequest::read(dispatcher, rpc)?;
+pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
+    let task_request = TaskRequest::read(rpc)?;
     match &task_request.task.location {
         TaskLocation::Upstream { location, input_responses } => {
             if let Some(location) = OperationLocation::from_text(location) {
-                task_request.cancel_operation(rpc, input_responses.clone(), &location).await;
+                task_request.cancel_operation(rpc, input_responses, &location).await;
             }
         }
         TaskLocation::Replica { name, address } => {
-            let Some(task) = dispatcher.eliciting_tasks.find(name) else {
-                return forward(dispatcher, rpc, address.as_deref()).await;
+            let Some(task) = rpc.dispatcher.eliciting_tasks.find(name) else {
+                return forward(rpc, address.as_deref()).await;
             };
-            let mut state = task.state().await;
+            let mut state = task.state.lock().await;
             match &*state {
                 ElicitingState::InputRequired(_) | ElicitingState::Starting { .. } => {
                     *state = ElicitingState::Cancelled
                 }
                 ElicitingState::Running(operation) => {
-                    task_request
-                        .cancel_operation(rpc, operation.input_responses.clone(), &operation.location)
-                        .await
+                    task_request.cancel_operation(rpc, &operation.input_responses, &operation.location).await
                 }
                 ElicitingState::Completed(_) | ElicitingState::Discarded | ElicitingState::Cancelled => {}
             }
         }
     }
-    Ok(acknowledged(rpc))
+    Ok(rpc.result(&json!({})))
 }
 
 /// Forwards the request to the replica that stores the task.
-async fn forward(
-    dispatcher: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-    address: Option<&str>,
-) -> Result<RpcResponse, RpcError> {
-    let peers = dispatcher.open_requests.replicas();
-    if let (Some(peers), Some(address)) = (peers, address)
-        && let Some(response) = peers.forward_request(address, rpc.message_context, rpc.request.message).await
+async fn forward(rpc: &RpcContext<'_>, address: Option<&str>) -> RpcResult {
+    let replicas = &rpc.dispatcher.open_requests.replicas;
+    if let Some(address) = address
+        && let Some(response) = replicas.forward_request(address, rpc.message, rpc.request.message).await
     {
-        return Ok(RpcResponse::from_replica(response.status, response.body));
+        let body = Vec::from(response.body);
+        return Ok(RpcResponse { status: response.status, body, ..RpcResponse::default() });
     }
-    Err(RpcError::Params(TASK_NOT_FOUND.into()))
+    Err(ErrorKind::PARAMS.error(TASK_NOT_FOUND))
 }
 
 /// Checks that the client of a request declares the extension.
 ///
 /// # Errors
 ///
-/// [`RpcError::NeedsTasks`] when it does not.
+/// When it does not.
 pub(super) fn check_support(rpc: &RpcContext<'_>) -> Result<(), RpcError> {
-    if supports_tasks(rpc) { Ok(()) } else { Err(RpcError::NeedsTasks) }
+    if supports_tasks(rpc) { Ok(()) } else { Err(RpcError::needs_tasks()) }
 }
 
 /// Whether the client of a request declares the extension.
@@ -269,27 +221,24 @@ fn supports_tasks(rpc: &RpcContext<'_>) -> bool {
         .is_some_and(Value::is_object)
 }
 
-fn acknowledged(rpc: &RpcContext<'_>) -> RpcResponse {
-    rpc.result(&json!({}))
-}
-
 /// A result in the format of the client's revision.
-fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
-    revision.adapt(&mut result);
+pub(super) fn written_result(result: ToolResult, revision: Revision) -> Vec<u8> {
     let mut out = Vec::new();
-    write_tool_result(revision, &result, &Map::new(), &mut out);
+    write_tool_result(revision, result, &Map::new(), &mut out);
     out
 }
 
 /// The content of a task's id.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Task {
-    pub(super) tool: String,
-    pub(super) arguments: Map<String, Value>,
-    pub(super) location: TaskLocation,
+struct Task {
+    #[serde(skip)]
+    id: String,
+    tool: String,
+    arguments: Map<String, Value>,
+    location: TaskLocation,
     /// The client that owns it, if clients have identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) owner: Option<String>,
+    owner: Option<String>,
     /// Milliseconds since 1970.
     created: i64,
     ttl_ms: u64,
@@ -297,49 +246,61 @@ pub(super) struct Task {
 
 /// Where the state of a task is stored.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum TaskLocation {
+enum TaskLocation {
     /// At the upstream.
     Upstream { location: String, input_responses: Map<String, Value> },
     /// At a replica, under this name.
     Replica { name: String, address: Option<String> },
 }
 
+/// A result about a task, for its client.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskResult {
+    #[serde(flatten)]
+    task: model::Task,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_requests: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll_interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+}
+
 impl Task {
-    /// A task that begins now, and its id.
-    pub(super) fn new(
-        (dispatcher, rpc): (&MessageDispatcher, &RpcContext<'_>),
+    /// A task that begins now.
+    fn new(
+        rpc: &RpcContext<'_>,
         tool: &str,
         arguments: Map<String, Value>,
         location: TaskLocation,
         ttl: Duration,
-    ) -> (String, Self) {
+    ) -> Self {
         let now = SystemTime::now();
-        let task = Self {
+        let mut task = Self {
+            id: String::new(),
             tool: tool.to_owned(),
             arguments,
             location,
-            owner: rpc.message_context.owner().map(str::to_owned),
+            owner: rpc.message.owner().map(str::to_owned),
             created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
             ttl_ms: milliseconds(ttl),
         };
         let content = serde_json::to_vec(&task).expect("its keys are strings");
-        (dispatcher.cipher.issue(Purpose::Task, &content, now + ttl), task)
+        task.id = rpc.dispatcher.cipher.issue(Purpose::Task, &content, now + ttl);
+        task
     }
 
-    /// The members of every response about the task.
-    pub(super) fn members_of(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
+    /// The members of every result about the task.
+    fn result(&self, status: TaskStatus, message: Option<String>) -> TaskResult {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
-        let mut members = Map::new();
-        members.insert("taskId".into(), id.into());
-        members.insert("status".into(), status.into());
-        if let Some(message) = message {
-            members.insert("statusMessage".into(), message.into());
-        }
-        members.insert("createdAt".into(), format!("{created:.3}").into());
         // No state is stored, so it was determined just now.
-        members.insert("lastUpdatedAt".into(), format!("{:.3}", Timestamp::now()).into());
-        members.insert("ttlMs".into(), self.ttl_ms.into());
-        members
+        let (created, updated) = (format!("{created:.3}"), format!("{:.3}", Timestamp::now()));
+        let mut task = model::Task::new(&self.id, status, created, updated).with_ttl_ms(self.ttl_ms);
+        task.status_message = message;
+        TaskResult { task, input_requests: None, poll_interval_ms: None, error: None, result: None }
     }
 }
 
@@ -349,143 +310,117 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
 
 /// A request about a task.
 struct TaskRequest {
-    id: String,
-    pub(super) task: Task,
-    pub(super) route: Arc<BoundRoute>,
-    pub(super) snapshot: Arc<Snapshot>,
-}
-
-/// The state of a task.
-enum TaskState {
-    Operation(OperationState),
-    /// It needs input.
-    InputRequired(Vec<InputRequest>),
-    /// The result, as serialized for clients.
-    Prepared(Bytes),
+    task: Task,
+    route: Arc<BoundRoute>,
+    snapshot: Arc<Snapshot>,
 }
 
 impl TaskRequest {
-    fn read(dispatcher: &MessageDispatcher, rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
+    fn read(rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
         check_support(rpc)?;
         let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
-        rpc.message_context.check_name(&id)?;
-        let content = dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
-        let content = content.map_err(|_| RpcError::Params(TASK_NOT_FOUND.into()))?;
+        rpc.message.check_name(&id)?;
+        let content = rpc.dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
+        let content = content.map_err(|_| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
         // For other clients it is an unknown task.
-        if task.as_ref().is_some_and(|task| task.owner.as_deref() != rpc.message_context.owner()) {
-            return Err(RpcError::Params(TASK_NOT_FOUND.into()));
+        if task.as_ref().is_some_and(|task| task.owner.as_deref() != rpc.message.owner()) {
+            return Err(ErrorKind::PARAMS.error(TASK_NOT_FOUND));
         }
-        let snapshot = dispatcher.gateway.snapshot();
+        let snapshot = rpc.dispatcher.gateway.snapshot();
         let found = task.and_then(|task| {
-            let route =
-                snapshot.table.by_tool(&task.tool).filter(|route| route.async_operation.is_some())?.clone();
-            Some((task, route))
+            let route = snapshot.table.by_tool(&task.tool).filter(|route| route.async_operation.is_some());
+            Some((route?.clone(), task))
         });
-        let (task, route) = found.ok_or_else(|| {
-            RpcError::Params("unknown task: its tool has changed since it was created".into())
+        let (route, task) = found.ok_or_else(|| {
+            ErrorKind::PARAMS.error("unknown task: its tool has changed since it was created")
         })?;
         rpc.may(&route.scopes)?;
-        Ok(Self { id, task, route, snapshot })
-    }
-
-    async fn upstream_state(
-        &self,
-        rpc: &RpcContext<'_>,
-        location: &str,
-        input_responses: &Map<String, Value>,
-    ) -> Result<TaskState, RpcError> {
-        let location =
-            OperationLocation::from_text(location).ok_or_else(|| RpcError::Params(TASK_NOT_FOUND.into()))?;
-        Ok(self
-            .status_of_operation(rpc, &location, self.task.arguments.clone(), input_responses.clone())
-            .await)
+        Ok(Self { task: Task { id, ..task }, route, snapshot })
     }
 
     /// The state of a task that this replica stores.
-    async fn local_state(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
-        let wait = self
-            .route
-            .async_operation
-            .as_ref()
-            .map_or(AsyncOperationRule::POLL_DEFAULT, |rule| rule.poll_interval);
-        let state = task.state().await;
-        let (location, arguments, input_responses) = match &*state {
-            ElicitingState::InputRequired(input_responses) => {
-                let (remaining, _) = task
-                    .remaining(
-                        (&self.snapshot, &self.route),
-                        &self.task.arguments,
-                        input_responses,
-                        Map::new(),
-                    )
-                    .await;
-                let state = match remaining {
-                    RemainingInput::InputRequests(input_requests) => {
-                        return Ok(TaskState::InputRequired(input_requests));
+    async fn local_result(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> TaskResult {
+        let rule = self.route.async_operation.as_ref();
+        let wait = rule.map_or(AsyncOperationRule::POLL_DEFAULT, |rule| rule.poll_interval);
+        let state = task.state.lock().await;
+        let state = match &*state {
+            ElicitingState::InputRequired(responses) => {
+                let (snapshot, arguments) = (&self.snapshot, &self.task.arguments);
+                let round = task.round(snapshot, &self.route, arguments, responses, Map::new());
+                let (round, declined) = round.await;
+                match (round.outcome, declined) {
+                    (RoundOutcome::InputRequired(input_requests), _) => {
+                        let input_requests = Some(elicitation::requests(&input_requests, rpc.revision));
+                        return TaskResult {
+                            input_requests,
+                            ..self.task.result(TaskStatus::InputRequired, None)
+                        };
                     }
-                    RemainingInput::Result(result) => OperationState::Done(*result),
-                    RemainingInput::Invalid(reason) => OperationState::Lost { reason },
+                    (RoundOutcome::Invalid(reason), _) => OperationState::Lost { reason },
+                    (_, Some(result)) => OperationState::Done(*result),
                     // The route requires less input than before: the next `tasks/update`, with any content,
                     // starts the work.
-                    RemainingInput::Nothing => OperationState::Running { message: None, wait },
-                };
-                return Ok(TaskState::Operation(state));
+                    (_, None) => OperationState::Running { message: None, wait },
+                }
             }
-            ElicitingState::Starting { .. } => {
-                return Ok(TaskState::Operation(OperationState::Running { message: None, wait }));
+            ElicitingState::Starting { .. } => OperationState::Running { message: None, wait },
+            ElicitingState::Completed(stored) => {
+                let result = Some(raw_json(stored.written.to_vec()));
+                return TaskResult { result, ..self.task.result(TaskStatus::Completed, None) };
             }
-            ElicitingState::Completed(stored) => return Ok(TaskState::Prepared(stored.written.clone())),
-            ElicitingState::Discarded => {
-                return Ok(TaskState::Operation(OperationState::Lost { reason: TOO_LONG.to_owned() }));
-            }
-            ElicitingState::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
+            ElicitingState::Discarded => OperationState::Lost { reason: TOO_LONG.to_owned() },
+            ElicitingState::Cancelled => OperationState::Cancelled,
             ElicitingState::Running(operation) => {
-                (operation.location.clone(), operation.arguments.clone(), operation.input_responses.clone())
+                let OpenOperation { location, arguments, input_responses, .. } = &**operation;
+                let (location, arguments) = (location.clone(), arguments.clone());
+                let input_responses = input_responses.clone();
+                // Other requests may read the state while the upstream responds.
+                drop(state);
+                return self.poll(rpc, &location, arguments, input_responses).await;
             }
         };
-        // Other requests may read the state while the upstream responds.
-        drop(state);
-        Ok(self.status_of_operation(rpc, &location, arguments, input_responses).await)
+        self.operation_result(state, rpc.revision)
     }
 
-    async fn status_of_operation(
+    /// The state of an operation at the upstream.
+    async fn poll(
         &self,
         rpc: &RpcContext<'_>,
         location: &OperationLocation,
         arguments: Map<String, Value>,
         input_responses: Map<String, Value>,
-    ) -> TaskState {
+    ) -> TaskResult {
         let call = rpc.call(arguments);
-        TaskState::Operation(self.snapshot.poll_operation(&self.route, call, input_responses, location).await)
+        let state = self.snapshot.poll_operation(&self.route, call, input_responses, location).await;
+        self.operation_result(state, rpc.revision)
+    }
+
+    fn operation_result(&self, state: OperationState, revision: Revision) -> TaskResult {
+        match state {
+            OperationState::Running { message, wait } => {
+                let poll_interval_ms = Some(milliseconds(wait));
+                TaskResult { poll_interval_ms, ..self.task.result(TaskStatus::Working, message) }
+            }
+            OperationState::Done(result) => {
+                let result = Some(raw_json(written_result(result, revision)));
+                TaskResult { result, ..self.task.result(TaskStatus::Completed, None) }
+            }
+            OperationState::Cancelled => self.task.result(TaskStatus::Cancelled, None),
+            OperationState::Lost { reason } => {
+                let error = Some(ErrorData::internal_error(reason.clone(), None));
+                TaskResult { error, ..self.task.result(TaskStatus::Failed, Some(reason)) }
+            }
+        }
     }
 
     async fn cancel_operation(
         &self,
         rpc: &RpcContext<'_>,
-        input_responses: Map<String, Value>,
+        input_responses: &Map<String, Value>,
         location: &OperationLocation,
     ) {
         let call = rpc.call(self.task.arguments.clone());
-        self.snapshot.cancel_operation(&self.route, call, input_responses, location).await;
-    }
-
-    /// The members of every response about the task, without its result.
-    fn members(&self, state: &TaskState, revision: Revision) -> Map<String, Value> {
-        let (status, message) = match state {
-            TaskState::Operation(OperationState::Running { message, .. }) => ("working", message.as_deref()),
-            TaskState::InputRequired(_) => ("input_required", None),
-            TaskState::Operation(OperationState::Done(_)) | TaskState::Prepared(_) => ("completed", None),
-            TaskState::Operation(OperationState::Cancelled) => ("cancelled", None),
-            TaskState::Operation(OperationState::Lost { reason }) => ("failed", Some(reason.as_str())),
-        };
-        let mut members = self.task.members_of(&self.id, status, message);
-        if let TaskState::Operation(OperationState::Running { wait, .. }) = state {
-            members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
-        }
-        if let TaskState::InputRequired(input_requests) = state {
-            members.insert("inputRequests".into(), elicitation::requests(input_requests, revision).into());
-        }
-        members
+        self.snapshot.cancel_operation(&self.route, call, input_responses.clone(), location).await;
     }
 }

@@ -1,68 +1,131 @@
-//! `tools/call`.
+//! `tools/call`, and the progress notifications and log messages of a call.
+
+use serde_json::{Value, json};
 
 use super::{
-    client_channel::CallSubscriber, context::RpcContext, elicitation::RequestElicitor,
-    protocol::MessageDispatcher, response::RpcResponse, revision::Lifecycle, rpc_error::RpcError, tasks,
+    client_channel::Outbox,
+    context::RpcContext,
+    elicitation::RequestElicitor,
+    response::RpcResult,
+    revision::Lifecycle,
+    rpc_error::{ErrorKind, RpcError, TruncatedText},
+    tasks,
 };
-use crate::pipeline::{Call, CallOutcome, Snapshot};
+use crate::{
+    pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber},
+    route::McpLogLevel,
+};
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
-pub(super) async fn call(
-    dispatcher: &MessageDispatcher,
-    rpc: &RpcContext<'_>,
-) -> Result<RpcResponse, RpcError> {
-    let (request, revision) = (rpc.request, rpc.revision);
-    let tool = request.name()?.into_owned();
-    let arguments = request.arguments()?;
+pub(super) async fn call(rpc: &RpcContext<'_>) -> RpcResult {
+    let tool = rpc.request.name()?.into_owned();
+    let arguments = rpc.request.arguments()?;
     // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
     let is_complete = |snapshot: &Snapshot| match snapshot.table.by_tool(&tool) {
         Some(route) => !snapshot.awaits_lists_for(route),
         None => !snapshot.may_list_tool(&tool),
     };
-    let snapshot = dispatcher.gateway.complete_snapshot(is_complete).await;
+    let snapshot = rpc.dispatcher.gateway.complete_snapshot(is_complete).await;
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
         rpc.may(&route.scopes)?;
     }
-    match revision.lifecycle() {
-        Lifecycle::Handshake => {}
-        Lifecycle::PerRequest => {
-            rpc.message_context.check_name(&tool)?;
-            if let Some(route) = route {
-                rpc.message_context.check_param_headers(&route.definition.input_schema, &arguments)?;
-            }
-        }
-    }
+    rpc.check_name(&tool)?;
     let Some(route) = route else {
-        let result = snapshot.not_ready(&tool).ok_or(RpcError::UnknownTool { tool })?;
-        return Ok(rpc.tool_result(result));
+        let unknown = || {
+            let tool = TruncatedText(&tool);
+            let text = format!("unknown tool `{tool}`; `tools/list` lists the available ones");
+            ErrorKind::UNKNOWN_TOOL.error(text)
+        };
+        return snapshot.not_ready(&tool).map(|result| rpc.tool_result(result)).ok_or_else(unknown);
     };
-    let may_be_task = match revision.lifecycle() {
+    let may_be_task = match rpc.revision.lifecycle() {
         Lifecycle::Handshake => false,
-        Lifecycle::PerRequest => tasks::may_become_task(route, rpc, &arguments)?,
+        Lifecycle::PerRequest => {
+            rpc.message.check_param_headers(&route.definition.input_schema, &arguments)?;
+            tasks::may_become_task(route, rpc, &arguments)?
+        }
     };
     if may_be_task
-        && let Some(response) =
-            Box::pin(tasks::create_with_input(dispatcher, rpc, (&snapshot, route), &arguments)).await
+        && let Some(response) = Box::pin(tasks::create_with_input(rpc, &snapshot, route, &arguments)).await
     {
         return Ok(response);
     }
     let mut elicitor = RequestElicitor::new(rpc, &route.input_requests, &tool, &arguments)?;
-    let subscriber = CallSubscriber::new(dispatcher, rpc)?;
+    let subscriber = CallSubscriber::new(rpc)?;
     let call = Call { subscriber: Some(&subscriber), ..rpc.call(arguments) };
     // Dropped with the connection, which cancels the upstream request.
     let result = if may_be_task {
         match Box::pin(snapshot.call_as_task(route, call, &mut elicitor)).await {
             CallOutcome::Result(result) => result,
-            CallOutcome::Operation(operation) => {
-                return Ok(tasks::created(dispatcher, rpc, &tool, *operation));
-            }
+            CallOutcome::Operation(operation) => return Ok(tasks::created(rpc, &tool, *operation)),
         }
     } else {
         snapshot.call(route, call, &mut elicitor).await
     };
-    if let Some(response) = elicitor.end()? {
-        return Ok(response);
+    Ok(elicitor.end()?.unwrap_or_else(|| rpc.tool_result(result)))
+}
+
+/// Subscriber to the progress and log messages of a call, for the client of a request.
+#[derive(Debug)]
+pub(super) struct CallSubscriber<'a> {
+    outbox: &'a Outbox,
+    /// The progress token; without one there are no progress notifications.
+    token: Option<Value>,
+    level: Option<McpLogLevel>,
+}
+
+impl<'a> CallSubscriber<'a> {
+    /// Creates a subscriber with the notifications that the client has requested.
+    ///
+    /// # Errors
+    ///
+    /// When the requested log level does not exist.
+    pub(super) fn new(rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
+        let meta = &rpc.request.meta;
+        let level = match rpc.revision.lifecycle() {
+            Lifecycle::PerRequest => meta.log_level()?,
+            Lifecycle::Handshake => {
+                rpc.message.session().and_then(|session| rpc.dispatcher.levels.get(session))
+            }
+        };
+        Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })
     }
-    Ok(rpc.tool_result(result))
+}
+
+impl Subscriber for CallSubscriber<'_> {
+    fn wants_progress(&self) -> bool {
+        self.token.is_some() && self.outbox.is_open()
+    }
+
+    fn level(&self) -> Option<McpLogLevel> {
+        self.level.filter(|_| self.outbox.is_open())
+    }
+
+    fn progress(&self, progress: Progress<'_>) {
+        let Some(token) = &self.token else { return };
+        let mut params = json!({ "progressToken": token, "progress": number(progress.done) });
+        if let Some(total) = progress.total {
+            params["total"] = number(total);
+        }
+        if let Some(message) = progress.message {
+            params["message"] = message.into();
+        }
+        self.outbox.notify("notifications/progress", &params);
+    }
+
+    fn log(&self, level: McpLogLevel, logger: &str, text: &str) {
+        let params = json!({ "level": level.as_str(), "logger": logger, "data": text });
+        self.outbox.notify("notifications/message", &params);
+    }
+}
+
+/// A number, without a fraction if it is whole.
+fn number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
+    match number.fract() == 0.0 && number.abs() < EXACT {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
 }
