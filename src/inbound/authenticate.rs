@@ -16,7 +16,7 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
-use tracing::{field::display, info};
+use tracing::info;
 
 use super::context::{Rejection, RequestContext, UnauthenticatedRequest};
 use crate::{
@@ -44,7 +44,7 @@ pub struct Authenticator(Arc<watch::Sender<Option<Arc<Access>>>>);
 /// The client of a request, and the credential that proves it.
 #[derive(Debug, Clone)]
 pub(super) struct AuthenticatedClient {
-    client: ClientIdentity,
+    pub(super) client: ClientIdentity,
     credential: Credential,
     /// The rules that identified it, if clients are configured.
     access: Option<Arc<Access>>,
@@ -62,8 +62,8 @@ enum Credential {
     Replica,
 }
 
-/// Why an open stream is closed, if its credential is still valid: it is now another client's, or grants other
-/// scopes.
+/// Why an open stream is closed, if its credential is still valid: it is now another client's, or grants
+/// other scopes.
 const CHANGED: &str = "the permissions of the client have changed";
 
 impl Authenticator {
@@ -140,11 +140,10 @@ impl Authenticator {
                     Err(revocation) => break revocation,
                 }
             };
-            let client_name = identity.client.name_in_log().map(display);
             info!(
                 %request_id,
                 client = address.map(display),
-                client_name,
+                client_name = identity.client.name_in_log().map(display),
                 reason = %revocation,
                 "stream closed: its client is no longer authorized"
             );
@@ -201,28 +200,17 @@ impl AuthenticatedClient {
         Self { client, credential: Credential::from_connection(unauthenticated), access: None }
     }
 
-    pub(super) fn client(&self) -> &ClientIdentity {
-        &self.client
-    }
-
-    /// The `WWW-Authenticate` challenge for a request without the needed scopes; `known` has all scopes of
-    /// the configuration.
-    pub(super) fn challenge_for(
-        &self,
-        needed: &Scopes,
-        known: impl FnOnce() -> Scopes,
-    ) -> Option<HeaderValue> {
+    /// The `WWW-Authenticate` challenge for a request without the needed scopes; `all` has all scopes of the
+    /// configuration.
+    pub(super) fn challenge_for(&self, needed: &Scopes, all: impl FnOnce() -> Scopes) -> Option<HeaderValue> {
         let client = self.client.client().map(|client| &**client);
-        Some(self.access.as_ref()?.challenge_for(needed, client, known))
+        Some(self.access.as_ref()?.challenge_for(needed, client, all))
     }
 }
 
 impl Credential {
     /// Reads the credential of a request; more than one is an error.
-    fn from_headers(
-        headers: &HeaderMap,
-        unauthenticated: &UnauthenticatedRequest,
-    ) -> Result<Self, AuthError> {
+    fn from_headers(headers: &HeaderMap, request: &UnauthenticatedRequest) -> Result<Self, AuthError> {
         let single = |name: &HeaderName| {
             let mut values = headers.get_all(name).iter();
             match (values.next(), values.next()) {
@@ -237,12 +225,12 @@ impl Credential {
                 Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
             }
             (Some(secret), None) | (None, Some(secret)) => Ok(Self::Secret(secret.into())),
-            (None, None) => Ok(Self::from_connection(unauthenticated)),
+            (None, None) => Ok(Self::from_connection(request)),
         }
     }
 
-    fn from_connection(unauthenticated: &UnauthenticatedRequest) -> Self {
-        unauthenticated.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
+    fn from_connection(request: &UnauthenticatedRequest) -> Self {
+        request.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
     }
 
     fn presented(&self) -> PresentedCredential<'_> {
@@ -289,9 +277,7 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     };
     let rejection = Rejection::new(denied.status(), reason, denied.to_string());
     match denied {
-        AuthError::KeysUnavailable => {
-            rejection.with_header(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS))
-        }
+        AuthError::KeysUnavailable => rejection.with_retry_after(AGAIN_AFTER_SECONDS),
         AuthError::Missing | AuthError::Malformed(_) | AuthError::Invalid(_) => {
             rejection.with_header(header::WWW_AUTHENTICATE, access.challenge(denied))
         }
@@ -373,9 +359,9 @@ mod tests {
         let mut head = head(&[]);
         let unknown = UnauthenticatedRequest::take(&mut head, crate::pipeline::ApiKind::Rest);
         let found = Authenticator::default().identify(&mut head, &unknown).await.unwrap();
-        assert!(!found.client().may(&write) && found.client().may(&Scopes::default()));
+        assert!(!found.client.may(&write) && found.client.may(&Scopes::default()));
         assert!(
-            AuthenticatedClient::local().client().may(&write),
+            AuthenticatedClient::local().client.may(&write),
             "who started the process may do everything in it"
         );
     }

@@ -97,9 +97,8 @@ pub fn request(
 ) -> Result<Request<Body>, CgiRequestError> {
     let variables = Variables(variables);
     let method = variables.get(METHOD).ok_or(CgiRequestError::Missing(METHOD))?;
-    let method = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
     let mut request = Request::new(Body::empty());
-    *request.method_mut() = method;
+    *request.method_mut() = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
     *request.uri_mut() = variables.uri()?;
     *request.version_mut() = variables.version();
     variables.add_headers(request.headers_mut())?;
@@ -109,7 +108,9 @@ pub fn request(
     };
     remove_hop_by_hop(request.headers_mut());
     // Nothing changes while one request is served, so a stream of changes must not keep the process alive.
-    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), ShutdownSignal::one_request());
+    let (peer, ending) = (variables.peer(), ShutdownSignal::one_request());
+    let is_tls =
+        variables.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1");
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
     let unauthenticated = UnauthenticatedRequest {
@@ -200,8 +201,8 @@ impl Variables<'_> {
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), CgiRequestError> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
-            // The first two have variables of their own. `Proxy` is not an HTTP header: other programs read the
-            // variable as the address of a proxy ("httpoxy"), and the upstream may be one of them.
+            // The first two have variables of their own. `Proxy` is not an HTTP header: other programs read
+            // the variable as the address of a proxy ("httpoxy"), and the upstream may be one of them.
             if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE" | "PROXY") {
                 continue;
             }
@@ -209,9 +210,8 @@ impl Variables<'_> {
             let value = header_value(value.as_encoded_bytes(), name.as_str())?;
             headers.append(name, value);
         }
-        for (name, variable) in
-            [(header::CONTENT_TYPE, "CONTENT_TYPE"), (header::CONTENT_LENGTH, "CONTENT_LENGTH")]
-        {
+        let own = [(header::CONTENT_TYPE, "CONTENT_TYPE"), (header::CONTENT_LENGTH, "CONTENT_LENGTH")];
+        for (name, variable) in own {
             if let Some(value) = self.get(variable) {
                 headers.insert(&name, header_value(value, name.as_str())?);
             }
@@ -222,11 +222,6 @@ impl Variables<'_> {
             headers.insert(header::HOST, header_value(host.as_bytes(), "host")?);
         }
         Ok(())
-    }
-
-    /// Whether the client's connection uses TLS, according to the web server.
-    fn is_tls(&self) -> bool {
-        self.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1")
     }
 
     /// Length of the body; `None` if it ends with the input. Without a length there is no body, unless the

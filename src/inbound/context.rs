@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    fmt::{self, Display},
     future::Future,
     net::{IpAddr, SocketAddr},
     pin::Pin,
@@ -109,7 +108,7 @@ impl UnauthenticatedRequest {
 
 impl RequestContext {
     pub(super) fn client(&self) -> &ClientIdentity {
-        self.identity.client()
+        &self.identity.client
     }
 
     /// The request as the log describes it. `head` is `None` over stdio.
@@ -143,15 +142,13 @@ impl LoggedRequest<'_> {
             %request_id,
             "request rejected"
         );
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let error = rejection.to_string();
-            debug!(error = %Untrusted(&error), %request_id, "request rejection detail");
-        }
+        debug!(error = %Untrusted(&rejection.to_string()), %request_id, "request rejection detail");
     }
 }
 
 /// A request that is rejected before any call is made. Each API writes it in its own format.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}{}", .detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}")))]
 pub struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
@@ -176,6 +173,12 @@ impl Rejection {
         Self { header: Some(Box::new((name, value))), ..self }
     }
 
+    /// Adds `Retry-After` to the response.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u64) -> Self {
+        self.with_header(header::RETRY_AFTER, seconds.into())
+    }
+
     /// Adds the rejection's header, if it has one, to the response.
     pub fn add_header(&self, headers: &mut HeaderMap) {
         if let Some((name, value)) = self.header.as_deref() {
@@ -185,18 +188,8 @@ impl Rejection {
 
     /// Rejects a request because of the shutdown.
     pub(super) fn for_shutdown(text: &'static str) -> Self {
-        let retry_after = HeaderValue::from(RETRY_WHEN_BUSY.as_secs());
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", text)
-            .with_header(header::RETRY_AFTER, retry_after)
-    }
-}
-
-impl Display for Rejection {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.detail {
-            Some(detail) => write!(formatter, "{}: {detail}", self.text),
-            None => formatter.write_str(&self.text),
-        }
+            .with_retry_after(RETRY_WHEN_BUSY.as_secs())
     }
 }
 

@@ -39,9 +39,6 @@ use crate::{
     telemetry::{LabelCounter, MeterSource, MetricsSnapshot, RequestId},
 };
 
-const REJECTED_HOST: &str = "host";
-const REJECTED_ORIGIN: &str = "origin";
-
 /// Settings of the filter. By default only loopback hosts are allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "server", process, default)]
@@ -200,6 +197,10 @@ fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
     Invalid::new(format!("expected {expected}, found {found}"), help)
 }
 
+/// The reasons for rejected bodies, in the log and in metrics.
+const BODY_REASONS: [&str; 5] =
+    ["body_too_long", "body_slow", "request_buffer_full", "transfer_encoding", "body_cut_off"];
+
 /// The maximum of `body_timeout`, in milliseconds.
 const HOUR: u64 = 3_600_000;
 
@@ -219,7 +220,7 @@ impl Filter {
     /// Creates a filter. An allowed host or origin that can't be parsed matches nothing.
     pub fn new(settings: &FilterSettings) -> Self {
         let rejected = LabelCounter::default();
-        rejected.expect([REJECTED_HOST, REJECTED_ORIGIN]);
+        rejected.expect(["host", "origin"]);
         rejected.expect(BODY_REASONS);
         Self {
             rules: Arc::new(ArcSwap::from_pointee(HostAndOriginRules::new(settings))),
@@ -246,9 +247,9 @@ impl Filter {
         unauthenticated: &mut UnauthenticatedRequest,
     ) -> Result<CrossOriginPage, Rejection> {
         let rules = self.rules.load();
-        let host = rules.check_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST))?;
+        let host = rules.check_host(head).inspect_err(|_| self.rejected.add("host"))?;
         let page = rules.check_origin(&head.headers, host.as_ref());
-        let page = page.inspect_err(|_| self.rejected.add(REJECTED_ORIGIN))?;
+        let page = page.inspect_err(|_| self.rejected.add("origin"))?;
         let peer = unauthenticated.connection.peer;
         let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.settings.trusted_proxies));
         let is_removed = |name: &&HeaderName| {
@@ -276,7 +277,7 @@ impl Filter {
     ///
     /// [`Rejection`] if the request has no valid host, or several.
     pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
-        host_origin::request_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST)).map(drop)
+        host_origin::request_host(head).inspect_err(|_| self.rejected.add("host")).map(drop)
     }
 }
 
@@ -372,10 +373,6 @@ impl Drop for CountedBody {
     }
 }
 
-/// The reasons for rejected bodies, in the log and in metrics.
-const BODY_REASONS: [&str; 5] =
-    ["body_too_long", "body_slow", "request_buffer_full", "transfer_encoding", "body_cut_off"];
-
 fn body_too_long(limit_bytes: usize) -> Rejection {
     let text = format!("the request's body is longer than {limit_bytes} bytes");
     Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", text)
@@ -399,10 +396,7 @@ impl Filter {
     /// [`Rejection`] if the body is too long, too slow or cut off, or if the request buffer is full.
     pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
         let read = self.try_read(headers, body).await;
-        if let Err(rejection) = &read {
-            self.rejected.add(rejection.reason);
-        }
-        read
+        read.inspect_err(|rejection| self.rejected.add(rejection.reason))
     }
 
     async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
@@ -435,10 +429,8 @@ impl Filter {
                 let Ok(data) = frame.into_data() else { continue };
                 if !whole.push(&data, request_buffer_limit_bytes.max(limit_bytes)) {
                     let text = "the buffer for request bodies is full; retry in a few seconds";
-                    let rejection =
-                        Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "request_buffer_full", text);
-                    let retry_after = HeaderValue::from(RETRY_AFTER_SECONDS);
-                    return Err(rejection.with_header(header::RETRY_AFTER, retry_after));
+                    let full = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "request_buffer_full", text);
+                    return Err(full.with_retry_after(RETRY_AFTER_SECONDS));
                 }
             }
             Ok(Bytes::from_owner(whole))

@@ -19,7 +19,9 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 #[derive(Debug)]
 pub(super) struct HostAndOriginRules {
     pub(super) settings: FilterSettings,
-    hosts: Vec<HostRule>,
+    /// The hosts that are allowed by name.
+    hosts: Vec<HostAndPort>,
+    allows_any_host: bool,
     /// Origins of pages that may read responses.
     origins: Vec<OriginRule>,
     /// Loopback origins. They are admitted without CORS headers: no DNS name pointed at us can have one.
@@ -32,12 +34,6 @@ fn quoted(value: Option<&[u8]>) -> String {
     let visible =
         |byte: &u8| if (0x20..0x7f).contains(byte) && *byte != b'`' { char::from(*byte) } else { '?' };
     format!("`{}`", bytes.iter().take(100).map(visible).collect::<String>())
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum HostRule {
-    Any,
-    Host(HostAndPort),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,19 +65,11 @@ impl HostAndPort {
         let plain = !authority.as_str().contains('@') && !host.is_empty() && has_port == port.is_some();
         plain.then(|| Self { host: host.to_ascii_lowercase(), port })
     }
-
-    /// Whether `found` is this host. Without a port, every port matches.
-    fn covers(&self, found: &Self) -> bool {
-        self.host == found.host && (self.port.is_none() || self.port == found.port)
-    }
 }
 
 impl HostAndOriginRules {
     pub(super) fn new(settings: &FilterSettings) -> Self {
-        let host = |text: &String| match text.trim() {
-            "*" => Some(HostRule::Any),
-            text => HostAndPort::parse(text).map(HostRule::Host),
-        };
+        let hosts = settings.allowed_hosts.iter().map(|host| host.trim());
         let origin = |text: &String| match text.trim() {
             "*" => Some(OriginRule::Any),
             "null" => Some(OriginRule::Null),
@@ -92,7 +80,8 @@ impl HostAndOriginRules {
             false => Vec::new(),
         };
         Self {
-            hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
+            allows_any_host: hosts.clone().any(|host| host == "*"),
+            hosts: hosts.filter(|host| *host != "*").filter_map(HostAndPort::parse).collect(),
             origins: settings.allowed_origins.iter().filter_map(origin).collect(),
             tolerated,
             settings: settings.clone(),
@@ -104,13 +93,14 @@ impl HostAndOriginRules {
     /// this address.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let (host, written) = request_host(head)?;
-        let by_name = self.hosts.iter().any(|rule| match (rule, &host) {
-            (HostRule::Host(rule), Some(host)) => rule.covers(host),
-            (HostRule::Host(_), None) | (HostRule::Any, _) => false,
-        });
-        if by_name {
+        // Without a port, every port matches.
+        let is_named = |found: &HostAndPort| {
+            let mut same = self.hosts.iter().filter(|named| named.host == found.host);
+            same.any(|named| named.port.is_none() || named.port == found.port)
+        };
+        if host.as_ref().is_some_and(is_named) {
             Ok(host)
-        } else if self.hosts.contains(&HostRule::Any) {
+        } else if self.allows_any_host {
             Ok(host.filter(HostAndPort::needs_no_dns))
         } else {
             let section = match self.settings.port {
@@ -154,16 +144,14 @@ impl HostAndOriginRules {
             }
         }
         match headers.get(SEC_FETCH_SITE) {
-            Some(site) if !headers.contains_key(header::ORIGIN) => {
-                self.check_fetch_site(headers, site.as_bytes())
-            }
+            Some(site) if !headers.contains_key(header::ORIGIN) => self.check_site(headers, site.as_bytes()),
             _ => Ok(page),
         }
     }
 
     /// Checks `Sec-Fetch-Site`. Browsers send no `Origin` with an embedded image or a followed link, but mark
     /// the request as cross-site.
-    fn check_fetch_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<CrossOriginPage, Rejection> {
+    fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<CrossOriginPage, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(CrossOriginPage::default());
         }
