@@ -42,6 +42,7 @@ use crate::{
     policy,
     route::{EndpointMatch, Route, Scopes},
     telemetry::method_label,
+    upstream::ClientIdentity,
 };
 
 const TOOLS: &str = "/tools";
@@ -125,8 +126,8 @@ impl RestApi {
         let authenticator = &self.filter.authenticator;
         let ending = unauthenticated.connection.ending.clone();
         let identified = match &target {
-            // Preflight requests have no credentials. Every path has the same response, or it would reveal which
-            // tools exist.
+            // Preflight requests have no credentials. Every path has the same response, or it would reveal
+            // which tools exist.
             _ if head.method == Method::OPTIONS
                 && authenticator.has_no_credential(&head, &unauthenticated) =>
             {
@@ -149,10 +150,10 @@ impl RestApi {
             Err(rejection) => return page.allow_read(rejected(unauthenticated.logged(&head), &rejection)),
         };
         let context = RequestContext { request: unauthenticated, identity };
-        let target = url_of(&snapshot, target, &context, &head);
+        let target = url_of(&snapshot, target, context.client(), head.uri.path());
         let is_passed = matches!(target, Target::Passthrough(_));
         let responded = {
-            let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
+            let respond = self.respond(&snapshot, target, &page, &context, &head, body);
             ending.unless_overdue(pin!(respond)).await
         };
         let responded = responded.unwrap_or_else(|| Err(Rejection::for_shutdown(CUT_OFF_BY_SHUTDOWN)));
@@ -169,7 +170,7 @@ impl RestApi {
         target: Target<'_>,
         page: &CrossOriginPage,
         context: &RequestContext,
-        head: &mut Parts,
+        head: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
         let (client, mount) = (context.client(), context.request.mount());
@@ -181,7 +182,7 @@ impl RestApi {
                 check_scopes(snapshot, context, &snapshot.passthrough_scopes)?;
                 passthrough::check(head)?;
                 let authenticator = &self.filter.authenticator;
-                Box::pin(passthrough::forward(upstream, authenticator, context, take_head(head), body)).await
+                Box::pin(passthrough::forward(upstream, authenticator, context, head.clone(), body)).await
             }
             Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
             Target::OpenApi => {
@@ -243,14 +244,39 @@ impl RestApi {
         Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, route, &head.headers))
     }
 
-    fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Target<'a> {
-        let path = parts.uri.path();
-        match self.filter.authenticator.metadata_at(path, || snapshot.needed_scopes()) {
-            None => find(snapshot, &parts.method, path),
-            Some(metadata) => match parts.method {
-                Method::GET | Method::HEAD => Target::Metadata(metadata),
-                _ => Target::WrongMethod(vec![Method::GET, Method::HEAD]),
-            },
+    fn find<'a>(&self, snapshot: &'a Snapshot, head: &Parts) -> Target<'a> {
+        let (method, path) = (&head.method, head.uri.path());
+        let reading = method == Method::GET || method == Method::HEAD;
+        let metadata = self.filter.authenticator.metadata_at(path, || snapshot.needed_scopes());
+        let own = metadata.map(Target::Metadata).or_else(|| match path {
+            TOOLS => Some(Target::Manifest),
+            OPENAPI => Some(Target::OpenApi),
+            HEALTH => Some(Target::Health),
+            // A route whose first segment is an argument does not replace this path.
+            STATUS if !snapshot.table.has_path(STATUS) => Some(Target::Status),
+            STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
+            _ => None,
+        });
+        if let Some(own) = own {
+            return if reading { own } else { Target::WrongMethod(vec![Method::GET, Method::HEAD]) };
+        }
+        // A route whose first segment is an argument would match these, and so would `passthrough`.
+        let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
+        if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
+            return Target::NotFound;
+        }
+        match snapshot.table.by_endpoint(get_for_head(method), path) {
+            EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
+            EndpointMatch::WrongMethod { mut allowed } => {
+                if path == STATUS && !allowed.contains(&Method::GET) {
+                    allowed.push(Method::GET);
+                }
+                if allowed.contains(&Method::GET) {
+                    allowed.push(Method::HEAD);
+                }
+                Target::WrongMethod(allowed)
+            }
+            EndpointMatch::NotFound => without_tool(snapshot, path),
         }
     }
 }
@@ -265,14 +291,6 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     let mut response = response::value(rejection.status, &body);
     rejection.add_header(response.headers_mut());
     response
-}
-
-/// Moves the parts out of a request; a copy of method and URI remains for the log.
-fn take_head(head: &mut Parts) -> Parts {
-    let (mut remaining, ()) = Request::new(()).into_parts();
-    remaining.method.clone_from(&head.method);
-    remaining.uri.clone_from(&head.uri);
-    std::mem::replace(head, remaining)
 }
 
 fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) -> Result<(), Rejection> {
@@ -384,40 +402,6 @@ fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
     Ok(found)
 }
 
-fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
-    let reading = method == Method::GET || method == Method::HEAD;
-    let own = match path {
-        TOOLS => Some(Target::Manifest),
-        OPENAPI => Some(Target::OpenApi),
-        HEALTH => Some(Target::Health),
-        // A route whose first segment is an argument does not replace this path.
-        STATUS if !snapshot.table.has_path(STATUS) => Some(Target::Status),
-        STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
-        _ => None,
-    };
-    if let Some(own) = own {
-        return if reading { own } else { Target::WrongMethod(vec![Method::GET, Method::HEAD]) };
-    }
-    // A route whose first segment is an argument would match these, and so would `passthrough`.
-    let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
-    if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
-        return Target::NotFound;
-    }
-    match snapshot.table.by_endpoint(get_for_head(method), path) {
-        EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
-        EndpointMatch::WrongMethod { mut allowed } => {
-            if path == STATUS && !allowed.contains(&Method::GET) {
-                allowed.push(Method::GET);
-            }
-            if allowed.contains(&Method::GET) {
-                allowed.push(Method::HEAD);
-            }
-            Target::WrongMethod(allowed)
-        }
-        EndpointMatch::NotFound => without_tool(snapshot, path),
-    }
-}
-
 /// The target of a path that belongs to no tool.
 fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
@@ -429,16 +413,10 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
 
 /// Reduces the allowed methods to those by which this client may call a tool. Without any, the path is
 /// treated as one of no tool.
-fn url_of<'a>(
-    snapshot: &'a Snapshot,
-    target: Target<'a>,
-    context: &RequestContext,
-    head: &Parts,
-) -> Target<'a> {
+fn url_of<'a>(snapshot: &'a Snapshot, target: Target<'a>, client: &ClientIdentity, path: &str) -> Target<'a> {
     let Target::WrongMethod(mut allowed) = target else { return target };
-    let path = head.uri.path();
     allowed.retain(|method| match snapshot.table.by_endpoint(get_for_head(method), path) {
-        EndpointMatch::Found { route, .. } => context.client().may(&route.scopes),
+        EndpointMatch::Found { route, .. } => client.may(&route.scopes),
         EndpointMatch::WrongMethod { .. } | EndpointMatch::NotFound => true,
     });
     if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }

@@ -19,6 +19,24 @@ use crate::{
 
 const JSON: &str = "application/json";
 
+/// The responses to requests that are rejected.
+const CLIENT_FAILURES: [(&str, &str); 2] = [
+    ("400", "The arguments, or the body that has them, are invalid."),
+    (
+        "4XX",
+        "The request is rejected: by the service, whose status this is, or before a request is sent to it.",
+    ),
+];
+
+const CALL_FAILED: &str = "The call failed.";
+
+/// The responses to calls that fail at the service.
+const SERVICE_FAILURES: [(&str, &str); 3] = [
+    ("502", "The service failed, can't be reached, or sent a response that can't be processed."),
+    ("503", "The service is busy: a concurrency limit is reached, or a circuit breaker is open."),
+    ("504", "The service sent no complete response in time."),
+];
+
 /// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
 /// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
 pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Bytes {
@@ -86,8 +104,8 @@ impl<'a> RouteSchemas<'a> {
                 let failure = json!({ "anyOf": [reference("ToolError"), reference("Error")] });
                 (result_schema(false, output), failure)
             }
-            // Without an output schema, any value is possible. The schema of an error is inline: it is short, and
-            // readable without a reference.
+            // Without an output schema, any value is possible. The schema of an error is inline: it is short,
+            // and readable without a reference.
             Envelope::Plain => (output.unwrap_or_else(|| json!({})), plain_error_schema(route)),
         };
         Self { route, success, failure }
@@ -175,29 +193,15 @@ impl<'a> RouteSchemas<'a> {
         let mut fail = |status: &str, description: &str| {
             responses.entry(status.to_owned()).or_insert_with(|| response(description, &self.failure));
         };
-        fail("400", "The arguments, or the body that has them, are invalid.");
-        fail(
-            "4XX",
-            "The request is rejected: by the service, whose status this is, or before a request is sent to \
-             it.",
-        );
+        CLIENT_FAILURES.into_iter().for_each(|(status, description)| fail(status, description));
         match self.route.error_status {
             ErrorStatus::Mapped => {
-                for status in self.reported() {
-                    fail(&status.to_string(), "The service reported an error.");
-                }
-                fail("500", "The call failed.");
-                fail(
-                    "502",
-                    "The service failed, can't be reached, or sent a response that can't be processed.",
-                );
-                fail(
-                    "503",
-                    "The service is busy: a concurrency limit is reached, or a circuit breaker is open.",
-                );
-                fail("504", "The service sent no complete response in time.");
+                self.reported()
+                    .for_each(|status| fail(&status.to_string(), "The service reported an error."));
+                fail("500", CALL_FAILED);
+                SERVICE_FAILURES.into_iter().for_each(|(status, description)| fail(status, description));
             }
-            ErrorStatus::Always200 => fail("500", "The call failed."),
+            ErrorStatus::Always200 => fail("500", CALL_FAILED),
         }
         let success = match self.route.error_status {
             ErrorStatus::Mapped => self.success.clone(),

@@ -84,7 +84,7 @@ pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     let rejection =
         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.message());
     match result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
-        Some(retry_after) => rejection.with_header(header::RETRY_AFTER, HeaderValue::from(retry_after)),
+        Some(seconds) => rejection.with_retry_after(seconds),
         None => rejection,
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn manifest(
 ) -> Response<Body> {
     let list = manifest_json(snapshot, client, mount);
     let (body, media_type) = match accepted_envelope(headers) {
-        Some(Envelope::Mcp) => ([b"{\"tools\":", list.as_slice(), b"}"].concat(), MCP_ENVELOPE),
+        Some(Envelope::Mcp) => (format!("{{\"tools\":{list}}}"), MCP_ENVELOPE),
         Some(Envelope::Plain) => (list, PLAIN_ENVELOPE),
         None => (list, JSON),
     };
@@ -114,28 +114,18 @@ pub(super) fn manifest(
 
 /// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name. `mount` is the prefix of every
 /// endpoint.
-fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Vec<u8> {
-    let mut out = b"[".to_vec();
-    for (index, entry) in snapshot.lists.tools.seen_by(client).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        let definition = entry.json(SHAPES).get().as_bytes();
-        let Some(endpoint) = snapshot.table.by_tool(&entry.key).and_then(|route| route.endpoints().next())
-        else {
-            out.extend_from_slice(definition);
-            continue;
+fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> String {
+    let entries = snapshot.lists.tools.seen_by(client).map(|entry| {
+        let definition = entry.json(SHAPES).get();
+        let route = snapshot.table.by_tool(&entry.key);
+        let Some(endpoint) = route.and_then(|route| route.endpoints().next()) else {
+            return definition.to_owned();
         };
-        let members = definition.strip_suffix(b"}").expect("a definition is a JSON object");
-        out.extend_from_slice(members);
-        out.extend_from_slice(b",\"endpoint\":");
-        write_escaped(&format!("{mount}{}", endpoint.path), &mut out);
-        out.extend_from_slice(b",\"method\":");
-        write_escaped(endpoint.method.as_str(), &mut out);
-        out.push(b'}');
-    }
-    out.push(b']');
-    out
+        let members = definition.strip_suffix('}').expect("a definition is a JSON object");
+        let (path, method) = (json!(format!("{mount}{}", endpoint.path)), json!(endpoint.method.as_str()));
+        format!("{members},\"endpoint\":{path},\"method\":{method}}}")
+    });
+    format!("[{}]", entries.collect::<Vec<_>>().join(","))
 }
 
 /// The HTTP status of a result.
@@ -225,13 +215,9 @@ fn error(status: StatusCode, message: &str) -> Response<Body> {
 }
 
 /// Error of a passthrough request, with `Retry-After` if a limit of ours rejected it.
-pub(super) fn upstream_failed(
-    status: StatusCode,
-    message: &str,
-    retry_after: Option<Duration>,
-) -> Response<Body> {
-    let retry_after = retry_after.map(|retry_after| [(header::RETRY_AFTER, seconds(retry_after))]);
-    (retry_after, error(status, message)).into_response()
+pub(super) fn upstream_failed(status: StatusCode, text: &str, retry: Option<Duration>) -> Response<Body> {
+    let retry_after = retry.map(|retry| [(header::RETRY_AFTER, seconds(retry))]);
+    (retry_after, error(status, text)).into_response()
 }
 
 /// 405, with `Allow`.
