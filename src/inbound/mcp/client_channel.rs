@@ -23,8 +23,8 @@ use super::{lock, replicas::Replicas};
 /// Limit of the messages that wait for a client to read them.
 const OUTBOX_LIMIT: usize = 64;
 
-/// Queue of messages to a client before the result of its request. Clones are the same queue. `None` where the
-/// client accepts nothing but the result.
+/// Queue of messages to a client before the result of its request. Clones are the same queue. `None` where
+/// the client accepts nothing but the result.
 #[derive(Debug, Clone)]
 pub(super) struct Outbox(pub(super) Option<mpsc::Sender<Bytes>>);
 
@@ -60,11 +60,6 @@ impl Outbox {
         (Self(Some(sender)), mailbox)
     }
 
-    /// Whether messages other than the result reach the client.
-    pub(super) fn is_open(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result
     /// depends on it.
     pub(super) fn notify(&self, method: &str, params: &Value) {
@@ -96,19 +91,12 @@ const OPEN_REQUESTS_LIMIT: usize = 10_000;
 pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
 
 /// Our open requests to clients, in this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OpenRequests {
     /// The other replicas. They can decrypt the ids.
     pub(super) replicas: Arc<Replicas>,
-    waiting: Mutex<HashMap<String, PendingClientResponse>>,
-}
-
-/// An entry of the table of open requests.
-#[derive(Debug)]
-struct PendingClientResponse {
-    /// The client whose response is accepted, if clients have identities.
-    owner: Option<Box<str>>,
-    result: oneshot::Sender<ClientResult>,
+    /// By id: the client whose response is accepted, if clients have identities, and the request that waits.
+    waiting: Mutex<HashMap<String, (Option<Box<str>>, oneshot::Sender<ClientResult>)>>,
 }
 
 /// An open request, withdrawn on drop.
@@ -168,17 +156,17 @@ impl OpenRequests {
         if waiting.len() >= OPEN_REQUESTS_LIMIT {
             return None;
         }
-        waiting.insert(id.clone(), PendingClientResponse { owner: owner.map(Box::from), result: sender });
+        waiting.insert(id.clone(), (owner.map(Box::from), sender));
         Some(OpenRequest { id, result, all: self })
     }
 
     /// Passes a response to the call that waits for it. Returns whether one does, of this client.
     pub(super) fn complete(&self, id: &str, owner: Option<&str>, result: ClientResult) -> bool {
         let mut waiting = lock(&self.waiting);
-        if waiting.get(id).is_none_or(|open_request| open_request.owner.as_deref() != owner) {
+        if waiting.get(id).is_none_or(|(expected, _)| expected.as_deref() != owner) {
             return false;
         }
-        waiting.remove(id).is_some_and(|open_request| open_request.result.send(result).is_ok())
+        waiting.remove(id).is_some_and(|(_, sender)| sender.send(result).is_ok())
     }
 }
 
@@ -191,12 +179,14 @@ impl Drop for OpenRequest<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crypto::TokenCipher;
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
     #[tokio::test(start_paused = true)]
     async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
-        let open_requests = Arc::<OpenRequests>::default();
+        let replicas = Replicas::new(TokenCipher::random(), None, None);
+        let open_requests = Arc::new(OpenRequests::new(Arc::new(replicas)));
         let (outbox, mut mailbox) = Outbox::new();
         let all = Arc::clone(&open_requests);
         let request = tokio::spawn(async move {

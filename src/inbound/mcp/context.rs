@@ -4,15 +4,10 @@
 //! without reading the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable
 //! HTTP, "Server Validation").
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    future::Future,
-    sync::LazyLock,
-    time::{Duration, SystemTime},
-};
+use std::{borrow::Cow, sync::LazyLock, time::Duration};
 
 use http::{HeaderMap, HeaderName, Method, header::AsHeaderName, request::Parts};
+use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
@@ -20,15 +15,13 @@ use super::{
     client_channel::Outbox,
     message::{RpcNotification, RpcRequest},
     protocol::MessageDispatcher,
-    response::{RpcResponse, write_tool_result},
+    response::{RpcResponse, RpcResult, write_tool_result},
     revision::{Lifecycle, Revision},
-    rpc_error::{ErrorKind, RpcError, TruncatedText},
-    server_info::WithHints,
-    sessions::Session,
+    rpc_error::{ErrorKind, RpcError, truncated},
+    server_info::{ServerInfo, WithHints},
     tasks::milliseconds,
 };
 use crate::{
-    crypto::TokenCipher,
     inbound::context::{LoggedRequest, RequestContext, UnauthenticatedRequest},
     model::{
         PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
@@ -52,8 +45,8 @@ pub(super) struct MessageContext<'a> {
     pub(super) context: &'a RequestContext,
     /// The HTTP request; `None` for a line from stdin.
     head: Option<&'a Parts>,
-    /// The revision that was negotiated: over stdio by the handshake, if there was one; over HTTP by the session
-    /// of a request without `MCP-Protocol-Version`.
+    /// The revision that was negotiated: over stdio by the handshake, if there was one; over HTTP by the
+    /// session of a request without `MCP-Protocol-Version`.
     negotiated: Option<Revision>,
     /// The session of a stdio client.
     stdio_session: Option<&'a str>,
@@ -76,8 +69,13 @@ impl<'a> MessageContext<'a> {
         context: &'a RequestContext,
         head: &'a Parts,
     ) -> Self {
-        let negotiated = negotiated(&head.headers, &dispatcher.cipher);
-        Self { dispatcher, context, head: Some(head), negotiated, stdio_session: None }
+        let context = Self { dispatcher, context, head: Some(head), negotiated: None, stdio_session: None };
+        if head.headers.contains_key(PROTOCOL_VERSION) {
+            return context;
+        }
+        let session = context.session().and_then(|id| dispatcher.sessions.open(id));
+        let negotiated = session.and_then(|session| session.revision.parse().ok());
+        Self { negotiated, ..context }
     }
 
     pub(super) fn stdio(
@@ -193,11 +191,7 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// When the two differ.
-    pub(super) fn check_param_headers(
-        self,
-        schema: &Map<String, Value>,
-        arguments: &Map<String, Value>,
-    ) -> Result<(), RpcError> {
+    pub(super) fn check_param_headers(self, schema: &JsonObject, arguments: &JsonObject) -> RpcResult<()> {
         let Some(head) = self.head else { return Ok(()) };
         for_each_param_header(schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
             check_argument(&head.headers, suffix, argument)
@@ -222,18 +216,13 @@ impl<'a> MessageContext<'a> {
         self.head.map_or(Ok(None), |head| single_value(&head.headers, &SESSION_ID))
     }
 
-    /// Completes when the shutdown of the server begins.
-    pub(super) fn shutdown_begun(self) -> impl Future<Output = ()> + 'a {
-        self.context.request.connection.ending.begun()
-    }
-
     /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
     /// 2026-07-28 a client over HTTP cancels its request by closing the connection.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
         let has_session = |revision: Revision| revision.lifecycle() == Lifecycle::Handshake;
         match self.head {
-            // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of a
-            // request of that session.
+            // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
+            // a request of that session.
             Some(_) => self.session().filter(|_| self.revision().is_ok_and(has_session)),
             None => Some(STDIO_SESSION),
         }
@@ -268,9 +257,8 @@ impl RpcContext<'_> {
         match self.revision.lifecycle() {
             Lifecycle::PerRequest => self.request.meta.capabilities(),
             Lifecycle::Handshake => {
-                let session = self.message.session();
-                let session =
-                    session.and_then(|id| Session::open(&self.dispatcher.cipher, id, SystemTime::now()).ok());
+                let sessions = &self.dispatcher.sessions;
+                let session = self.message.session().and_then(|id| sessions.open(id));
                 session.map(|session| session.capabilities).unwrap_or_default()
             }
         }
@@ -319,7 +307,11 @@ impl RpcContext<'_> {
 
     /// `_meta` of every result.
     pub(super) fn meta(&self) -> &Map<String, Value> {
-        self.dispatcher.server_info.result_meta(self.revision)
+        let ServerInfo { meta, no_meta, .. } = &self.dispatcher.server_info;
+        match self.revision.lifecycle() {
+            Lifecycle::Handshake => no_meta,
+            Lifecycle::PerRequest => meta,
+        }
     }
 
     /// The result of the request.
@@ -348,13 +340,8 @@ impl RpcContext<'_> {
 
     /// A result with the members of an upstream's, byte for byte. Cache hints of a resource are the
     /// upstream's, or `ttlMs: 0`.
-    pub(super) fn forwarded(&self, members: &Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
+    pub(super) fn forwarded(&self, mut members: Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
-        let shown: BTreeMap<&str, &RawValue> = members
-            .iter()
-            .filter(|(name, _)| !CONNECTION_MEMBERS.contains(&name.as_str()))
-            .map(|(name, value)| (name.as_str(), &**value))
-            .collect();
         let hints = resource.and_then(|resource| {
             let ttl: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
             // The content may depend on forwarded headers.
@@ -367,7 +354,8 @@ impl RpcContext<'_> {
         let mut meta = meta.unwrap_or_default();
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
         meta.extend(self.meta().clone());
-        self.result_with(&WithHints { members: shown, hints }, &meta)
+        members.retain(|name, _| !CONNECTION_MEMBERS.contains(&name.as_str()));
+        self.result_with(&WithHints { members, hints }, &meta)
     }
 
     /// A call with these arguments on behalf of the request.
@@ -380,43 +368,26 @@ impl RpcContext<'_> {
             id: self.request.id.as_json(),
             session: self.message.session(),
         };
-        let (address, span, trace) = (*address, span.clone(), self.trace());
+        // It precedes the one in the HTTP headers.
+        let (parent, state) = self.request.meta.trace();
+        let trace = parent.and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
+        let (address, span) = (*address, span.clone());
         Call { address, trace, mcp_version: self.revision.as_str(), span, message: Some(message), ..call }
     }
-
-    /// The trace context in `_meta` of the request, which precedes the one in its HTTP headers.
-    pub(super) fn trace(&self) -> Option<TraceContext> {
-        let (parent, state) = self.request.meta.trace();
-        TraceContext::parse(&parent?, state.as_deref())
-    }
-}
-
-/// The revision that the session of a request has negotiated; `None` if the request has
-/// `MCP-Protocol-Version`, which precedes it.
-fn negotiated(headers: &HeaderMap, cipher: &TokenCipher) -> Option<Revision> {
-    if headers.contains_key(PROTOCOL_VERSION) {
-        return None;
-    }
-    let id = single_value(headers, &SESSION_ID).ok().flatten()?;
-    Session::open(cipher, id, SystemTime::now()).ok()?.revision.parse().ok()
 }
 
 /// The value of a header that must not occur twice. Identical repetitions, as some proxies add, count as one.
-pub(super) fn single_value(
-    headers: &HeaderMap,
-    name: impl AsHeaderName + Copy,
-) -> Result<Option<&str>, RpcError> {
+pub(super) fn single_value(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> RpcResult<Option<&str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
         return Err(ErrorKind::HEADERS
             .error(format!("header `{}` is present twice, with different values", name.as_str())));
     }
-    match value.to_str() {
-        Ok(text) => Ok(Some(text.trim_matches([' ', '\t']))),
-        Err(_) => Err(ErrorKind::HEADERS
-            .error(format!("header `{}` has characters that must be encoded", name.as_str()))),
-    }
+    let text = value.to_str().map_err(|_| {
+        ErrorKind::HEADERS.error(format!("header `{}` has characters that must be encoded", name.as_str()))
+    })?;
+    Ok(Some(text.trim_matches([' ', '\t'])))
 }
 
 fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), RpcError> {
@@ -427,14 +398,14 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         return Err(ErrorKind::HEADERS.error(format!(
             "the argument of header `{name}` is {}; numbers in headers are from -{PARAM_HEADER_MAX_INTEGER} \
              to {PARAM_HEADER_MAX_INTEGER}",
-            TruncatedText(&number.to_string())
+            truncated(&number.to_string())
         )));
     }
     match (single_value(headers, name.as_str())?, argument.and_then(param_header_text)) {
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
         (Some(found), None) => Err(ErrorKind::HEADERS
-            .error(format!("header `{name}` is `{}`, but the argument is missing", TruncatedText(found)))),
+            .error(format!("header `{name}` is `{}`, but the argument is missing", truncated(found)))),
         (Some(found), Some(expected)) => {
             let value = decoded(&name, found)?;
             let equal = value == expected
@@ -446,10 +417,8 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
 
 /// `42.0` and `42` are the same number. Both must be in the exact range of a double.
 fn equal_as_numbers(one: &str, other: &str) -> bool {
-    match (one.parse::<f64>(), other.parse::<f64>()) {
-        (Ok(one), Ok(other)) => one == other && one.abs() <= PARAM_HEADER_MAX_INTEGER as f64,
-        _ => false,
-    }
+    let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };
+    one == other && one.abs() <= PARAM_HEADER_MAX_INTEGER as f64
 }
 
 /// Decodes the sentinel `=?base64?…?=` around a value that is not plain ASCII.
@@ -461,24 +430,24 @@ fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
 fn differs(name: &str, found: &str, expected: &str) -> RpcError {
     ErrorKind::HEADERS.error(format!(
         "header `{name}` is `{}`, but the body says `{}`",
-        TruncatedText(found),
-        TruncatedText(expected)
+        truncated(found),
+        truncated(expected)
     ))
 }
 
 fn missing(name: &str, expected: &str) -> RpcError {
-    ErrorKind::HEADERS
-        .error(format!("header `{name}` is missing; the body says `{}`", TruncatedText(expected)))
+    ErrorKind::HEADERS.error(format!("header `{name}` is missing; the body says `{}`", truncated(expected)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::SystemTime};
 
     use serde_json::json;
 
-    use super::*;
+    use super::{super::sessions::Session, *};
     use crate::{
+        crypto::TokenCipher,
         inbound::{
             authenticate::{AuthenticatedClient, Authenticator},
             context::UnauthenticatedRequest,

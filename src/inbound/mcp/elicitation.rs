@@ -4,7 +4,10 @@
 //! with the responses; those of earlier rounds are sent along, encrypted. In legacy revisions the client gets
 //! requests while its own waits.
 
-use std::{future::ready, time::SystemTime};
+use std::{
+    future::ready,
+    time::{Duration, SystemTime},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -26,15 +29,14 @@ use crate::{
     translate::SamplingRequest,
 };
 
-/// Elicitor of a request: sends input requests to its client, or collects them for its result.
+/// The input requests of a request: they are sent to its client, or collected for its result.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
     rpc: &'a RpcContext<'a>,
     input_requests: &'a InputRequests,
     /// A digest of the request: the state of another request is rejected.
     subject: String,
-    /// The input responses that came with the request (since 2026-07-28).
-    round: ElicitationRound,
+    pub(super) round: ElicitationRound<'a>,
 }
 
 /// The state that a client returns with its next request: the input responses so far.
@@ -61,11 +63,13 @@ impl<'a> RequestElicitor<'a> {
     ) -> Result<Self, RpcError> {
         let is_legacy = rpc.revision.lifecycle() == Lifecycle::Handshake;
         // Most tools request no input.
-        let capabilities = match input_requests.is_empty() || (is_legacy && !rpc.outbox.is_open()) {
+        let capabilities = match input_requests.is_empty() || (is_legacy && !rpc.outbox.0.is_some()) {
             true => ClientCapabilities::default(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };
+        let legacy_client = is_legacy.then_some((rpc, input_requests.input_timeout));
         let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
+        let round = ElicitationRound { legacy_client, ..round };
         let mut elicitor = Self { rpc, input_requests, subject: String::new(), round };
         if !is_legacy {
             elicitor.read_responses(name, arguments)?;
@@ -84,9 +88,10 @@ impl<'a> RequestElicitor<'a> {
         let RequestState { input_responses, requested, .. } = state.unwrap_or_default();
         let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
         let mut responses: Map<String, Value> = responses.unwrap_or_default();
-        // Responses to requests that were not sent are ignored: a client, or the model behind it, may have made
-        // them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are accepted
-        // unrequested: the client may set them in the request as well, and they are checked in the same way.
+        // Responses to requests that were not sent are ignored: a client, or the model behind it, may have
+        // made them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are
+        // accepted unrequested: the client may set them in the request as well, and they are checked in the
+        // same way.
         responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
         self.round = ElicitationRound::new(self.round.capabilities, input_responses, responses);
         Ok(())
@@ -115,59 +120,32 @@ impl<'a> RequestElicitor<'a> {
             }
         }
     }
-
-    /// Legacy revisions: sends one input request after the other, as a person responds.
-    async fn send_input_requests(
-        &self,
-        input_requests: Vec<InputRequest>,
-    ) -> Result<Map<String, Value>, String> {
-        let mut input_responses = Map::new();
-        for input_request in input_requests {
-            let (method, params) = request(&input_request, self.rpc.revision);
-            let timeout = self.input_requests.input_timeout;
-            let owner = self.rpc.message.owner();
-            let open_requests = &self.rpc.dispatcher.open_requests;
-            let response = open_requests.send_request(self.rpc.outbox, owner, method, &params, timeout).await;
-            let value = match response {
-                Ok(result) => serde_json::from_str(result.get())
-                    .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
-                    .and_then(|result| parse_response(&input_request, result))
-                    .and_then(|response| input_request.take(response))
-                    .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
-                Err(ClientRequestError::ClientError { .. }) if input_request.optional => Value::Null,
-                Err(unanswered) => {
-                    return Err(format!("the input request `{}` failed: {unanswered}", input_request.name));
-                }
-            };
-            input_responses.insert(input_request.name, value);
-        }
-        Ok(input_responses)
-    }
 }
 
-impl Elicitor for RequestElicitor<'_> {
-    fn capabilities(&self) -> ClientCapabilities {
-        self.round.capabilities()
+/// Sends one input request after the other to a legacy client, as a person responds.
+async fn send_input_requests(
+    rpc: &RpcContext<'_>,
+    timeout: Duration,
+    input_requests: Vec<InputRequest>,
+) -> Result<Map<String, Value>, String> {
+    let (open_requests, owner) = (&rpc.dispatcher.open_requests, rpc.message.owner());
+    let mut input_responses = Map::new();
+    for input_request in input_requests {
+        let (method, params) = request(&input_request, rpc.revision);
+        let value = match open_requests.send_request(rpc.outbox, owner, method, &params, timeout).await {
+            Ok(result) => serde_json::from_str(result.get())
+                .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
+                .and_then(|result| parse_response(&input_request, result))
+                .and_then(|response| input_request.take(response))
+                .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
+            Err(ClientRequestError::ClientError { .. }) if input_request.optional => Value::Null,
+            Err(unanswered) => {
+                return Err(format!("the input request `{}` failed: {unanswered}", input_request.name));
+            }
+        };
+        input_responses.insert(input_request.name, value);
     }
-
-    fn input_responses(&self) -> Map<String, Value> {
-        self.round.input_responses()
-    }
-
-    fn request_input(&mut self, input_requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        match self.rpc.revision.lifecycle() {
-            Lifecycle::PerRequest => self.round.request_input(input_requests),
-            Lifecycle::Handshake => Box::pin(self.send_input_requests(input_requests)),
-        }
-    }
-
-    fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
-        match self.rpc.revision.lifecycle() {
-            Lifecycle::PerRequest => self.round.report_unsupported(missing),
-            // The model reads a tool error instead.
-            Lifecycle::Handshake => {}
-        }
-    }
+    Ok(input_responses)
 }
 
 /// Input requests by name, in the form of revision 2026-07-28.
@@ -195,21 +173,22 @@ fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<Req
     let content = content.map_err(|error| invalid(&error.to_string()))?;
     let state: RequestState =
         serde_json::from_slice(&content).map_err(|_| invalid("it was not issued here"))?;
-    match state.subject == subject {
-        true => Ok(state),
-        false => Err(invalid("it was issued for another request")),
-    }
+    Some(state)
+        .filter(|state| state.subject == subject)
+        .ok_or_else(|| invalid("it was issued for another request"))
 }
 
 /// One round of input requests: matches responses to them, and records what is missing.
 #[derive(Debug)]
-pub(super) struct ElicitationRound {
+pub(super) struct ElicitationRound<'a> {
     pub(super) capabilities: ClientCapabilities,
     /// All input responses, of this request and of earlier ones.
     pub(super) input_responses: Map<String, Value>,
     /// The input responses of this request, until they are matched.
     responses: Option<Map<String, Value>>,
     pub(super) outcome: RoundOutcome,
+    /// The request of a legacy client, which gets input requests at once, and their timeout.
+    legacy_client: Option<(&'a RpcContext<'a>, Duration)>,
 }
 
 /// The outcome of a round.
@@ -225,16 +204,17 @@ pub(super) enum RoundOutcome {
     Unsupported(Vec<MissingCapability>),
 }
 
-impl ElicitationRound {
+impl ElicitationRound<'_> {
     pub(super) fn new(
         capabilities: ClientCapabilities,
         input_responses: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
-        Self { capabilities, input_responses, responses: Some(responses), outcome: RoundOutcome::Complete }
+        let outcome = RoundOutcome::Complete;
+        Self { capabilities, input_responses, responses: Some(responses), outcome, legacy_client: None }
     }
 
-    pub(super) fn accept(&mut self, input_requests: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
+    fn accept(&mut self, input_requests: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
         /// Nobody reads it: the request ends with input requests or an error.
         const PENDING: &str = "input from the client is needed first";
         // The responses belong to input requests that were sent earlier; further ones need another request of
@@ -266,7 +246,7 @@ impl ElicitationRound {
     }
 }
 
-impl Elicitor for ElicitationRound {
+impl Elicitor for ElicitationRound<'_> {
     fn capabilities(&self) -> ClientCapabilities {
         self.capabilities
     }
@@ -276,11 +256,17 @@ impl Elicitor for ElicitationRound {
     }
 
     fn request_input(&mut self, input_requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        Box::pin(ready(self.accept(input_requests)))
+        match self.legacy_client {
+            Some((rpc, timeout)) => Box::pin(send_input_requests(rpc, timeout, input_requests)),
+            None => Box::pin(ready(self.accept(input_requests))),
+        }
     }
 
     fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
-        self.outcome = RoundOutcome::Unsupported(missing);
+        // The model of a legacy client reads a tool error instead.
+        if self.legacy_client.is_none() {
+            self.outcome = RoundOutcome::Unsupported(missing);
+        }
     }
 }
 
@@ -300,12 +286,8 @@ pub(super) fn capabilities(revision: Revision, capabilities: &Map<String, Value>
             (form, link)
         }
     };
-    ClientCapabilities {
-        form,
-        link,
-        sample: declared("sampling").is_some(),
-        roots: declared("roots").is_some(),
-    }
+    let (sample, roots) = (declared("sampling").is_some(), declared("roots").is_some());
+    ClientCapabilities { form, link, sample, roots }
 }
 
 /// The method and the parameters of an input request.
@@ -390,9 +372,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
                 (Some("accept"), Value::Null) => Ok(InputAnswer::Accepted(Map::new())),
                 (Some("accept"), Value::Object(content)) => Ok(InputAnswer::Accepted(content)),
                 (Some("accept"), _) => Err(wrong("has a `content` that is not an object")),
-                (Some(_) | None, _) => {
-                    Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`"))
-                }
+                _ => Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`")),
             }
         }
         InputRequestKind::Sample(_) => {

@@ -9,7 +9,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Value, error::Category, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     revision::missing_meta,
@@ -60,7 +60,7 @@ pub(super) struct RpcNotification<'a> {
 
 /// A request's id as the client wrote it: a JSON string or an integer of any size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RpcId<'a>(&'a RawValue);
+pub(super) struct RpcId<'a>(pub(super) &'a RawValue);
 
 /// Why a body is not a message, with its id and method if those could be read.
 #[derive(Debug)]
@@ -182,26 +182,27 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
     if envelope.method.0.is_some() && (result.is_some() || error.is_some()) {
         return Err(no_message("a message with a `method` has neither `result` nor `error`"));
     }
-    match (envelope.method.0, id) {
-        (Some(_), Some(id)) => {
+    match (envelope.method.0, id, result, error) {
+        (Some(_), Some(id), ..) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
             let params: Members<'_> = envelope.params.optional_object("params").map_err(reject)?;
             let meta: RequestMeta<'_> =
                 params.get("_meta").optional_object("params._meta").map_err(reject)?;
-            meta.check_progress_token().map_err(reject)?;
+            // In every revision (Progress, "Progress Flow").
+            if !meta.progress_token.0.is_none_or(is_text_or_integer) {
+                let text = "`params._meta.progressToken` must be a string or an integer";
+                return Err(reject(ErrorKind::PARAMS.error(text)));
+            }
             Ok(ClientMessage::Request(RpcRequest { id, method, meta, params, message: body }))
         }
-        (Some(_), None) => Ok(ClientMessage::Notification(RpcNotification {
+        (Some(_), None, ..) => Ok(ClientMessage::Notification(RpcNotification {
             method: method.clone(),
             params: envelope.params,
         })),
-        (None, Some(id)) => match (result, error) {
-            (Some(_), Some(_)) => Err(no_message("a response has either `result` or `error`")),
-            (None, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
-            (Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),
-            (None, None) => Err(no_message("a message needs a `method`")),
-        },
-        (None, None) => Err(no_message("a message needs a `method`")),
+        (None, Some(_), Some(_), Some(_)) => Err(no_message("a response has either `result` or `error`")),
+        (None, Some(id), None, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
+        (None, Some(id), Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),
+        (None, Some(_), None, None) | (None, None, ..) => Err(no_message("a message needs a `method`")),
     }
 }
 
@@ -215,17 +216,15 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
         return None;
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let messages = deserializer.deserialize_seq(BatchVisitor).and_then(|messages| {
-        deserializer.end()?;
-        Ok(messages)
-    });
+    let messages = deserializer.deserialize_seq(BatchVisitor);
+    let messages = messages.and_then(|messages| deserializer.end().map(|()| messages));
     Some(match messages {
         Ok(messages) if messages.is_empty() => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
         Ok(messages) => Ok(messages),
         Err(error) if error.is_data() => {
             Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages")))
         }
-        Err(error) => Err(ErrorKind::NOT_JSON.error(format!("the body is not JSON: {error}"))),
+        Err(error) => Err(not_json(error)),
     })
 }
 
@@ -327,27 +326,24 @@ impl<'a> Member<'a> {
     }
 }
 
+fn not_json(error: serde_json::Error) -> RpcError {
+    ErrorKind::NOT_JSON.error(format!("the body is not JSON: {error}"))
+}
+
 fn envelope(body: &[u8]) -> Result<Envelope<'_>, RpcError> {
-    let not_json = |error: &serde_json::Error| ErrorKind::NOT_JSON.error(format!("the body is not JSON: {error}"));
-    match body.trim_ascii_start().first() {
-        Some(b'{') => serde_json::from_slice(body).map_err(|error| {
-            // A duplicate member stops the parser early: is the rest JSON at all?
-            match serde_json::from_slice::<&RawValue>(body) {
-                Err(error) => not_json(&error),
-                Ok(_) if error.classify() == Category::Data => {
-                    ErrorKind::NOT_A_MESSAGE.error(without_position(&error))
-                }
-                Ok(_) => not_json(&error),
-            }
-        }),
-        _ => Err(match serde_json::from_slice::<&RawValue>(body) {
-            Err(error) => not_json(&error),
-            Ok(raw) if raw.get().starts_with('[') => ErrorKind::NOT_A_MESSAGE.error(
-                "batches are supported in revision 2025-03-26 only: send each message in its own request",
-            ),
-            Ok(_) => ErrorKind::NOT_A_MESSAGE.error("a message is a JSON object"),
-        }),
+    let raw = || serde_json::from_slice::<&RawValue>(body).map_err(not_json);
+    if body.trim_ascii_start().starts_with(b"{") {
+        // A duplicate member stops the parser early: is the rest JSON at all?
+        return serde_json::from_slice(body).map_err(|error| match raw() {
+            Err(error) => error,
+            Ok(_) if error.is_data() => ErrorKind::NOT_A_MESSAGE.error(without_position(&error)),
+            Ok(_) => not_json(error),
+        });
     }
+    Err(ErrorKind::NOT_A_MESSAGE.error(match raw()?.get().starts_with('[') {
+        true => "batches are supported in revision 2025-03-26 only: send each message in its own request",
+        false => "a message is a JSON object",
+    }))
 }
 
 /// The message of serde_json without its "at line 1 column 7", which counts from the start of a part.
@@ -367,10 +363,8 @@ fn is_text_or_integer(raw: &RawValue) -> bool {
 
 impl<'a> RpcId<'a> {
     fn parse(raw: &'a RawValue) -> Result<Self, RpcError> {
-        match is_text_or_integer(raw) {
-            true => Ok(Self(raw)),
-            false => Err(ErrorKind::NOT_A_MESSAGE.error("`id` must be a string or an integer")),
-        }
+        let error = || ErrorKind::NOT_A_MESSAGE.error("`id` must be a string or an integer");
+        is_text_or_integer(raw).then_some(Self(raw)).ok_or_else(error)
     }
 
     /// The id as a value, with all its digits.
@@ -381,16 +375,6 @@ impl<'a> RpcId<'a> {
     /// The raw JSON.
     pub(super) fn as_json(self) -> &'a str {
         self.0.get()
-    }
-
-    /// The raw JSON, for a response.
-    pub(super) fn as_raw(self) -> &'a RawValue {
-        self.0
-    }
-
-    /// The string, if it is one.
-    pub(super) fn as_text(self) -> Option<String> {
-        serde_json::from_str(self.0.get()).ok()
     }
 }
 
@@ -419,17 +403,6 @@ impl<'a> RequestMeta<'a> {
     pub(super) fn log_level(&self) -> Result<Option<McpLogLevel>, RpcError> {
         let level = self.log_level;
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
-    }
-
-    /// Checks the type of the progress token: a string or an integer in every revision (Progress, "Progress
-    /// Flow").
-    fn check_progress_token(&self) -> Result<(), RpcError> {
-        match self.progress_token.0.is_none_or(is_text_or_integer) {
-            true => Ok(()),
-            false => {
-                Err(ErrorKind::PARAMS.error("`params._meta.progressToken` must be a string or an integer"))
-            }
-        }
     }
 
     /// The progress token. One that is too long counts as none: progress notifications are optional.

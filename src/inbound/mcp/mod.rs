@@ -183,55 +183,52 @@ impl McpEndpoint {
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
-    async fn respond_without_message(&self, message_context: MessageContext<'_>) -> Response<Body> {
-        let lifecycle = message_context.revision().map(Revision::lifecycle);
-        let responded = match (message_context.method(), lifecycle) {
+    async fn respond_without_message(&self, message: MessageContext<'_>) -> Response<Body> {
+        let lifecycle = message.revision().map(Revision::lifecycle);
+        let responded = match (message.method(), lifecycle) {
             (Some(&(Method::GET | Method::DELETE)), Err(error)) => Err(error),
             (Some(&(Method::GET | Method::DELETE)), Ok(Lifecycle::PerRequest)) => {
                 return response::wrong_method(METHODS_PER_REQUEST);
             }
-            (Some(&Method::GET), Ok(Lifecycle::Handshake)) => Box::pin(self.get(message_context)).await,
-            (Some(&Method::DELETE), Ok(Lifecycle::Handshake)) => self.delete(message_context),
+            (Some(&Method::GET), Ok(Lifecycle::Handshake)) => Box::pin(self.get(message)).await,
+            (Some(&Method::DELETE), Ok(Lifecycle::Handshake)) => self.delete(message),
             (Some(_) | None, _) => return response::wrong_method(METHODS),
         };
         responded.unwrap_or_else(|error| {
-            response::rejected(message_context.logged(), &error.rejection(Revision::R2025_11_25))
+            response::rejected(message.logged(), &error.rejection(Revision::R2025_11_25))
         })
     }
 
     /// Opens a stream of notifications, for a session up to 2025-11-25. A request without a session can't be
     /// notified: it may come from a person with a browser.
-    async fn get(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
-        let headers = message_context.headers();
-        let Some(session) = message_context.session_to_check()? else {
+    async fn get(&self, message: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
+        let headers = message.headers();
+        let Some(session) = message.session_to_check()? else {
             return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
         };
-        let shutdown = message_context.context.request.connection.ending.clone();
+        let shutdown = message.context.request.connection.ending.clone();
         match shutdown.stage() {
             Shutdown::Serving => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that there are no streams, and never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                return Ok(response::rejected(
-                    message_context.logged(),
-                    &Rejection::for_shutdown(SHUTTING_DOWN),
-                ));
+                return Ok(response::rejected(message.logged(), &Rejection::for_shutdown(SHUTTING_DOWN)));
             }
         }
         // Not 405 either: there is a stream, but not in a form that the client accepts.
         if let Err(rejection) = response::check_stream_accepted(headers) {
-            return Ok(response::rejected(message_context.logged(), &rejection));
+            return Ok(response::rejected(message.logged(), &rejection));
         }
         let dispatcher = &self.dispatcher;
-        dispatcher.sessions.check(Some(session), message_context.owner())?;
+        dispatcher.sessions.check(Some(session), message.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            let stream = message_context.resume(session, id).await;
+            let stream = message.resume(session, id).await;
             return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(EVENTS_EXPIRED));
         }
-        let client = message_context.client();
+        let client = message.client();
         let (mailbox, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;
         dispatcher.read_subscriptions(session).await;
-        let revoked = self.filter.authenticator.revoked(message_context.context);
+        let revoked = self.filter.authenticator.revoked(message.context);
         let notifying = async move {
             tokio::select! {
                 () = notifying => {}
@@ -244,12 +241,12 @@ impl McpEndpoint {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, message_context: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
-        let id = message_context.session_to_check()?.ok_or_else(|| {
+    fn delete(&self, message: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
+        let id = message.session_to_check()?.ok_or_else(|| {
             let text = "header `Mcp-Session-Id` is missing: it names the session to end";
             ErrorKind::NOT_A_MESSAGE.error(text)
         })?;
-        self.dispatcher.sessions.end(id, message_context.owner())?;
+        self.dispatcher.sessions.end(id, message.owner())?;
         self.dispatcher.remove_session(id);
         self.dispatcher.publish_ended(id);
         Ok(StatusCode::NO_CONTENT.into_response())
@@ -263,9 +260,11 @@ impl McpEndpoint {
         };
         let dispatcher = Arc::clone(&self.dispatcher);
         let resumables = Arc::clone(&dispatcher.resumables);
-        let session = resumables
-            .is_enabled()
-            .then(|| legacy_session(MessageContext::http(&dispatcher, &context, &head)));
+        let legacy_session = || {
+            let message = MessageContext::http(&dispatcher, &context, &head);
+            Some((message.cancelling_session()?.to_owned(), message.revision().ok()?))
+        };
+        let session = resumables.is_enabled().then(legacy_session).flatten();
         let (outbox, mut mailbox) = Outbox::new();
         let outbox = if form == ResponseForm::Json { Outbox(None) } else { outbox };
         let mut pending: PendingResponse = pin_in_box!(async move {
@@ -286,10 +285,8 @@ impl McpEndpoint {
                     first = mailbox.recv() => first,
                     () = sleep(STREAM_AFTER) => None,
                 }
-            } => match session.flatten() {
-                Some((session, revision)) => {
-                    resumables.respond(&session, revision, first, mailbox, pending)
-                }
+            } => match session {
+                Some((session, revision)) => resumables.respond(&session, revision, first, mailbox, pending),
                 None => response::event_stream(first, mailbox, pending),
             },
         }
@@ -305,14 +302,6 @@ enum RequestBody {
 /// Locks a mutex, also after a panic: the tables here are consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The session of a legacy request, and its revision.
-fn legacy_session(message_context: MessageContext<'_>) -> Option<(String, Revision)> {
-    let session = message_context.session()?;
-    let revision =
-        message_context.revision().ok().filter(|revision| revision.lifecycle() == Lifecycle::Handshake)?;
-    Some((session.to_owned(), revision))
 }
 
 fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Response<Body> {
@@ -372,12 +361,9 @@ pub struct McpServerSettings {
     #[key(range = 1..=10_000, default = 200, restart)]
     pub page_size: usize,
     /// Time for which clients may cache a list of tools.
-    #[key(range = 0..=24 * HOUR, default = Duration::from_secs(60), restart)]
+    #[key(range = 0..=24 * 3_600_000, default = Duration::from_secs(60), restart)]
     pub list_ttl: Duration,
 }
-
-/// One hour in milliseconds, for the ranges of the settings.
-const HOUR: u64 = 3_600_000;
 
 fn read_name(value: &Cursor<'_>) -> Checked<String> {
     let name = String::read(value)?;

@@ -10,7 +10,7 @@ use super::{
     elicitation::RequestElicitor,
     message::RpcRequest,
     response::{RpcResult, raw_json},
-    rpc_error::{ErrorKind, RpcError, TruncatedText},
+    rpc_error::{ErrorKind, RpcError, truncated},
 };
 use crate::{
     model::{Arguments, kind_of, write_block},
@@ -43,13 +43,13 @@ pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
                 forward(rpc, &snapshot, prompt, McpMethod::GetPrompt, arguments).await
             }
             (None, Some(sentence)) => Err(ErrorKind::FAILED.error(sentence)),
-            (None, None) => Err(RpcError::unknown_prompt(&name)),
+            (None, None) => Err(ErrorKind::UNKNOWN_PROMPT.unknown(&name, "prompts/list")),
         };
     };
     rpc.may(&prompt.scopes)?;
     let mut elicitor = RequestElicitor::new(rpc, &prompt.input_requests, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| ErrorKind::PROMPT.error(sentence))?;
-    let arguments_checked = elicit_first(&prompt.input_requests, checked, &mut elicitor).await;
+    let arguments_checked = elicit_first(&prompt.input_requests, checked, &mut elicitor.round).await;
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
     }
@@ -66,16 +66,13 @@ async fn forward(
     params: Map<String, Value>,
 ) -> RpcResult {
     let to = (method, entry.upstream_key.as_str());
-    match Box::pin(snapshot.forward(entry, to, rpc.call(params))).await {
-        Ok(members) => Ok(rpc.forwarded(&members, None)),
-        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => {
-            Err(ErrorKind::PROMPT.error(text))
-        }
-        Err(ForwardError::Failed(text)) if method == McpMethod::GetPrompt => {
-            Err(PromptError::Failed(text).into())
-        }
-        Err(ForwardError::Failed(text)) => Err(ErrorKind::FAILED.error(text)),
-    }
+    let members =
+        Box::pin(snapshot.forward(entry, to, rpc.call(params))).await.map_err(|error| match error {
+            ForwardError::Arguments(text) | ForwardError::Unknown(text) => ErrorKind::PROMPT.error(text),
+            ForwardError::Failed(text) if method == McpMethod::GetPrompt => PromptError::Failed(text).into(),
+            ForwardError::Failed(text) => ErrorKind::FAILED.error(text),
+        })?;
+    Ok(rpc.forwarded(members, None))
 }
 
 /// The messages for checked arguments, after all input requests.
@@ -176,9 +173,10 @@ async fn suggestions(
     let call = rpc.call(Map::new());
     let name = typed.argument;
     let unknown =
-        |of: &str| ErrorKind::PROMPT.error(format!("the {of} has no argument `{}`", TruncatedText(name)));
+        |of: &str| ErrorKind::PROMPT.error(format!("the {of} has no argument `{}`", truncated(name)));
     if let Some(prompt) = reference.as_prompt_name() {
-        let found = snapshot.prompts.get(prompt).ok_or_else(|| RpcError::unknown_prompt(prompt))?;
+        let unknown_prompt = || ErrorKind::UNKNOWN_PROMPT.unknown(prompt, "prompts/list");
+        let found = snapshot.prompts.get(prompt).ok_or_else(unknown_prompt)?;
         rpc.may(&found.scopes)?;
         let argument = found.argument(name).ok_or_else(|| unknown("prompt"))?;
         return match &argument.completion {
@@ -187,12 +185,8 @@ async fn suggestions(
         };
     }
     let uri = reference.as_resource_uri().unwrap_or_default();
-    let route = snapshot.own_template(uri).ok_or_else(|| {
-        let uri = TruncatedText(uri);
-        ErrorKind::UNKNOWN_TEMPLATE.error(format!(
-            "unknown resource template `{uri}`; `resources/templates/list` lists the available ones"
-        ))
-    })?;
+    let unknown_template = || ErrorKind::UNKNOWN_TEMPLATE.unknown(uri, "resources/templates/list");
+    let route = snapshot.own_template(uri).ok_or_else(unknown_template)?;
     rpc.may(&route.scopes)?;
     snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
 }

@@ -24,7 +24,7 @@ use super::{
     response::{RpcResponse, RpcResult},
     resumable::ResumableStreams,
     revision::{Lifecycle, Revision},
-    rpc_error::{ErrorCounts, ErrorKind, RpcError, TruncatedText},
+    rpc_error::{ErrorCounts, ErrorKind, RpcError, truncated},
     server_info::{self, ServerInfo},
     session_subscriptions::SessionSubscriptions,
     sessions::{InFlightRequests, LogLevels, Sessions, UnknownSessions},
@@ -253,9 +253,7 @@ impl MessageContext<'_> {
             return reject(&error);
         }
         match message {
-            ClientMessage::Request(request) => {
-                unreachable!("requests are handled elsewhere: {}", request.method)
-            }
+            ClientMessage::Request(request) => unreachable!("handled elsewhere: {}", request.method),
             ClientMessage::Notification(notification) => {
                 if let (Some(session), Some((id, reason))) =
                     (self.cancelling_session(), notification.cancelled())
@@ -276,12 +274,12 @@ impl MessageContext<'_> {
             }
             ClientMessage::Response { id, result } => {
                 let open_requests = &self.dispatcher.open_requests;
-                let is_accepted = match id.as_text() {
-                    Some(id) => {
+                let is_accepted = match serde_json::from_str::<String>(id.as_json()) {
+                    Ok(id) => {
                         open_requests.complete(&id, self.owner(), client_result(result))
                             || open_requests.replicas.forward_response(&id, self, body).await
                     }
-                    None => false,
+                    Err(_) => false,
                 };
                 // Over stdio it can only be late, and needs no response.
                 if is_accepted || self.is_stdio() {
@@ -341,7 +339,8 @@ impl RpcContext<'_> {
         let method = match MethodRow::by_name(&request.method).filter(exists) {
             Some(row) if row.is_available(self.dispatcher).await => row,
             Some(_) | None => {
-                let method = TruncatedText(&request.method);
+                let method = truncated(&request.method);
+                let revision = revision.as_str();
                 let text = format!("method `{method}` is not supported in revision {revision}");
                 return Err(ErrorKind::UNKNOWN_METHOD.error(text));
             }

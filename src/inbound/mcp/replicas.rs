@@ -65,7 +65,7 @@ const FORWARDED_HEADERS: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL
 pub(super) struct Replicas {
     cipher: TokenCipher,
     /// The URL at which other replicas reach this one.
-    own: Option<ReplicaUrl>,
+    pub(super) own: Option<ReplicaUrl>,
     /// TLS settings for reaching them.
     tls: Option<ClientTls>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Replicas {
 /// The URL of a replica: `http://10.0.0.7:8080`, or the same with `https://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaUrl {
-    written: String,
+    pub(super) written: String,
     address: Address,
 }
 
@@ -99,12 +99,6 @@ impl ReplicaUrl {
     /// Whether it is reached over TLS.
     pub fn is_tls(&self) -> bool {
         self.address.is_tls()
-    }
-}
-
-impl Default for Replicas {
-    fn default() -> Self {
-        Self::new(TokenCipher::random(), None, None)
     }
 }
 
@@ -134,38 +128,23 @@ impl Replicas {
         ReplicaUrl::parse(written).filter(|issuer| Some(issuer) != self.own.as_ref())
     }
 
-    /// The URL at which other replicas reach this one.
-    pub(super) fn advertised_url(&self) -> Option<&str> {
-        self.own.as_ref().map(|own| own.written.as_str())
-    }
-
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
-    pub(super) async fn forward_response(
-        &self,
-        id: &str,
-        message_context: MessageContext<'_>,
-        body: &[u8],
-    ) -> bool {
+    pub(super) async fn forward_response(&self, id: &str, message: MessageContext<'_>, body: &[u8]) -> bool {
         let Some(issuer) = self.issuer(id) else { return false };
-        let headers = message_context.headers();
+        let headers = message.headers();
         let carried =
             FORWARDED_HEADERS.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
-        let response =
-            self.send(issuer, message_context, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
+        let response = self.send(issuer, message, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
         response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
     /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
-    pub(super) async fn resume(
-        &self,
-        name: &str,
-        message_context: MessageContext<'_>,
-    ) -> Option<Response<Body>> {
+    pub(super) async fn resume(&self, name: &str, message: MessageContext<'_>) -> Option<Response<Body>> {
         let issuer = self.issuer(name)?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static(PATH);
-        let headers = message_context.headers().clone();
-        *request.headers_mut() = self.forwarded_headers(message_context, request.method(), headers, b"")?;
+        let headers = message.headers().clone();
+        *request.headers_mut() = self.forwarded_headers(message, request.method(), headers, b"")?;
         let written = issuer.written.clone();
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
         let response = within_timeout(&written, self.upstream(issuer).stream(request, deadline)).await?;
@@ -177,27 +156,27 @@ impl Replicas {
     pub(super) async fn forward_request(
         &self,
         address: &str,
-        message_context: MessageContext<'_>,
+        message: MessageContext<'_>,
         body: &[u8],
     ) -> Option<UpstreamResponse> {
         let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
-        let mut headers = message_context.headers().clone();
+        let mut headers = message.headers().clone();
         remove_hop_by_hop(&mut headers);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        self.send(peer, message_context, headers, body, RESULT_LIMIT_BYTES).await
+        self.send(peer, message, headers, body, RESULT_LIMIT_BYTES).await
     }
 
     /// Sends a message to another replica, unless it was forwarded before.
     async fn send(
         &self,
         peer: ReplicaUrl,
-        message_context: MessageContext<'_>,
+        message: MessageContext<'_>,
         headers: HeaderMap,
         body: &[u8],
         response_limit_bytes: usize,
     ) -> Option<UpstreamResponse> {
         let method = Method::POST;
-        let headers = self.forwarded_headers(message_context, &method, headers, body)?;
+        let headers = self.forwarded_headers(message, &method, headers, body)?;
         let request = HttpRequest {
             under: PathBase::UpstreamUrl,
             method,
@@ -214,17 +193,17 @@ impl Replicas {
     /// The headers of a forwarded message; `None` if it was forwarded before.
     fn forwarded_headers(
         &self,
-        message_context: MessageContext<'_>,
+        message: MessageContext<'_>,
         method: &Method,
         mut headers: HeaderMap,
         body: &[u8],
     ) -> Option<HeaderMap> {
-        if message_context.headers().contains_key(FORWARDED) {
+        if message.headers().contains_key(FORWARDED) {
             return None;
         }
         headers.insert(FORWARDED, HeaderValue::from_static("1"));
         headers.remove(IDENTITY);
-        if let Some(client) = message_context.client().client() {
+        if let Some(client) = message.client().client() {
             let token = sign_identity(&self.cipher, client, method, &headers, body)?;
             headers.insert(IDENTITY, token);
         }

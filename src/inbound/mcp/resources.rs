@@ -1,6 +1,6 @@
 //! `resources/read`, `resources/subscribe` and `resources/unsubscribe`. Those of MCP upstreams are forwarded.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 
@@ -9,7 +9,6 @@ use super::{
     response::RpcResult,
     rpc_error::{ErrorKind, RpcError},
     server_info::WithHints,
-    sessions::Session,
     tools::CallSubscriber,
 };
 use crate::{
@@ -34,7 +33,7 @@ pub(super) async fn read(rpc: &RpcContext<'_>) -> RpcResult {
     if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
         let to = (McpMethod::ReadResource, uri.as_str());
         return match Box::pin(snapshot.forward(resource, to, rpc.call(Map::new()))).await {
-            Ok(members) => Ok(rpc.forwarded(&members, Some(resource))),
+            Ok(members) => Ok(rpc.forwarded(members, Some(resource))),
             Err(ForwardError::Unknown(text)) => Err(read_error(rpc, &uri, &ResourceReadError::Missing(text))),
             Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => {
                 Err(read_error(rpc, &uri, &ResourceReadError::Failed(text)))
@@ -93,7 +92,7 @@ pub(super) async fn unsubscribe(rpc: &RpcContext<'_>) -> RpcResult {
 
 fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(rpc)?;
-    let is_synthetic = |id: &&str| Session::open(&rpc.dispatcher.cipher, id, SystemTime::now()).is_ok();
+    let is_synthetic = |id: &&str| rpc.dispatcher.sessions.open(id).is_some();
     let session = rpc.message.session().filter(is_synthetic).ok_or_else(|| {
         ErrorKind::PARAMS.error(
             "a subscription needs a session, and this request names none that exists: send the \

@@ -51,8 +51,8 @@ pub(super) struct RpcResponse {
     pub(super) challenge: Option<HeaderValue>,
 }
 
-/// The response to a request, or why there is none.
-pub(super) type RpcResult = Result<RpcResponse, RpcError>;
+/// The response to a request, or a step towards it.
+pub(super) type RpcResult<T = RpcResponse> = Result<T, RpcError>;
 
 impl RpcResponse {
     /// The result of a request. Legacy revisions have no `resultType`; an empty `_meta` is omitted.
@@ -72,7 +72,7 @@ impl RpcResponse {
             meta: &'a Map<String, Value>,
         }
         let result = Members { result_type, members, meta };
-        Self::new(StatusCode::OK, Some(Some(id.as_raw())), Some(result), None)
+        Self::new(StatusCode::OK, Some(Some(id.0)), Some(result), None)
     }
 
     fn new<R: Serialize>(
@@ -97,7 +97,7 @@ impl RpcResponse {
 
     /// A JSON-RPC error.
     pub(super) fn error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
-        let id = id.map(|id| Some(id.as_raw())).or(revision.has_null_id().then_some(None));
+        let id = id.map(|id| Some(id.0)).or(revision.has_null_id().then_some(None));
         let challenge = error.challenge.as_deref().cloned();
         let error_data = error.to_error(revision);
         Self { challenge, ..Self::new::<()>(error.status(revision), id, None, Some(error_data)) }
@@ -113,13 +113,10 @@ impl RpcResponse {
     /// The whole response as HTTP.
     pub(super) fn into_response(self, form: ResponseForm) -> Response<Body> {
         // A stream is for results; every client reads a status other than 200 as JSON.
-        let mut response = match form {
-            ResponseForm::EventStream if self.status == StatusCode::OK => {
-                as_stream(Body::from(as_event(None, &self.body)))
-            }
-            ResponseForm::EventStream | ResponseForm::Json | ResponseForm::Either => {
-                ([(header::CONTENT_TYPE, JSON)], Body::from(self.body)).into_response()
-            }
+        let mut response = if form == ResponseForm::EventStream && self.status == StatusCode::OK {
+            as_stream(Body::from(as_event(None, &self.body)))
+        } else {
+            ([(header::CONTENT_TYPE, JSON)], Body::from(self.body)).into_response()
         };
         *response.status_mut() = self.status;
         if let Some(challenge) = self.challenge {
@@ -160,8 +157,8 @@ pub(super) fn write_tool_result(
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.log_rejection(rejection);
     let error = ErrorKind::NOT_A_MESSAGE.error(rejection.to_string());
-    let mut response = RpcResponse::error(None, Revision::R2026_07_28, &error);
-    response.status = rejection.status;
+    let response = RpcResponse::error(None, Revision::R2026_07_28, &error);
+    let response = RpcResponse { status: rejection.status, ..response };
     let mut response = response.into_response(ResponseForm::Json);
     rejection.add_header(response.headers_mut());
     response
@@ -172,7 +169,7 @@ pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
                             POST. Configure this URL in an MCP client.\n";
     let headers = [(header::ALLOW, methods), (header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    (StatusCode::METHOD_NOT_ALLOWED, headers, SENTENCE).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, headers, Body::from(SENTENCE)).into_response()
 }
 
 /// The representation of a response.
@@ -195,7 +192,9 @@ const EVENT_STREAM: &str = "text/event-stream";
 ///
 /// [`Rejection`] for another media type than JSON, or if the client accepts neither form.
 pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
-    if !is_json(headers) {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let is_json = |value: &HeaderValue| media_type(value).as_deref() == Some(JSON);
+    if !headers.contains_key(header::CONTENT_TYPE) || !types.all(is_json) {
         let text = "the body of a message must be JSON: send `Content-Type: application/json`";
         return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text));
     }
@@ -224,28 +223,17 @@ pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection
     Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
-    headers.contains_key(header::CONTENT_TYPE)
-        && values.all(|value| media_type(value).as_deref() == Some(JSON))
-}
-
 /// Keep-alive comment and its interval: proxies close connections that are idle.
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
 /// The response to a message, once it is ready; `None` if there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// The response that streams a first message, the messages of the mailbox, and then the result of
-/// `pending`. Without a first message, a comment shows proxies that the stream is open. Dropping it cancels the
-/// call.
-pub(super) fn event_stream(
-    first: Option<Bytes>,
-    mailbox: Mailbox,
-    pending: PendingResponse,
-) -> Response<Body> {
+/// The response that streams a first message, the messages of the mailbox, and then the result of `call`.
+/// Without a first message, a comment shows proxies that the stream is open. Dropping it cancels the call.
+pub(super) fn event_stream(first: Option<Bytes>, mailbox: Mailbox, call: PendingResponse) -> Response<Body> {
     let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
-    let events = (mailbox, pending.fuse(), None);
+    let events = (mailbox, call.fuse(), None);
     let events = unfold(events, |(mut mailbox, mut pending, mut last)| async move {
         let event = loop {
             let is_pending = !pending.is_terminated();

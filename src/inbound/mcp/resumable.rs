@@ -159,7 +159,7 @@ impl ResumableStreams {
         mut pending: PendingResponse,
     ) {
         let resume_timeout = self.settings.stream_resume_timeout;
-        let saying = async {
+        let recording = async {
             let response = loop {
                 tokio::select! {
                     biased;
@@ -177,8 +177,8 @@ impl ResumableStreams {
                 resumable.push(|id| response::as_event(Some(id), &response.body));
             }
         };
-        let is_said = tokio::select! {
-            () = saying => true,
+        let is_complete = tokio::select! {
+            () = recording => true,
             () = resumable.abandoned(resume_timeout) => false,
         };
         // Cancels the call, if it has not ended.
@@ -189,7 +189,7 @@ impl ResumableStreams {
             bytes = log.bytes;
         });
         let all = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if is_said {
+        if is_complete {
             let resume_timeout = if all > READ_LIMIT_BYTES { Duration::ZERO } else { resume_timeout };
             resumable.abandoned(resume_timeout).await;
         }
@@ -324,11 +324,12 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::inbound::mcp::client_channel::Outbox;
+    use crate::{crypto::TokenCipher, inbound::mcp::client_channel::Outbox};
 
     fn resumables(max_stream_duration: Option<Duration>) -> Arc<ResumableStreams> {
         let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };
-        Arc::new(ResumableStreams::new(settings, Arc::default()))
+        let replicas = Replicas::new(TokenCipher::random(), None, None);
+        Arc::new(ResumableStreams::new(settings, Arc::new(replicas)))
     }
 
     async fn text_of(response: Response<Body>) -> String {

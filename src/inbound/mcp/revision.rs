@@ -4,7 +4,7 @@
 //! header of later requests, or only the session that negotiated it. Since 2026-07-28 each request declares
 //! it. One endpoint serves both at once, and no request depends on an earlier one.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use http::HeaderMap;
 use rmcp::model::ProtocolVersion;
@@ -12,7 +12,8 @@ use rmcp::model::ProtocolVersion;
 use super::{
     context::{self, PROTOCOL_VERSION},
     message::RpcRequest,
-    rpc_error::{ErrorKind, RpcError, TruncatedText},
+    response::RpcResult,
+    rpc_error::{ErrorKind, RpcError, truncated},
 };
 use crate::model::{BlockText, Content, ContentBlock, ForeignBlock, StructuredContentSupport};
 
@@ -84,24 +85,26 @@ impl Revision {
         request: &RpcRequest<'_>,
     ) -> Result<Self, RpcError> {
         let in_header = context::single_value(headers, &PROTOCOL_VERSION)?;
-        let Some(in_body) = request.meta.protocol_version()? else {
-            return match request.method.as_ref() {
-                // The revision is among the parameters, and a header is ignored.
-                "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
-                _ => match (Self::from_header(in_header, negotiated)?, request.method.as_ref()) {
-                    (Self::R2026_07_28, _) | (_, "server/discover") => Err(missing_meta("protocolVersion")),
-                    (handshake, _) => Ok(handshake),
-                },
-            };
-        };
-        match in_header {
-            Some(in_header) if in_header != in_body => Err(ErrorKind::HEADERS.error(format!(
-                "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
-                TruncatedText(in_header),
-                TruncatedText(&in_body)
-            ))),
-            Some(_) => in_body.parse(),
-            None => Self::with_handshake(&in_body)
+        match (in_header, request.meta.protocol_version()?) {
+            // The revision is among the parameters, and a header is ignored.
+            (_, None) if request.method == "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
+            (in_header, None) => match Self::from_header(in_header, negotiated)? {
+                handshake
+                    if handshake <= Self::NEWEST_WITH_HANDSHAKE && request.method != "server/discover" =>
+                {
+                    Ok(handshake)
+                }
+                _ => Err(missing_meta("protocolVersion")),
+            },
+            (Some(in_header), Some(in_body)) if in_header != in_body => {
+                Err(ErrorKind::HEADERS.error(format!(
+                    "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
+                    truncated(in_header),
+                    truncated(&in_body)
+                )))
+            }
+            (Some(_), Some(in_body)) => in_body.parse(),
+            (None, Some(in_body)) => Self::with_handshake(&in_body)
                 .ok_or_else(|| ErrorKind::HEADERS.error("header `MCP-Protocol-Version` is missing")),
         }
     }
@@ -111,10 +114,7 @@ impl Revision {
     /// # Errors
     ///
     /// When the revision is not supported, or is missing without a handshake.
-    pub(super) fn from_stdio_request(
-        declared: Option<Self>,
-        request: &RpcRequest<'_>,
-    ) -> Result<Self, RpcError> {
+    pub(super) fn from_stdio_request(declared: Option<Self>, request: &RpcRequest<'_>) -> RpcResult<Self> {
         match (request.meta.protocol_version()?, request.method.as_ref(), declared) {
             (Some(in_body), _, _) => in_body.parse(),
             // The revision is among the parameters; a ping may precede it.
@@ -198,12 +198,6 @@ impl FromStr for Revision {
             .into_iter()
             .find(|revision| revision.as_str() == text)
             .ok_or_else(|| RpcError::version(text))
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
     }
 }
 

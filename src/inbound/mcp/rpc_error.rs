@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    fmt,
     sync::{Arc, Mutex},
 };
 
@@ -38,8 +37,8 @@ pub(super) struct RpcError {
 }
 
 /// A row of the table of errors: the reason in the log, the JSON-RPC code, and the HTTP status in legacy
-/// revisions and since 2026-07-28. Legacy clients lose the error, or their connection, with a status other than
-/// 200, so they get one only for requests that they never send.
+/// revisions and since 2026-07-28. Legacy clients lose the error, or their connection, with a status other
+/// than 200, so they get one only for requests that they never send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ErrorKind(&'static str, ErrorCode, StatusCode, StatusCode);
 
@@ -66,7 +65,7 @@ impl ErrorKind {
     /// An unknown tool in a well-formed request.
     pub(super) const UNKNOWN_TOOL: Self = Self("unknown tool", INVALID, OK, OK);
     /// An unknown prompt in a well-formed request.
-    const UNKNOWN_PROMPT: Self = Self("unknown prompt", INVALID, OK, OK);
+    pub(super) const UNKNOWN_PROMPT: Self = Self("unknown prompt", INVALID, OK, OK);
     /// A completion for an unknown resource template.
     pub(super) const UNKNOWN_TEMPLATE: Self = Self("unknown resource template", INVALID, OK, OK);
     /// Invalid arguments of a prompt.
@@ -106,17 +105,16 @@ impl ErrorKind {
     pub(super) fn error(self, text: impl Into<Cow<'static, str>>) -> RpcError {
         RpcError { kind: self, text: text.into(), data: None, challenge: None }
     }
+
+    /// The error for an unknown name; `list` is the method that lists the known ones.
+    pub(super) fn unknown(self, name: &str, list: &str) -> RpcError {
+        self.error(format!("{} `{}`; `{list}` lists the available ones", self.0, truncated(name)))
+    }
 }
 
 impl RpcError {
     pub(super) fn with_data(self, data: Value) -> Self {
         Self { data: Some(Box::new(data)), ..self }
-    }
-
-    pub(super) fn unknown_prompt(name: &str) -> Self {
-        let name = TruncatedText(name);
-        let text = format!("unknown prompt `{name}`; `prompts/list` lists the available ones");
-        ErrorKind::UNKNOWN_PROMPT.error(text)
     }
 
     pub(super) fn no_session() -> Self {
@@ -125,7 +123,7 @@ impl RpcError {
     }
 
     pub(super) fn version(requested: &str) -> Self {
-        let requested = TruncatedText(requested).to_string();
+        let requested = truncated(requested);
         let text = format!("protocol version `{requested}` is not supported");
         let supported = Revision::ALL.map(Revision::as_str);
         ErrorKind::VERSION.error(text).with_data(json!({ "supported": supported, "requested": requested }))
@@ -230,14 +228,10 @@ impl MeterSource for ErrorCounts {
     }
 }
 
-/// Client-supplied text quoted in an error, truncated to 100 characters.
-pub(super) struct TruncatedText<'a>(pub(super) &'a str);
-
-impl fmt::Display for TruncatedText<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(100) {
-            Some((end, _)) => write!(formatter, "{}…", &self.0[..end]),
-            None => formatter.write_str(self.0),
-        }
+/// Client-supplied text for an error, truncated to 100 characters.
+pub(super) fn truncated(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

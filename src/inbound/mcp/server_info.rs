@@ -13,7 +13,7 @@ use super::{
     McpServerSettings,
     context::{CacheHints, RpcContext},
     response::{RpcResponse, RpcResult},
-    revision::{Lifecycle, Revision},
+    revision::Revision,
     rpc_error::ErrorKind,
     sessions::{DeclaredLists, Session},
     tasks,
@@ -28,8 +28,8 @@ pub(super) struct ServerInfo {
     pub(super) page_size: usize,
     pub(super) list_ttl: Duration,
     /// `_meta` of every result since 2026-07-28.
-    meta: Map<String, Value>,
-    no_meta: Map<String, Value>,
+    pub(super) meta: Map<String, Value>,
+    pub(super) no_meta: Map<String, Value>,
 }
 
 impl ServerInfo {
@@ -41,14 +41,6 @@ impl ServerInfo {
         let page_size = settings.page_size.max(1);
         let (instructions, list_ttl) = (settings.instructions, settings.list_ttl);
         Self { server, instructions, page_size, list_ttl, meta, no_meta: Map::new() }
-    }
-
-    /// `_meta` of every result.
-    pub(super) fn result_meta(&self, revision: Revision) -> &Map<String, Value> {
-        match revision.lifecycle() {
-            Lifecycle::Handshake => &self.no_meta,
-            Lifecycle::PerRequest => &self.meta,
-        }
     }
 }
 
@@ -152,7 +144,8 @@ pub(super) async fn list_templates(rpc: &RpcContext<'_>) -> RpcResult {
     list_page(rpc, |snapshot| (&snapshot.lists.resource_templates, !snapshot.awaited.resources)).await
 }
 
-/// One page of the list that `list_in` finds, with whether it is complete. It is not cacheable while entries of an upstream are missing.
+/// One page of the list that `list_in` finds, with whether it is complete. It is not cacheable while entries
+/// of an upstream are missing.
 async fn list_page(rpc: &RpcContext<'_>, list_in: fn(&Snapshot) -> (&DefinitionList, bool)) -> RpcResult {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

@@ -91,7 +91,7 @@ impl SessionSubscriptions {
         if !session.admits(uri) {
             return Err(WatchError::Enough);
         }
-        let watching = if session.is_heard() { Some(gateway.watch(uri)?) } else { None };
+        let watching = if session.has_stream() { Some(gateway.watch(uri)?) } else { None };
         session.resources.insert(uri.into(), WatchedResource { watching, is_known: false });
         Ok(())
     }
@@ -119,34 +119,31 @@ impl SessionSubscriptions {
             {
                 continue;
             }
-            let watching = if found.is_heard() { gateway.watch(uri).ok() } else { None };
+            let watching = if found.has_stream() { gateway.watch(uri).ok() } else { None };
             found.resources.insert(uri.as_str().into(), WatchedResource { watching, is_known: true });
         }
     }
 
     /// Whether a session has a stream here.
     pub(super) fn listens(&self, session: &str) -> bool {
-        lock(&self.0).by_id.get(session).is_some_and(SubscribedSession::is_heard)
+        lock(&self.0).by_id.get(session).is_some_and(SubscribedSession::has_stream)
     }
 
     /// The sessions that have a stream here.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
         let sessions = lock(&self.0);
-        let listening = sessions.by_id.iter().filter(|(_, session)| session.is_heard());
+        let listening = sessions.by_id.iter().filter(|(_, session)| session.has_stream());
         listening.map(|(id, _)| id.clone()).collect()
     }
 
     /// The subscriptions that are not yet in the shared state, each with its session.
     pub(super) fn mark_unstored(&self) -> Vec<(Box<str>, Box<str>)> {
-        let sessions = lock(&self.0);
-        let all = sessions.by_id.iter().flat_map(|(id, session)| {
-            session
-                .resources
-                .iter()
-                .filter(|(_, wanted)| !wanted.is_known)
-                .map(|(uri, _)| (id.clone(), uri.clone()))
-        });
-        all.collect()
+        let mut unstored = Vec::new();
+        for (id, session) in &lock(&self.0).by_id {
+            let uris = session.resources.iter().filter(|(_, wanted)| !wanted.is_known);
+            unstored.extend(uris.map(|(uri, _)| (id.clone(), uri.clone())));
+        }
+        unstored
     }
 
     /// Removes a subscription.
@@ -188,7 +185,7 @@ impl SessionSubscriptions {
 
 impl SubscribedSession {
     /// Whether it has a stream here.
-    fn is_heard(&self) -> bool {
+    fn has_stream(&self) -> bool {
         !self.streams.is_empty()
     }
 
@@ -202,7 +199,7 @@ impl SubscribedSessions {
     /// A session, known or new. Those with a stream are not evicted, as the number of streams is limited.
     fn session(&mut self, id: &str) -> &mut SubscribedSession {
         if !self.by_id.contains_key(id) && self.by_id.len() >= SESSION_LIMIT {
-            let idle = self.by_id.iter().filter(|(_, session)| !session.is_heard());
+            let idle = self.by_id.iter().filter(|(_, session)| !session.has_stream());
             let oldest = idle.min_by_key(|(_, session)| session.number).map(|(id, _)| id.clone());
             oldest.map(|oldest| self.by_id.remove(&oldest));
         }
@@ -212,7 +209,7 @@ impl SubscribedSessions {
     }
 
     fn remove_if_idle(&mut self, id: &str) {
-        let idle = |session: &SubscribedSession| !session.is_heard() && session.resources.is_empty();
+        let idle = |session: &SubscribedSession| !session.has_stream() && session.resources.is_empty();
         if self.by_id.get(id).is_some_and(idle) {
             self.by_id.remove(id);
         }
@@ -246,7 +243,7 @@ impl Drop for SessionStream {
         let mut sessions = lock(&self.subscribed.0);
         let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
         found.streams.retain(|stream| !Arc::ptr_eq(stream, &self.closing));
-        if !found.is_heard() {
+        if !found.has_stream() {
             found.resources.values_mut().for_each(|wanted| wanted.watching = None);
         }
         sessions.remove_if_idle(&self.session);
@@ -294,9 +291,8 @@ impl MessageDispatcher {
     pub(super) async fn read_subscriptions(&self, session: &str) {
         let Some(shared) = self.gateway.shared() else { return };
         if let Ok(members) = shared.members(&group(shared, session)).await {
-            let uris: Vec<String> =
-                members.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect();
-            self.subscribed.replace(&self.gateway, session, &uris);
+            let uris = members.into_iter().filter_map(|member| String::from_utf8(member).ok());
+            self.subscribed.replace(&self.gateway, session, &uris.collect::<Vec<_>>());
         }
     }
 

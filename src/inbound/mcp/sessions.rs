@@ -34,7 +34,7 @@ const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
 /// The content of a session id: the parameters of `initialize`, and the client.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
@@ -66,13 +66,7 @@ impl Session {
                 *value = Value::Object(Map::new());
             }
         }
-        Self {
-            revision: revision.as_str().to_owned(),
-            capabilities,
-            owner: None,
-            address: None,
-            declared: None,
-        }
+        Self { revision: revision.as_str().to_owned(), capabilities, ..Self::default() }
     }
 
     /// Records the client that began the session.
@@ -177,10 +171,14 @@ impl Sessions {
         }
     }
 
+    /// The session with this id; `None` if it is not one of ours, or has expired.
+    pub(super) fn open(&self, id: &str) -> Option<Session> {
+        Session::open(&self.cipher, id, SystemTime::now()).ok()
+    }
+
     /// The lists that were declared in a session; all for an id of unknown origin.
     pub(super) fn declared_lists(&self, id: &str) -> DeclaredLists {
-        let session = Session::open(&self.cipher, id, SystemTime::now()).ok();
-        let declared = session.and_then(|session| session.declared);
+        let declared = self.open(id).and_then(|session| session.declared);
         declared.unwrap_or(DeclaredLists { prompts: true, resources: true })
     }
 
@@ -198,12 +196,9 @@ impl Sessions {
     /// Ends a session that another replica has ended, and whose owner that replica has checked. Returns
     /// whether there was one.
     pub(super) fn end_remotely(&self, id: &str) -> bool {
-        let Ok(session) = Session::open(&self.cipher, id, SystemTime::now()) else {
-            // Not an id of ours: if it were stored, anybody could fill the list.
-            return false;
-        };
-        lock(&self.ended).add(session.client(), id);
-        true
+        // If an id that is not ours were stored, anybody could fill the list.
+        let session = self.open(id);
+        session.inspect(|session| lock(&self.ended).add(session.client(), id)).is_some()
     }
 }
 
@@ -232,10 +227,10 @@ impl LogLevels {
         if stored.levels.insert(key.into(), level).is_none() {
             stored.order.push_back(key.into());
         }
-        while stored.order.len() > LEVELS_LIMIT {
-            if let Some(oldest) = stored.order.pop_front() {
-                stored.levels.remove(&oldest);
-            }
+        if stored.order.len() > LEVELS_LIMIT
+            && let Some(oldest) = stored.order.pop_front()
+        {
+            stored.levels.remove(&oldest);
         }
     }
 

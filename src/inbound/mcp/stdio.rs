@@ -9,7 +9,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::Poll,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
@@ -29,7 +29,6 @@ use super::{
     protocol::MessageDispatcher,
     revision::Revision,
     rpc_error::{ErrorKind, RpcError},
-    sessions::Session,
     subscriptions,
 };
 use crate::{
@@ -72,8 +71,8 @@ pub enum ConnectionEnd {
 impl McpEndpoint {
     /// Serves one client: reads its lines, and writes messages for it into `out`, each without a line break.
     ///
-    /// After the last line, requests in flight may take as long as `shutdown_timeout`. They are cancelled when `stop`
-    /// completes, and when the receiver of `out` is dropped.
+    /// After the last line, requests in flight may take as long as `shutdown_timeout`. They are cancelled
+    /// when `stop` completes, and when the receiver of `out` is dropped.
     pub async fn serve_stdio(
         &self,
         mut lines: mpsc::Receiver<ClientLine>,
@@ -120,10 +119,8 @@ impl McpEndpoint {
             () = &mut cancelled => Ok(()),
             ended = timeout(shutdown_timeout, all_responded) => ended,
         };
-        match ended {
-            Ok(()) => ConnectionEnd::Clean,
-            Err(_) => ConnectionEnd::CutOff { requests: connection.running.len() },
-        }
+        let cut_off = ConnectionEnd::CutOff { requests: connection.running.len() };
+        ended.map_or(cut_off, |()| ConnectionEnd::Clean)
     }
 }
 
@@ -176,9 +173,7 @@ impl StdioConnection {
             }
             Some(Err(_)) if is_full => return self.reject(None, too_many()).await,
             Some(Ok(ClientMessage::Request(request))) => request.method == "initialize",
-            Some(Ok(ClientMessage::Notification(_) | ClientMessage::Response { .. }) | Err(_)) | None => {
-                false
-            }
+            Some(Ok(_) | Err(_)) | None => false,
         };
         let (dispatcher, context) = (Arc::clone(&self.dispatcher), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
@@ -251,7 +246,7 @@ async fn respond(
     // There may be no response, or the client may have stopped reading.
     let Some(response) = send_during(pending, mailbox, &out).await else { return };
     if let Some(session) = &response.session
-        && let Ok(opened) = Session::open(&dispatcher.cipher, session, SystemTime::now())
+        && let Some(opened) = dispatcher.sessions.open(session)
         && let Ok(revision) = opened.revision.parse()
     {
         handshake.store(Some(Arc::new(Handshake { revision, session: session.clone() })));

@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc};
 
 use rmcp::model::SubscriptionFilter;
-use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -29,15 +28,6 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Limit of the resources of one stream; further ones are omitted from the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
-
-/// The member of a filter that the extension for tasks defines (SEP-2663, "Task Status Notifications"). Such
-/// notifications are optional, and not sent.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct TaskFilter {
-    #[serde(rename = "taskIds")]
-    task_ids: Option<IgnoredAny>,
-}
 
 /// The notifications that a client has requested.
 #[derive(Debug)]
@@ -65,8 +55,9 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     let requested = rpc.request.param("notifications");
     let filter = requested.object("params.notifications")?;
     let filter = filter.ok_or_else(|| ErrorKind::PARAMS.error("`params.notifications` must be an object"))?;
-    let TaskFilter { task_ids } = requested.optional_object("params.notifications")?;
-    if task_ids.is_some() && tasks::any_offered(&dispatcher.gateway.snapshot()) {
+    // Notifications of tasks are optional, and not sent (SEP-2663, "Task Status Notifications").
+    let requests_tasks = requested.object_or_empty().get("taskIds").is_some_and(|ids| !ids.is_null());
+    if requests_tasks && tasks::any_offered(&dispatcher.gateway.snapshot()) {
         tasks::check_support(rpc)?;
     }
     let _slot = dispatcher.streams.slot(message.client())?;
@@ -83,7 +74,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     tokio::select! {
         _ = notify(listener, rpc.outbox, Some(&meta), &subscription) => {}
         () = message.revoked() => {}
-        () = message.shutdown_begun() => {}
+        () = message.context.request.connection.ending.begun() => {}
     }
     if message.is_stdio() {
         // Required where no stream ends with it (2026-07-28, Cancellation), before the result: a request that
@@ -165,31 +156,25 @@ impl Subscription {
             watched.map(|watching| (Arc::clone(&watching.uri), watching)).collect();
         let known = watched.keys().map(|uri| uri.to_string()).collect::<Vec<_>>();
         filter.resource_subscriptions = Some(known).filter(|known| !known.is_empty());
-        for wanted in [
-            &mut filter.tools_list_changed,
-            &mut filter.prompts_list_changed,
-            &mut filter.resources_list_changed,
-        ] {
-            *wanted = wanted.filter(|wanted| *wanted);
-        }
+        let omit_unwanted = |wanted: &mut Option<bool>| *wanted = wanted.filter(|wanted| *wanted);
+        omit_unwanted(&mut filter.tools_list_changed);
+        omit_unwanted(&mut filter.prompts_list_changed);
+        omit_unwanted(&mut filter.resources_list_changed);
         let of = Resources::Watched(watched);
         Self { filter, of, gateway: gateway.clone(), client: client.clone() }
     }
 
-    /// The notifications for a change, each with its resource if it is about one. Those for a session are sent
-    /// on its newest stream only (MCP 2025-11-25, Transports, "Multiple Connections").
+    /// The notifications for a change, each with its resource if it is about one. Those for a session are
+    /// sent on its newest stream only (MCP 2025-11-25, Transports, "Multiple Connections").
     fn messages(&self, received: &ReceivedChange) -> Vec<(&'static str, Option<Arc<str>>)> {
         if matches!(&self.of, Resources::Session(stream) if !stream.is_newest()) {
             return Vec::new();
         }
+        let filter = &self.filter;
         let lists = [
-            (ChangeEvent::Tools, self.filter.tools_list_changed, "notifications/tools/list_changed"),
-            (ChangeEvent::Prompts, self.filter.prompts_list_changed, "notifications/prompts/list_changed"),
-            (
-                ChangeEvent::Resources,
-                self.filter.resources_list_changed,
-                "notifications/resources/list_changed",
-            ),
+            (ChangeEvent::Tools, filter.tools_list_changed, "notifications/tools/list_changed"),
+            (ChangeEvent::Prompts, filter.prompts_list_changed, "notifications/prompts/list_changed"),
+            (ChangeEvent::Resources, filter.resources_list_changed, "notifications/resources/list_changed"),
         ];
         // After missed changes, anything may be different.
         let has_changed = |change: &ChangeEvent| match received {

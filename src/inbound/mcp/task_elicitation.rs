@@ -6,19 +6,18 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::HeaderMap;
 use serde_json::{Map, Value};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::Instant,
+};
 
 use super::{
+    context::RpcContext,
     elicitation::{ElicitationRound, RoundOutcome},
     lock,
     revision::Revision,
@@ -27,10 +26,8 @@ use super::{
 use crate::{
     crypto::random_id,
     model::ToolResult,
-    pipeline::{ApiKind, BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first},
-    route::{ClientCapabilities, InputRequest, TraceContext},
-    telemetry::RequestId,
-    upstream::ClientIdentity,
+    pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first},
+    route::{ClientCapabilities, InputRequest},
 };
 
 /// Limit of such tasks. A call beyond it elicits input itself.
@@ -43,10 +40,17 @@ const RESPONSES_LIMIT_BYTES: usize = 64 << 10;
 const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 
 /// The tasks of this replica with input requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ElicitingTasks {
     tasks: Mutex<HashMap<String, (Instant, Arc<ElicitingTask>)>>,
-    stored_bytes: Arc<AtomicUsize>,
+    /// A permit for each byte of results that may be stored.
+    result_bytes: Arc<Semaphore>,
+}
+
+impl Default for ElicitingTasks {
+    fn default() -> Self {
+        Self { tasks: Mutex::default(), result_bytes: Arc::new(Semaphore::new(RESULTS_LIMIT_BYTES)) }
+    }
 }
 
 /// One such task.
@@ -66,41 +70,12 @@ pub(super) enum ElicitingState {
     Starting { _ends: oneshot::Sender<()> },
     /// The upstream runs the operation.
     Running(Box<OpenOperation>),
-    /// It has ended, with this result as a client gets it.
-    Completed(StoredResult),
+    /// It has ended, with this result as a client gets it. Its bytes are counted until it is dropped.
+    Completed { written: Vec<u8>, _permit: OwnedSemaphorePermit },
     /// It has ended, and its result is too long to be stored.
     Discarded,
     /// It was cancelled.
     Cancelled,
-}
-
-/// A stored result; its bytes are counted until it is dropped.
-#[derive(Debug)]
-pub(super) struct StoredResult {
-    pub(super) written: Bytes,
-    all_bytes: Arc<AtomicUsize>,
-}
-
-impl Drop for StoredResult {
-    fn drop(&mut self) {
-        self.all_bytes.fetch_sub(self.written.len(), Ordering::Relaxed);
-    }
-}
-
-/// The call of a task, for when all its input is there.
-pub(super) struct TaskWork {
-    /// Where the result is stored.
-    pub(super) tasks: Arc<ElicitingTasks>,
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) route: Arc<BoundRoute>,
-    pub(super) arguments: Map<String, Value>,
-    /// The headers of the request with the last input response.
-    pub(super) headers: HeaderMap,
-    pub(super) request_id: RequestId,
-    pub(super) api: ApiKind,
-    pub(super) client: ClientIdentity,
-    pub(super) trace: Option<TraceContext>,
-    pub(super) revision: Revision,
 }
 
 impl ElicitingTasks {
@@ -134,18 +109,17 @@ impl ElicitingTasks {
     /// Stores a result, if the limit of all results allows it.
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
         let written = written_result(result, revision);
-        let (all_bytes, more) = (Arc::clone(&self.stored_bytes), written.len());
-        let add = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
-        match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
-            Ok(_) => ElicitingState::Completed(StoredResult { written: written.into(), all_bytes }),
+        let bytes = u32::try_from(written.len()).unwrap_or(u32::MAX);
+        match Arc::clone(&self.result_bytes).try_acquire_many_owned(bytes) {
+            Ok(permit) => ElicitingState::Completed { written, _permit: permit },
             Err(_) => ElicitingState::Discarded,
         }
     }
 }
 
 impl ElicitingTask {
-    /// Matches these responses, and the earlier ones, to the input requests of this task. If one was declined,
-    /// the task ends with the result beside the round.
+    /// Matches these responses, and the earlier ones, to the input requests of this task. If one was
+    /// declined, the task ends with the result beside the round.
     pub(super) async fn round(
         &self,
         snapshot: &Snapshot,
@@ -153,7 +127,7 @@ impl ElicitingTask {
         arguments: &Map<String, Value>,
         earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
-    ) -> (ElicitationRound, Option<Box<ToolResult>>) {
+    ) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
         let round = ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses);
         let (mut round, declined) = run(round, snapshot, route, arguments).await;
         let written = serde_json::to_vec(&round.input_responses);
@@ -166,18 +140,27 @@ impl ElicitingTask {
     }
 
     /// Starts the work at the upstream, once all input is there. Nothing awaits it: the call that started the
-    /// task is over.
+    /// task is over. `rpc` is the request with the last input response.
     pub(super) fn begin(
         self: Arc<Self>,
+        rpc: &RpcContext<'_>,
+        snapshot: Arc<Snapshot>,
+        route: Arc<BoundRoute>,
+        arguments: Map<String, Value>,
         input_responses: Map<String, Value>,
-        work: TaskWork,
     ) -> ElicitingState {
+        let Call { headers, request_id, api, client, trace, .. } = rpc.call(Map::new());
+        let (headers, revision) = (headers.clone(), rpc.revision);
+        let tasks = Arc::clone(&rpc.dispatcher.eliciting_tasks);
         let (ends, mut ended) = oneshot::channel();
         tokio::spawn(async move {
+            let call = |arguments| {
+                let call = Call::new(arguments, &headers, request_id.clone(), api, client.clone());
+                Call { trace: trace.clone(), mcp_version: revision.as_str(), ..call }
+            };
             let mut round = ElicitationRound::new(self.capabilities, input_responses, Map::new());
-            let call = work.call(work.arguments.clone());
             let called = tokio::select! {
-                called = work.snapshot.call_as_task(&work.route, call, &mut round) => called,
+                called = snapshot.call_as_task(&route, call(arguments), &mut round) => called,
                 _ = &mut ended => return,
             };
             let mut state = self.state.lock().await;
@@ -186,28 +169,19 @@ impl ElicitingTask {
                     *state = ElicitingState::Running(operation)
                 }
                 (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
-                    *state = work.tasks.store(result, work.revision)
+                    *state = tasks.store(result, revision)
                 }
                 // It was cancelled at the last moment.
                 (_, CallOutcome::Operation(operation)) => {
                     drop(state);
-                    let call = work.call(operation.arguments);
-                    work.snapshot
-                        .cancel_operation(&work.route, call, operation.input_responses, &operation.location)
-                        .await;
+                    let OpenOperation { arguments, input_responses, location, .. } = *operation;
+                    let call = call(arguments);
+                    snapshot.cancel_operation(&route, call, input_responses, &location).await;
                 }
                 (_, CallOutcome::Result(_)) => {}
             }
         });
         ElicitingState::Starting { _ends: ends }
-    }
-}
-
-impl TaskWork {
-    fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let (trace, client, mcp_version) = (self.trace.clone(), self.client.clone(), self.revision.as_str());
-        let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.api, client);
-        Call { trace, mcp_version, ..call }
     }
 }
 
@@ -226,11 +200,11 @@ pub(super) async fn first_input_requests(
 }
 
 async fn run(
-    mut round: ElicitationRound,
+    mut round: ElicitationRound<'static>,
     snapshot: &Snapshot,
     route: &Arc<BoundRoute>,
     arguments: &Map<String, Value>,
-) -> (ElicitationRound, Option<Box<ToolResult>>) {
+) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
     let mut declined = None;
     match snapshot.check_arguments(route, arguments.clone().into()).await {
         Ok(arguments) => {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rmcp::model::{self, ErrorData, TaskStatus};
+use rmcp::model::{self, ErrorData, JsonObject, TaskStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -22,12 +22,12 @@ use super::{
     response::{RpcResponse, RpcResult, raw_json, write_tool_result},
     revision::Revision,
     rpc_error::{ErrorKind, RpcError},
-    task_elicitation::{self, ElicitingState, ElicitingTask, TaskWork},
+    task_elicitation::{self, ElicitingState, ElicitingTask},
 };
 use crate::{
     crypto::Purpose,
     model::ToolResult,
-    pipeline::{BoundRoute, Call, OpenOperation, OperationState, Snapshot},
+    pipeline::{BoundRoute, OpenOperation, OperationState, Snapshot},
     route::{AsyncOperationRule, OperationLocation, Route, TaskSupport},
 };
 
@@ -48,11 +48,7 @@ const TOO_LONG: &str = "The task is completed, but its result could not be store
 /// # Errors
 ///
 /// When it can only be one, and the client does not support tasks.
-pub(super) fn may_become_task(
-    route: &Route,
-    rpc: &RpcContext<'_>,
-    arguments: &Map<String, Value>,
-) -> Result<bool, RpcError> {
+pub(super) fn may_be_task(route: &Route, rpc: &RpcContext<'_>, arguments: &JsonObject) -> RpcResult<bool> {
     let Some(rule) = &route.async_operation else { return Ok(false) };
     match (rule.task.support, supports_tasks(rpc)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(false),
@@ -94,7 +90,7 @@ pub(super) async fn create_with_input(
     let input_requests =
         task_elicitation::first_input_requests(snapshot, route, arguments, capabilities).await?;
     let name = rpc.dispatcher.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
-    let address = rpc.dispatcher.open_requests.replicas.advertised_url().map(str::to_owned);
+    let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(|own| own.written.clone());
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
     let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
     let result = TaskResult {
@@ -143,20 +139,7 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
             *state = tasks.store(*result, rpc.revision);
         }
         (RoundOutcome::Complete | RoundOutcome::Unsupported(_), None) => {
-            let Call { arguments, headers, request_id, api, client, trace, .. } = rpc.call(arguments);
-            let work = TaskWork {
-                tasks: Arc::clone(tasks),
-                snapshot,
-                route,
-                arguments,
-                headers: headers.clone(),
-                request_id,
-                api,
-                client,
-                trace,
-                revision: rpc.revision,
-            };
-            *state = Arc::clone(&task).begin(round.input_responses, work);
+            *state = Arc::clone(&task).begin(rpc, snapshot, route, arguments, round.input_responses);
         }
     }
     acknowledged()
@@ -184,7 +167,7 @@ pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
                 ElicitingState::Running(operation) => {
                     task_request.cancel_operation(rpc, &operation.input_responses, &operation.location).await
                 }
-                ElicitingState::Completed(_) | ElicitingState::Discarded | ElicitingState::Cancelled => {}
+                ElicitingState::Completed { .. } | ElicitingState::Discarded | ElicitingState::Cancelled => {}
             }
         }
     }
@@ -215,10 +198,8 @@ pub(super) fn check_support(rpc: &RpcContext<'_>) -> Result<(), RpcError> {
 /// Whether the client of a request declares the extension.
 fn supports_tasks(rpc: &RpcContext<'_>) -> bool {
     let capabilities = rpc.capabilities();
-    capabilities
-        .get("extensions")
-        .and_then(|extensions| extensions.get(EXTENSION))
-        .is_some_and(Value::is_object)
+    let extension = capabilities.get("extensions").and_then(|extensions| extensions.get(EXTENSION));
+    extension.is_some_and(Value::is_object)
 }
 
 /// A result in the format of the client's revision.
@@ -365,8 +346,8 @@ impl TaskRequest {
                 }
             }
             ElicitingState::Starting { .. } => OperationState::Running { message: None, wait },
-            ElicitingState::Completed(stored) => {
-                let result = Some(raw_json(stored.written.to_vec()));
+            ElicitingState::Completed { written, .. } => {
+                let result = Some(raw_json(written.clone()));
                 return TaskResult { result, ..self.task.result(TaskStatus::Completed, None) };
             }
             ElicitingState::Discarded => OperationState::Lost { reason: TOO_LONG.to_owned() },

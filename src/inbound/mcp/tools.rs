@@ -8,7 +8,7 @@ use super::{
     elicitation::RequestElicitor,
     response::RpcResult,
     revision::Lifecycle,
-    rpc_error::{ErrorKind, RpcError, TruncatedText},
+    rpc_error::{ErrorKind, RpcError},
     tasks,
 };
 use crate::{
@@ -32,18 +32,14 @@ pub(super) async fn call(rpc: &RpcContext<'_>) -> RpcResult {
     }
     rpc.check_name(&tool)?;
     let Some(route) = route else {
-        let unknown = || {
-            let tool = TruncatedText(&tool);
-            let text = format!("unknown tool `{tool}`; `tools/list` lists the available ones");
-            ErrorKind::UNKNOWN_TOOL.error(text)
-        };
+        let unknown = || ErrorKind::UNKNOWN_TOOL.unknown(&tool, "tools/list");
         return snapshot.not_ready(&tool).map(|result| rpc.tool_result(result)).ok_or_else(unknown);
     };
     let may_be_task = match rpc.revision.lifecycle() {
         Lifecycle::Handshake => false,
         Lifecycle::PerRequest => {
             rpc.message.check_param_headers(&route.definition.input_schema, &arguments)?;
-            tasks::may_become_task(route, rpc, &arguments)?
+            tasks::may_be_task(route, rpc, &arguments)?
         }
     };
     if may_be_task
@@ -56,12 +52,12 @@ pub(super) async fn call(rpc: &RpcContext<'_>) -> RpcResult {
     let call = Call { subscriber: Some(&subscriber), ..rpc.call(arguments) };
     // Dropped with the connection, which cancels the upstream request.
     let result = if may_be_task {
-        match Box::pin(snapshot.call_as_task(route, call, &mut elicitor)).await {
+        match Box::pin(snapshot.call_as_task(route, call, &mut elicitor.round)).await {
             CallOutcome::Result(result) => result,
             CallOutcome::Operation(operation) => return Ok(tasks::created(rpc, &tool, *operation)),
         }
     } else {
-        snapshot.call(route, call, &mut elicitor).await
+        snapshot.call(route, call, &mut elicitor.round).await
     };
     Ok(elicitor.end()?.unwrap_or_else(|| rpc.tool_result(result)))
 }
@@ -95,11 +91,11 @@ impl<'a> CallSubscriber<'a> {
 
 impl Subscriber for CallSubscriber<'_> {
     fn wants_progress(&self) -> bool {
-        self.token.is_some() && self.outbox.is_open()
+        self.token.is_some() && self.outbox.0.is_some()
     }
 
     fn level(&self) -> Option<McpLogLevel> {
-        self.level.filter(|_| self.outbox.is_open())
+        self.level.filter(|_| self.outbox.0.is_some())
     }
 
     fn progress(&self, progress: Progress<'_>) {
