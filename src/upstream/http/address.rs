@@ -114,12 +114,11 @@ impl Address {
     ///
     /// If base path and path together are invalid or too long.
     pub fn join(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
-        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        if self.base.is_empty() && path_and_query.as_str().starts_with('/') {
-            return builder.path_and_query(path_and_query.clone()).build();
-        }
         let slash = if path_and_query.as_str().starts_with('/') { "" } else { "/" };
-        builder.path_and_query(format!("{}{slash}{path_and_query}", self.base)).build()
+        if self.base.is_empty() && slash.is_empty() {
+            return self.join_root(path_and_query);
+        }
+        self.join_root(&format!("{}{slash}{path_and_query}", self.base).parse()?)
     }
 
     /// URI of a path from the root of the host.
@@ -138,21 +137,15 @@ impl Address {
     ///
     /// As [`join`](Self::join).
     pub fn itself(&self) -> Result<Uri, http::Error> {
-        let path = if self.base.is_empty() { "/" } else { &*self.base };
-        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        builder.path_and_query(path).build()
+        self.join_root(&if self.base.is_empty() { "/" } else { &*self.base }.parse()?)
     }
 
     fn from_socket_path(text: &str) -> Result<Self, AddressError> {
-        let (socket, base) = match text.split_once(":/") {
-            Some((socket, base)) => (socket, format!("/{base}")),
-            None => (text, String::new()),
-        };
+        let (socket, base) = text.split_once(":/").unwrap_or((text, ""));
         if !socket.starts_with('/') || socket.ends_with('/') || socket.contains('\0') {
             return Err(AddressError::Socket);
         }
-        let base: PathAndQuery =
-            if base.is_empty() { "/".parse() } else { base.parse() }.map_err(|_| AddressError::Socket)?;
+        let base: PathAndQuery = format!("/{base}").parse().map_err(|_| AddressError::Socket)?;
         if base.query().is_some() {
             return Err(AddressError::Query);
         }
@@ -179,13 +172,10 @@ impl FromStr for Address {
         }
         let uri: Uri = text.parse().map_err(|_| AddressError::NotAUrl)?;
         let parts = uri.into_parts();
-        let scheme = match parts.scheme {
-            None => return Err(AddressError::NotAUrl),
-            Some(scheme) if scheme != Scheme::HTTP && scheme != Scheme::HTTPS => {
-                return Err(AddressError::Scheme);
-            }
-            Some(scheme) => scheme,
-        };
+        let scheme = parts.scheme.ok_or(AddressError::NotAUrl)?;
+        if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
+            return Err(AddressError::Scheme);
+        }
         let authority = parts.authority.ok_or(AddressError::NotAUrl)?;
         if authority.as_str().contains('@') {
             return Err(AddressError::Credentials);
