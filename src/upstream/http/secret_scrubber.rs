@@ -44,15 +44,6 @@ impl ResponseScrubber {
     }
 }
 
-/// Certainty that a string is a secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Certainty {
-    /// Certainly a secret.
-    Secret,
-    /// Not certain: it came from outside the file, and may be the name of a tenant.
-    Perhaps,
-}
-
 impl SecretScrubber {
     /// Minimum length. Shorter strings occur in responses by chance.
     const SHORTEST: usize = 6;
@@ -65,30 +56,27 @@ impl SecretScrubber {
 
     /// Scrubber of certain secrets.
     pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
-        Self::from_secrets(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
+        Self::from_secrets(&secrets.into_iter().map(str::to_owned).collect::<Vec<_>>(), &[])
     }
 
     /// Scrubber of the secrets in settings, without the credential: sensitive headers, and the hidden parts
     /// of addresses.
     pub(super) fn from_settings(settings: &HttpSettings) -> Self {
-        Self::from_secrets(known_of(settings))
+        let (certain, perhaps) = known_of(settings);
+        Self::from_secrets(&certain, &perhaps)
     }
 
-    fn from_secrets<'s>(secrets: impl Iterator<Item = Known<'s>>) -> Self {
-        let mut everywhere = BTreeSet::new();
-        let secrets: Vec<_> = secrets.collect();
-        for (secret, _) in secrets.iter().filter(|(_, certainty)| *certainty == Certainty::Secret) {
-            // In data only complete forms in one case: the regex engine searches these at once, but for mixed
-            // case it reads every byte.
-            let forms = forms(secret.trim());
-            let cases =
-                forms.iter().flat_map(|form| [form.clone(), form.to_lowercase(), form.to_uppercase()]);
-            let long = cases.filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
-            everywhere.extend(long.map(|form| regex::escape(&form)));
-        }
+    fn from_secrets(certain: &[String], perhaps: &[String]) -> Self {
+        // In data only complete forms in one case: the regex engine searches these at once, but for mixed
+        // case it reads every byte.
+        let forms = certain.iter().flat_map(|secret| forms(secret.trim()));
+        let cases = forms.flat_map(|form| [form.to_lowercase(), form.to_uppercase(), form]);
+        let long = cases.filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
+        let everywhere: BTreeSet<String> = long.map(|form| regex::escape(&form)).collect();
         let everywhere: Vec<String> = everywhere.into_iter().rev().collect();
-        let in_errors = pattern_in_errors(secrets.iter().map(|(secret, _)| &**secret));
-        Self { everywhere: compiled(&everywhere.join("|")), in_errors: compiled(&in_errors) }
+        let in_errors = pattern_of(certain.iter().chain(perhaps).map(String::as_str));
+        let everywhere = (!everywhere.is_empty()).then(|| everywhere.join("|"));
+        Self { everywhere: everywhere.map(compiled), in_errors: in_errors.map(compiled) }
     }
 
     /// Redacts a response. Compressed bodies are not searched.
@@ -120,35 +108,28 @@ impl HttpSettings {
     /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
     /// pattern itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
-        let in_auth = self.auth.iter().flat_map(AuthSettings::texts);
-        let others: Vec<_> = known_of(self).collect();
-        let all: Vec<&str> = in_auth.chain(others.iter().map(|(secret, _)| &**secret)).collect();
-        pattern_of(all.into_iter())
+        let (certain, perhaps) = known_of(self);
+        let others = certain.iter().chain(&perhaps).map(String::as_str);
+        pattern_of(self.auth.iter().flat_map(AuthSettings::texts).chain(others))
     }
 }
 
-/// Pattern of these secrets, which no error may show. `None` if there are none. The pattern itself is a
-/// secret.
-pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
-    let pattern = pattern_in_errors(secrets);
-    (!pattern.is_empty()).then_some(pattern)
-}
-
-type Known<'s> = (Cow<'s, str>, Certainty);
-
-fn known_of(settings: &HttpSettings) -> impl Iterator<Item = Known<'_>> {
-    let sensitive = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
-    let secrets = sensitive.flat_map(|(name, value)| {
-        let certainty = if is_credential(name) { Certainty::Secret } else { Certainty::Perhaps };
-        secrets_in(value).into_iter().map(move |text| (Cow::Owned(text), certainty))
-    });
+/// Secrets in settings, without the credential: certain ones, and texts that came from outside the file and
+/// may be the name of a tenant.
+fn known_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
+    let (mut certain, mut perhaps) = (Vec::new(), Vec::new());
+    for (name, value) in settings.headers.iter().filter(|(_, value)| value.is_sensitive()) {
+        let secrets = if is_credential(name) { &mut certain } else { &mut perhaps };
+        secrets.extend(secrets_in(value));
+    }
     let bases = settings.addresses().filter_map(Address::hidden_base);
-    secrets.chain(bases.map(|base| (Cow::Borrowed(base.trim_matches('/')), Certainty::Perhaps)))
+    perhaps.extend(bases.map(|base| base.trim_matches('/').to_owned()));
+    (certain, perhaps)
 }
 
-/// Pattern of all forms of these secrets in any case, and the beginnings of long ones. The longest match
-/// comes first.
-fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
+/// Pattern of these secrets, which no error may show: all their forms in any case, and the beginnings of long
+/// ones. The longest match comes first. `None` if there are none. The pattern itself is a secret.
+pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
     let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
     for form in
         secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= SecretScrubber::SHORTEST)
@@ -157,16 +138,16 @@ fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
         beginnings.extend(beginning_of(&form));
     }
     let patterns: Vec<String> = whole.into_iter().rev().chain(beginnings.into_iter().rev()).collect();
-    if patterns.is_empty() { String::new() } else { format!("(?i:{})", patterns.join("|")) }
+    (!patterns.is_empty()).then(|| format!("(?i:{})", patterns.join("|")))
 }
 
 /// Pattern that matches everything. Secrets too long for a regex are handled by showing nothing.
 pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
 
-/// Compiles a pattern for bytes, as a body may be in any charset. `None` if it is empty.
-fn compiled(pattern: &str) -> Option<Arc<Regex>> {
+/// Compiles a pattern for bytes, as a body may be in any charset.
+fn compiled(pattern: String) -> Arc<Regex> {
     let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
-    (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
+    Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into()
 }
 
 /// Pattern of the beginning of a long secret and the text after it up to a separator.

@@ -48,15 +48,13 @@ pub(super) struct LineReader<R> {
     input: BufReader<R>,
     limit_bytes: usize,
     line: Vec<u8>,
-    /// Whether any part of the next line was read, even an empty one.
-    has_begun: bool,
     is_cut: bool,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(input: R, limit_bytes: usize) -> Self {
         let input = BufReader::with_capacity(64 << 10, input);
-        Self { input, limit_bytes, line: Vec::new(), has_begun: false, is_cut: false }
+        Self { input, limit_bytes, line: Vec::new(), is_cut: false }
     }
 
     /// Reads the next line; `None` at the end. Cancel-safe: a partly read line is preserved when the future
@@ -71,7 +69,6 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 self.line.extend_from_slice(&consumed[consumed.len().saturating_sub(REST_LIMIT_BYTES)..]);
                 self.line.drain(..self.line.len().saturating_sub(REST_LIMIT_BYTES));
             } else {
-                self.has_begun |= !is_last;
                 let remaining = self.limit_bytes - self.line.len();
                 if consumed.len() > remaining {
                     self.line.extend_from_slice(&consumed[..remaining]);
@@ -84,12 +81,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             self.input.consume(used);
             if end.is_some() || is_last {
                 let line = std::mem::take(&mut self.line);
-                let (is_cut, has_begun) =
-                    (std::mem::take(&mut self.is_cut), std::mem::take(&mut self.has_begun));
-                return Ok(match is_cut {
-                    true => Some(OutputLine::Rest(line)),
-                    false => has_begun.then_some(OutputLine::Whole(line)),
-                });
+                if std::mem::take(&mut self.is_cut) {
+                    return Ok(Some(OutputLine::Rest(line)));
+                }
+                let is_line = end.is_some() || !line.is_empty();
+                return Ok(is_line.then_some(OutputLine::Whole(line)));
             }
         }
     }
