@@ -421,10 +421,10 @@ mod tests {
             UpstreamError::Unsendable { upstream: upstream(), source: source() },
             UpstreamError::Credential {
                 upstream: upstream(),
-                source: Arc::new(CredentialError::File {
-                    path: "/run/secrets/token".into(),
-                    source: std::io::Error::other("10.0.0.7"),
-                }),
+                source: Arc::new(CredentialError::File(
+                    "/run/secrets/token".into(),
+                    std::io::Error::other("10.0.0.7"),
+                )),
             },
             rate_limited(RateLimitScope::ClientOfRoute, 1),
             rate_limited(RateLimitScope::Upstream, 100),

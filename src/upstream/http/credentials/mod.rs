@@ -12,7 +12,7 @@ mod token_cache;
 use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::{HeaderValue, StatusCode, header::InvalidHeaderValue};
+use http::{HeaderValue, StatusCode};
 use settings_derive::Section;
 
 use super::{
@@ -125,7 +125,7 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
         secret::warn_of_inline(report, span, "bearer", &expanded);
         (None, expanded.text)
     };
-    let Ok(bearer) = BearerToken::new(token.trim()) else {
+    let Some(bearer) = BearerToken::new(token.trim()) else {
         let help = match token.trim().split_once(' ') {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => {
                 "remove the word `Bearer`: glossator adds it"
@@ -151,11 +151,9 @@ impl Setting for HiddenText {
             return value.reject(Invalid { code: Code::WrongType, message, help: None, shows_value: true });
         };
         if text.is_empty() {
-            let message = format!("{} is empty", value.name);
-            return value.reject(
-                Invalid::without_value(message, "check the variable or file of its value")
-                    .with_code(Code::EmptyValue),
-            );
+            let (message, help) =
+                (format!("{} is empty", value.name), "check the variable or file of its value");
+            return value.reject(Invalid::without_value(message, help).with_code(Code::EmptyValue));
         }
         Ok(Self::new(&text))
     }
@@ -183,16 +181,11 @@ impl fmt::Debug for HiddenText {
 }
 
 impl BearerToken {
-    /// Creates a token from its text, without `Bearer`.
-    ///
-    /// # Errors
-    ///
-    /// If it is empty, or has white space or characters that are invalid in a header.
-    pub fn new(token: &str) -> Result<Self, InvalidHeaderValue> {
-        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(HeaderValue::from_bytes(b"\n").expect_err("a line break is in no header"));
-        }
-        secret_header(&format!("Bearer {token}")).map(Self)
+    /// Creates a token from its text, without `Bearer`. `None` if it is empty, or has white space or
+    /// characters that are invalid in a header.
+    pub fn new(token: &str) -> Option<Self> {
+        let is_valid = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        is_valid.then(|| Self(secret_header(&format!("Bearer {token}"))))
     }
 
     fn credential(&self) -> Credential {
@@ -215,12 +208,12 @@ impl AuthSettings {
     }
 }
 
-/// Source of credentials for requests. Clones share it.
-#[derive(Debug, Clone)]
+/// Source of credentials for requests.
+#[derive(Debug)]
 pub(super) enum CredentialSource {
     Fixed(Credential),
-    File(TokenFile),
-    Cached(TokenCache),
+    File(Arc<TokenFile>),
+    Cached(Arc<TokenCache>),
 }
 
 /// Credential of one request.
@@ -238,8 +231,7 @@ impl CredentialSource {
         match settings {
             AuthSettings::Basic(BasicCredentials { user, password }) => {
                 let pair = STANDARD.encode(format!("{user}:{}", password.as_str()));
-                let value =
-                    secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
+                let value = secret_header(&format!("Basic {pair}"));
                 let scrubber = SecretScrubber::new([pair.as_str(), password.as_str()]);
                 Self::Fixed(Credential { value, scrubber, number: 0 })
             }
@@ -273,9 +265,8 @@ impl CredentialSource {
 
     /// Records that the upstream accepted a credential.
     pub(super) fn accepted(&self, credential: &Credential) {
-        match self {
-            Self::Fixed(_) | Self::File(_) => {}
-            Self::Cached(cache) => cache.accepted(credential),
+        if let Self::Cached(cache) = self {
+            cache.accepted(credential);
         }
     }
 }
@@ -283,46 +274,25 @@ impl CredentialSource {
 /// Reason why there is no credential. For the log: clients learn only that there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// The file can't be read.
-    #[error("the token file `{path}` can't be read")]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the file system.
-        #[source]
-        source: io::Error,
-    },
-    /// The file has no token.
-    #[error("the token file `{path}` {found}")]
-    NoTokenInFile {
-        /// Path of the file.
-        path: PathBuf,
-        /// Problem with its content, without quoting it.
-        found: &'static str,
-    },
+    /// The file at this path can't be read.
+    #[error("the token file `{0}` can't be read")]
+    File(PathBuf, #[source] io::Error),
+    /// The file at this path has no token: the problem with its content, without quoting it.
+    #[error("the token file `{0}` {1}")]
+    NoTokenInFile(PathBuf, &'static str),
     /// The token server could not be reached.
     #[error("the token server could not be reached")]
     Unreached(#[source] UpstreamError),
-    /// The token server timed out.
-    #[error("the token server did not respond within {after:?}")]
-    Deadline {
-        /// Timeout.
-        after: Duration,
-    },
-    /// The token server refused.
-    #[error("the token server rejected the request with status {status} and {code}")]
-    Refused {
-        /// HTTP status.
-        status: StatusCode,
-        /// Error code of RFC 6749, section 5.2, as text, or a note that there is none.
-        code: &'static str,
-    },
-    /// The token server sent a success without a token.
-    #[error("the token server responded {found}")]
-    NoToken {
-        /// Problem with the response, without quoting it.
-        found: &'static str,
-    },
+    /// The token server did not respond within this timeout.
+    #[error("the token server did not respond within {0:?}")]
+    Deadline(Duration),
+    /// The token server refused with this status, and the error code of RFC 6749, section 5.2, as text, or a
+    /// note that there is none.
+    #[error("the token server rejected the request with status {0} and {1}")]
+    Refused(StatusCode, &'static str),
+    /// The token server sent a success without a token: the problem with the response, without quoting it.
+    #[error("the token server responded {0}")]
+    NoToken(&'static str),
     /// A request failed before, and the backoff is not over.
     #[error("the next token request is sent in {retry_after:?}, after {failures} failures")]
     Backoff {
@@ -342,21 +312,14 @@ pub enum CredentialError {
 impl CredentialError {
     /// Time until the next token request, if it is delayed.
     pub fn backoff(&self) -> Option<Duration> {
-        match self {
-            Self::Backoff { retry_after, .. } => Some(*retry_after),
-            Self::File { .. }
-            | Self::NoTokenInFile { .. }
-            | Self::Unreached(_)
-            | Self::Deadline { .. }
-            | Self::Refused { .. }
-            | Self::NoToken { .. }
-            | Self::Lost => None,
-        }
+        let Self::Backoff { retry_after, .. } = self else { return None };
+        Some(*retry_after)
     }
 }
 
-fn secret_header(text: &str) -> Result<HeaderValue, InvalidHeaderValue> {
-    let mut value = HeaderValue::from_str(text)?;
+/// Header value that is a secret, of visible ASCII characters.
+fn secret_header(text: &str) -> HeaderValue {
+    let mut value = HeaderValue::from_str(text).expect("visible ASCII characters are valid in a header");
     value.set_sensitive(true);
-    Ok(value)
+    value
 }

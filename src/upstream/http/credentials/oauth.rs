@@ -12,7 +12,7 @@ use settings_derive::{Section, Word};
 use super::{
     Address, AddressError, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream,
     UpstreamCall, secret_header,
-    token_cache::{IssuedToken, TokenCache, TokenRequest},
+    token_cache::{IssuedToken, TokenCache},
 };
 use crate::{
     model::UpstreamResponse,
@@ -164,9 +164,7 @@ impl OAuthSettings {
                 // Both are form-encoded first (section 2.3.1).
                 let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
                 let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
-                let value =
-                    secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
-                headers.insert(header::AUTHORIZATION, value);
+                headers.insert(header::AUTHORIZATION, secret_header(&format!("Basic {pair}")));
             }
             ClientAuthMethod::ClientSecretPost => {
                 fields.push(("client_id", id));
@@ -191,7 +189,7 @@ impl OAuthSettings {
 }
 
 /// Creates the token cache for these settings.
-pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> TokenCache {
+pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> Arc<TokenCache> {
     let settings = Arc::new(settings.clone());
     let server = HttpSettings::new(upstream.clone(), settings.token_url.address.clone());
     let server = HttpUpstream::new(HttpSettings { tls: settings.tls.clone(), ..server });
@@ -201,11 +199,10 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
         let upstream_call =
             UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
         let server = server.clone();
-        let granting: TokenRequest = Box::pin(async move {
+        Box::pin(async move {
             let response = server.send(&upstream_call).await.map_err(CredentialError::Unreached)?;
             granted(&response)
-        });
-        granting
+        })
     })
 }
 
@@ -213,13 +210,10 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
 /// token or the secret.
 fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
     let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-    if !response.status.is_success() {
-        return Err(CredentialError::Refused { status: response.status, code: error_code(&answer) });
-    }
-    let none = |found| Err(CredentialError::NoToken { found });
+    let none = |found| Err(CredentialError::NoToken(found));
     // Some old servers report errors with status 200.
-    if answer.get("error").is_some() {
-        return Err(CredentialError::Refused { status: response.status, code: error_code(&answer) });
+    if !response.status.is_success() || answer.get("error").is_some() {
+        return Err(CredentialError::Refused(response.status, error_code(&answer)));
     }
     let Some(token) = answer.get("access_token").and_then(Value::as_str) else {
         return none(if answer.is_object() {
@@ -232,7 +226,7 @@ fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> 
     if !kind.eq_ignore_ascii_case("bearer") {
         return none("with a token that is not a bearer token");
     }
-    let Ok(token) = BearerToken::new(token) else {
+    let Some(token) = BearerToken::new(token) else {
         return none("with a token that is not a valid header value");
     };
     let lifetime = match answer.get("expires_in") {
@@ -267,13 +261,9 @@ fn error_code(answer: &Value) -> &'static str {
         "`access_denied`",
         "`temporarily_unavailable`",
     ];
-    match answer.get("error").and_then(Value::as_str) {
-        Some(code) => {
-            let known = KNOWN.into_iter().find(|known| known.trim_matches('`') == code);
-            known.unwrap_or("an error that is not of RFC 6749")
-        }
-        None => "no error named",
-    }
+    let Some(code) = answer.get("error").and_then(Value::as_str) else { return "no error named" };
+    let known = KNOWN.into_iter().find(|known| known.trim_matches('`') == code);
+    known.unwrap_or("an error that is not of RFC 6749")
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use std::{
     fmt,
     fs::File,
-    future::Future,
     io::Read,
     path::{Path, PathBuf},
     pin::Pin,
@@ -48,13 +47,8 @@ pub(super) type TokenRequest = Pin<Box<dyn Future<Output = Result<IssuedToken, C
 
 type Outcome = Result<Credential, Arc<CredentialError>>;
 
-/// Cache of one token. Clones share it.
-#[derive(Clone)]
+/// Cache of one token.
 pub(in crate::upstream::http) struct TokenCache {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     upstream: UpstreamName,
     new_request: Box<dyn Fn() -> TokenRequest + Send + Sync>,
     state: Mutex<State>,
@@ -90,55 +84,46 @@ impl TokenCache {
     pub(super) fn new(
         upstream: UpstreamName,
         new_request: impl Fn() -> TokenRequest + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                upstream,
-                new_request: Box::new(new_request),
-                state: Mutex::default(),
-            }),
-        }
+    ) -> Arc<Self> {
+        Arc::new(Self { upstream, new_request: Box::new(new_request), state: Mutex::default() })
     }
 
     /// Returns the cached token. If there is none that is still valid, requests the next one and waits for
     /// it.
-    pub(super) async fn credential(&self, context: &CallContext) -> Outcome {
+    pub(super) async fn credential(self: &Arc<Self>, context: &CallContext) -> Outcome {
         let in_flight = {
-            let mut state = self.shared.state();
+            let mut state = self.state();
             let now = Instant::now();
             if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.sent_until) {
                 let (credential, renewed) = (cached.credential.clone(), now >= cached.renewed_from);
                 if renewed {
                     // While the cached token is valid, no call waits for the next one or fails for lack of
                     // it.
-                    let _ = self.shared.request_token(&mut state, context);
+                    let _ = self.request_token(&mut state, context);
                 }
                 return Ok(credential);
             }
-            self.shared.request_token(&mut state, context)?
+            self.request_token(&mut state, context)?
         };
         in_flight.result().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
 
     /// Records that the upstream accepted a token.
     pub(super) fn accepted(&self, credential: &Credential) {
-        let mut state = self.shared.state();
-        if let Some(cached) =
-            state.cached.as_mut().filter(|cached| cached.credential.number == credential.number)
-        {
-            cached.accepted = true;
+        if let Some(cached) = &mut self.state().cached {
+            cached.accepted |= cached.credential.number == credential.number;
         }
     }
 
     /// Replaces a refused token. Only the first call whose token was refused requests the next one. `None` if
     /// the refused token is new and was never accepted: the next one would be refused, too.
     pub(super) async fn replace_rejected(
-        &self,
+        self: &Arc<Self>,
         refused: &Credential,
         context: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
-            let mut state = self.shared.state();
+            let mut state = self.state();
             if let Some(cached) = &state.cached
                 && cached.credential.number == refused.number
             {
@@ -150,15 +135,7 @@ impl TokenCache {
         }
         self.credential(context).await.map(Some)
     }
-}
 
-impl fmt::Debug for TokenCache {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("TokenCache(…)")
-    }
-}
-
-impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,11 +157,11 @@ impl Shared {
             let (failures, source) = (*failures, last.clone());
             return Err(Arc::new(CredentialError::Backoff { retry_after: *until - now, failures, source }));
         }
-        let (shared, request, context) = (self.clone(), (self.new_request)(), context.clone());
+        let (cache, request, context) = (self.clone(), (self.new_request)(), context.clone());
         let in_flight = SharedTask::spawn(async move {
             let issued = timeout(REQUEST_TIMEOUT, request).await;
-            let issued = issued.unwrap_or(Err(CredentialError::Deadline { after: REQUEST_TIMEOUT }));
-            shared.record_outcome(issued, now, &context)
+            let issued = issued.unwrap_or(Err(CredentialError::Deadline(REQUEST_TIMEOUT)));
+            cache.record_outcome(issued, now, &context)
         });
         state.in_flight = Some(in_flight.clone());
         Ok(in_flight)
@@ -231,6 +208,12 @@ impl Shared {
     }
 }
 
+impl fmt::Debug for TokenCache {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TokenCache(…)")
+    }
+}
+
 /// Time that a token is used before its file is read again. Kubernetes writes the next token long before the
 /// previous one expires.
 const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
@@ -238,27 +221,22 @@ const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
 /// Longest token file.
 const FILE_LIMIT_BYTES: u64 = 16 << 10;
 
-/// Token in a file that another program replaces from time to time. Clones share the token.
-#[derive(Debug, Clone)]
-pub(in crate::upstream::http) struct TokenFile {
-    shared: Arc<FileState>,
-}
-
+/// Token in a file that another program replaces from time to time.
 #[derive(Debug)]
-struct FileState {
+pub(in crate::upstream::http) struct TokenFile {
     path: PathBuf,
     /// Last token, and when it was read.
     last: Mutex<Option<(Instant, Credential)>>,
 }
 
 impl TokenFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { shared: Arc::new(FileState { path, last: Mutex::default() }) }
+    pub(super) fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self { path, last: Mutex::default() })
     }
 
     /// Returns the token in the file, cached for [`FILE_CACHE_TTL`].
-    pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
-        let last = self.shared.last().clone();
+    pub(super) async fn credential(self: &Arc<Self>) -> Outcome {
+        let last = self.last().clone();
         match last.filter(|(at, _)| at.elapsed() < FILE_CACHE_TTL) {
             Some((_, credential)) => Ok(credential),
             None => self.read_now().await,
@@ -267,32 +245,30 @@ impl TokenFile {
 
     /// Rereads the file. `None` if it still has the refused token.
     pub(super) async fn replace_rejected(
-        &self,
+        self: &Arc<Self>,
         refused: &Credential,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         let now = self.read_now().await?;
         Ok((now.value != refused.value).then_some(now))
     }
 
-    async fn read_now(&self) -> Result<Credential, Arc<CredentialError>> {
-        let shared = self.shared.clone();
+    async fn read_now(self: &Arc<Self>) -> Outcome {
+        let file = self.clone();
         // The file may be on a network file system.
-        let read = tokio::task::spawn_blocking(move || shared.read_file()).await;
+        let read = tokio::task::spawn_blocking(move || file.read_file()).await;
         let credential = read.unwrap_or(Err(CredentialError::Lost))?;
-        *self.shared.last() = Some((Instant::now(), credential.clone()));
+        *self.last() = Some((Instant::now(), credential.clone()));
         Ok(credential)
     }
-}
 
-impl FileState {
     fn last(&self) -> MutexGuard<'_, Option<(Instant, Credential)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_file(&self) -> Result<Credential, CredentialError> {
-        let no_token = |found| CredentialError::NoTokenInFile { path: self.path.clone(), found };
+        let no_token = |found| CredentialError::NoTokenInFile(self.path.clone(), found);
         let bytes = bytes_of(&self.path)
-            .map_err(|source| CredentialError::File { path: self.path.clone(), source })?
+            .map_err(|source| CredentialError::File(self.path.clone(), source))?
             .ok_or_else(|| no_token("is not a file"))?;
         if bytes.len() as u64 > FILE_LIMIT_BYTES {
             return Err(no_token("is longer than 16 KiB"));
@@ -302,7 +278,8 @@ impl FileState {
             return Err(no_token("is empty"));
         }
         let token = BearerToken::new(text);
-        Ok(token.map_err(|_| no_token("has white space or invalid characters in its token"))?.credential())
+        let invalid = || no_token("has white space or invalid characters in its token");
+        token.map(|token| token.credential()).ok_or_else(invalid)
     }
 }
 
@@ -326,7 +303,7 @@ mod tests {
 
     /// Token server that responds after a second with `token-1`, `token-2`, … valid for 100 s, or fails.
     struct Server {
-        tokens: TokenCache,
+        tokens: Arc<TokenCache>,
         requests: Arc<AtomicUsize>,
         failing: Arc<Mutex<bool>>,
     }
@@ -341,7 +318,7 @@ mod tests {
                 Box::pin(async move {
                     tokio::time::sleep(SECOND).await;
                     match fails {
-                        true => Err(CredentialError::NoToken { found: "nothing" }),
+                        true => Err(CredentialError::NoToken("nothing")),
                         false => Ok(IssuedToken {
                             token: BearerToken::new(&format!("token-{number}")).unwrap(),
                             lifetime: 100 * SECOND,
@@ -503,7 +480,7 @@ mod tests {
         }
     }
 
-    async fn token(file: &TokenFile) -> String {
+    async fn token(file: &Arc<TokenFile>) -> String {
         match file.credential().await {
             Ok(credential) => credential.value.to_str().unwrap().to_owned(),
             Err(error) => error.to_string(),
