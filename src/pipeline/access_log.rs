@@ -169,7 +169,7 @@ impl<'a> AccessLog<'a> {
             return;
         }
         let (route, request_id) = (&self.route.definition.name, &self.request_id);
-        let upstream = error.upstream();
+        let upstream = &error.upstream;
         warn!(%route, %request_id, %upstream, error = %ErrorChain(error), "upstream request failed");
         if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
             let quoted = self.route.translator.redaction.redact_long(quoted);

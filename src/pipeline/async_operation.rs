@@ -25,7 +25,7 @@ use crate::{
     },
     telemetry::{CallContext, ErrorChain},
     translate::{CallInput, Translator, WorkBudget},
-    upstream::{Deadline, UpstreamError},
+    upstream::{Deadline, Failure},
 };
 
 /// Timeout of the request that cancels an operation.
@@ -274,17 +274,17 @@ impl CallRun<'_> {
         let is_idempotent = request.method.is_idempotent();
         let response = self.send(request.clone().into(), is_idempotent, PolicyStack::Upstream).await;
         response.map(|response| (request, response.response)).map_err(|error| PollError {
-            is_transient: error.properties().retry_after.is_some()
+            is_transient: error.failure.properties().retry_after.is_some()
                 || matches!(
-                    error,
-                    UpstreamError::Connect { .. }
-                        | UpstreamError::ConnectDeadline { .. }
-                        | UpstreamError::Deadline { .. }
-                        | UpstreamError::AttemptDeadline { .. }
+                    error.failure,
+                    Failure::Connect(_)
+                        | Failure::ConnectDeadline(_)
+                        | Failure::Deadline(_)
+                        | Failure::AttemptDeadline(_)
                 ),
-            result: match error {
-                UpstreamError::Deadline { .. } => self.operation_not_done(),
-                error => error_text::operation_lost(&error),
+            result: match error.failure {
+                Failure::Deadline(_) => self.operation_not_done(),
+                _ => error_text::operation_lost(&error),
             },
         })
     }

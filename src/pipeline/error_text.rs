@@ -8,7 +8,7 @@ use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
     model::{ErrorType, ToolResult},
     route::{ClientCapability, MissingCapability, Scopes},
-    upstream::{FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError},
+    upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError},
 };
 
 /// For a response that could not be translated at all.
@@ -82,70 +82,70 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
     let malformed =
         |what: &str| format!("{what}. A retry is unlikely to help; tell the operator of this tool.{effect}");
     let retry = |after: &Duration| format!("Retry in {}.", time(whole_seconds(*after)));
-    let text = match error {
-        UpstreamError::Connect { .. } => "The service behind this tool can't be reached. The arguments are \
+    let text = match &error.failure {
+        Failure::Connect(_) => "The service behind this tool can't be reached. The arguments are \
                                           not the cause. Retry later."
             .to_owned(),
-        UpstreamError::ConnectDeadline { after, .. } => format!(
+        Failure::ConnectDeadline(after) => format!(
             "The service behind this tool can't be reached: it accepted no connection within {}. The \
              arguments are not the cause. Retry later.",
             time(*after)
         ),
-        UpstreamError::NotStarted { .. } => "The program behind this tool could not be started. The \
+        Failure::NotStarted(_) => "The program behind this tool could not be started. The \
                                              arguments are not the cause. Retry later, or tell the \
                                              operator of this tool."
             .to_owned(),
-        UpstreamError::CutOff { .. } => format!(
+        Failure::CutOff(_) => format!(
             "The service closed the connection before its response was complete.{}",
             effect_or(effect, " Retry.")
         ),
-        UpstreamError::NotHttp { .. } => malformed("The service sent a response that is not valid HTTP"),
-        UpstreamError::NotCgi { .. } => {
+        Failure::NotHttp(_) => malformed("The service sent a response that is not valid HTTP"),
+        Failure::NotCgi(_) => {
             malformed("The program behind this tool wrote a response that is not valid CGI")
         }
-        UpstreamError::NotMcp { .. } => malformed("The service sent a response that is not valid MCP"),
-        UpstreamError::HeadTooLong { .. } => {
+        Failure::NotMcp(_) => malformed("The service sent a response that is not valid MCP"),
+        Failure::HeadTooLong => {
             malformed("The service sent a response whose headers are too many or too long")
         }
-        UpstreamError::TooLong { limit_bytes, .. } => format!(
+        Failure::TooLong(limit_bytes) => format!(
             "The service's response is longer than the limit of {}. Request less: narrower arguments give \
              a shorter response.{effect}",
             size(*limit_bytes)
         ),
-        UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } if !was_sent => {
+        Failure::Deadline(after) | Failure::AttemptDeadline(after) if !was_sent => {
             format!(
                 "No request was sent within {}: the call was still queued, or the service behind this tool \
                  was not connected yet. Retry in a few seconds.",
                 time(*after)
             )
         }
-        UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => format!(
+        Failure::Deadline(after) | Failure::AttemptDeadline(after) => format!(
             "The service sent no complete response within {}.{}",
             time(*after),
             effect_or(effect, " Retry, or request less.")
         ),
-        UpstreamError::Busy { .. } => "The service is busy: its concurrency limit is reached. No request \
+        Failure::Busy(_) => "The service is busy: its concurrency limit is reached. No request \
                                        was sent. Retry in a few seconds."
             .to_owned(),
-        UpstreamError::ClientBusy { in_flight_limit, .. } => format!(
+        Failure::ClientBusy(in_flight_limit) => format!(
             "Too many of your calls to the service behind this tool are in flight: the limit per client is \
              {in_flight_limit}. No request was sent. Retry when one of your calls has ended."
         ),
-        UpstreamError::CircuitOpen { of_route: true, retry_after, .. } => format!(
+        Failure::CircuitOpen { of_route: true, retry_after } => format!(
             "This tool is temporarily unavailable: its requests to the service failed repeatedly. No \
              request was sent. {}",
             retry(retry_after)
         ),
-        UpstreamError::CircuitOpen { retry_after, .. } => format!(
+        Failure::CircuitOpen { retry_after, .. } => format!(
             "The service behind this tool is temporarily unavailable after repeated failures. No request \
              was sent. {}",
             retry(retry_after)
         ),
-        UpstreamError::Restarting { retry_after, .. } => format!(
+        Failure::Restarting(retry_after) => format!(
             "The MCP server behind this tool is not running, and is being restarted. No request was sent. {}",
             retry(retry_after)
         ),
-        UpstreamError::Credential { source, .. } => {
+        Failure::Credential(source) => {
             let retry_in =
                 source.backoff().map(|retry_after| format!("in {}", time(whole_seconds(retry_after))));
             format!(
@@ -155,7 +155,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
                 retry_in.as_deref().unwrap_or("later")
             )
         }
-        UpstreamError::RateLimited { scope, count, per, retry_after, .. } => {
+        Failure::RateLimited { scope, count, per, retry_after, .. } => {
             let (what, who) = match scope {
                 RateLimitScope::ClientOfRoute => ("this tool", "One client may call it"),
                 RateLimitScope::ClientOfUpstream => {
@@ -170,18 +170,16 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             let (per, retry) = (per_period(*per), retry(retry_after));
             format!("The rate limit of {what} is exceeded. {who} {times} {per}. No request was sent. {retry}")
         }
-        UpstreamError::RateLimitUnavailable { .. } => "Rate limiting is temporarily unavailable, so this \
+        Failure::RateLimitUnavailable => "Rate limiting is temporarily unavailable, so this \
                                                        call was rejected. No request was sent. Retry in a \
                                                        few seconds."
             .to_owned(),
-        UpstreamError::BufferFull { .. } => format!(
+        Failure::BufferFull(_) => format!(
             "The service responded, but the buffer for long responses is full, so its response was \
              discarded. Retry in a few seconds, or request less.{effect}"
         ),
-        UpstreamError::SlowUpload { .. } => {
-            "The body of the request arrived too slowly. Send it again.".to_owned()
-        }
-        UpstreamError::Unsendable { .. } => "These arguments can't form a valid request, so no request was \
+        Failure::SlowUpload(_) => "The body of the request arrived too slowly. Send it again.".to_owned(),
+        Failure::Unsendable(_) => "These arguments can't form a valid request, so no request was \
                                              sent. Use shorter values without control characters."
             .to_owned(),
     };
@@ -191,17 +189,14 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
 /// Error type of an upstream error.
 fn error_type_of(error: &UpstreamError) -> ErrorType {
     let properties = error.properties();
-    match (error, properties.retry_after) {
-        (UpstreamError::RateLimited { .. } | UpstreamError::ClientBusy { .. }, Some(retry_after)) => {
+    match (&error.failure, properties.retry_after) {
+        (Failure::RateLimited { .. } | Failure::ClientBusy(_), Some(retry_after)) => {
             ErrorType::RateLimited { retry_after }
         }
         (_, Some(retry_after)) => ErrorType::Unavailable { retry_after },
-        (
-            UpstreamError::ConnectDeadline { .. }
-            | UpstreamError::Deadline { .. }
-            | UpstreamError::AttemptDeadline { .. },
-            None,
-        ) => ErrorType::Timeout,
+        (Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_), None) => {
+            ErrorType::Timeout
+        }
         (_, None) => match properties.stage {
             FailureStage::Unsendable => ErrorType::Arguments,
             FailureStage::Malformed | FailureStage::TooLong => ErrorType::UnparseableResponse,
@@ -380,59 +375,46 @@ mod tests {
         upstream::http::CredentialError,
     };
 
-    fn text_of(error: &UpstreamError, effect: PossibleEffect) -> String {
-        match &error_result(error, effect).content[0].block {
+    fn text_of(failure: &Failure, effect: PossibleEffect) -> String {
+        let error = failure.clone().into_error(&"secret-name".parse().unwrap());
+        match &error_result(&error, effect).content[0].block {
             ContentBlock::Text(BlockText::Plain(text)) => text.clone(),
             other => panic!("no plain text: {other:?}"),
         }
     }
 
-    fn rate_limited(scope: RateLimitScope, count: u32) -> UpstreamError {
+    fn rate_limited(scope: RateLimitScope, count: u32) -> Failure {
         let (per, retry_after) = (Duration::from_secs(60), Duration::from_millis(7_001));
-        UpstreamError::RateLimited {
-            upstream: "secret-name".parse().unwrap(),
-            scope,
-            count,
-            per,
-            retry_after,
-        }
+        Failure::RateLimited { scope, count, per, retry_after }
     }
 
     #[test]
     fn error_texts_name_limits_and_no_other_client() {
-        let upstream = || "secret-name".parse().unwrap();
         let source = || "10.0.0.7:80 refused: password".into();
         let errors = [
-            UpstreamError::Connect { upstream: upstream(), source: source() },
-            UpstreamError::ConnectDeadline { upstream: upstream(), after: Duration::from_secs(5) },
-            UpstreamError::CutOff { upstream: upstream(), source: source() },
-            UpstreamError::NotHttp { upstream: upstream(), source: source() },
-            UpstreamError::NotMcp { upstream: upstream(), source: source() },
-            UpstreamError::HeadTooLong { upstream: upstream(), limit_bytes: 1, limit_count: 1 },
-            UpstreamError::TooLong { upstream: upstream(), limit_bytes: 3 << 20 },
-            UpstreamError::Deadline { upstream: upstream(), after: Duration::from_millis(1500) },
-            UpstreamError::Busy { upstream: upstream(), in_flight_limit: 3 },
-            UpstreamError::AttemptDeadline { upstream: upstream(), after: Duration::from_secs(7) },
-            UpstreamError::CircuitOpen {
-                upstream: upstream(),
-                of_route: false,
-                retry_after: Duration::from_millis(4200),
-            },
-            UpstreamError::Unsendable { upstream: upstream(), source: source() },
-            UpstreamError::Credential {
-                upstream: upstream(),
-                source: Arc::new(CredentialError::File(
-                    "/run/secrets/token".into(),
-                    std::io::Error::other("10.0.0.7"),
-                )),
-            },
+            Failure::Connect(source()),
+            Failure::ConnectDeadline(Duration::from_secs(5)),
+            Failure::CutOff(source()),
+            Failure::NotHttp(source()),
+            Failure::NotMcp(source()),
+            Failure::HeadTooLong,
+            Failure::TooLong(3 << 20),
+            Failure::Deadline(Duration::from_millis(1500)),
+            Failure::Busy(3),
+            Failure::AttemptDeadline(Duration::from_secs(7)),
+            Failure::CircuitOpen { of_route: false, retry_after: Duration::from_millis(4200) },
+            Failure::Unsendable(source()),
+            Failure::Credential(Arc::new(CredentialError::File(
+                "/run/secrets/token".into(),
+                std::io::Error::other("10.0.0.7"),
+            ))),
             rate_limited(RateLimitScope::ClientOfRoute, 1),
             rate_limited(RateLimitScope::Upstream, 100),
-            UpstreamError::NotStarted { upstream: upstream(), source: source() },
-            UpstreamError::NotCgi { upstream: upstream(), source: source() },
-            UpstreamError::ClientBusy { upstream: upstream(), in_flight_limit: 3 },
-            UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
-            UpstreamError::Restarting { upstream: upstream(), retry_after: Duration::from_millis(1500) },
+            Failure::NotStarted(source()),
+            Failure::NotCgi(source()),
+            Failure::ClientBusy(3),
+            Failure::BufferFull(1),
+            Failure::Restarting(Duration::from_millis(1500)),
         ];
         let sentences: Vec<String> =
             errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();
@@ -452,11 +434,10 @@ mod tests {
 
     #[test]
     fn an_unsafe_request_that_was_cut_off_is_not_to_be_repeated_blindly() {
-        let error = UpstreamError::CutOff { upstream: "old".parse().unwrap(), source: "eof".into() };
+        let error = Failure::CutOff("eof".into());
         assert!(text_of(&error, PossibleEffect::Possible).contains("may have taken effect"));
         assert!(text_of(&error, PossibleEffect::Harmless).contains("Retry"));
-        let late =
-            UpstreamError::Deadline { upstream: "old".parse().unwrap(), after: Duration::from_secs(2) };
+        let late = Failure::Deadline(Duration::from_secs(2));
         assert!(text_of(&late, PossibleEffect::Possible).contains("may have taken effect"));
         let unsent = text_of(&late, PossibleEffect::Unsent);
         assert!(unsent.contains("No request was sent") && !unsent.contains("effect"), "{unsent}");

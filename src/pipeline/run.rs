@@ -263,7 +263,8 @@ impl<'a> CallRun<'a> {
         self.log.record_response(&response, started.elapsed());
         match (policies, response?) {
             (PolicyStack::Route, received) => {
-                let response = Box::pin(upstream_call.charged(received.response, &route.upstream)).await?;
+                let charged = Box::pin(upstream_call.charged(received.response)).await;
+                let response = charged.map_err(|failure| failure.into_error(&route.upstream))?;
                 Ok(CallResponse { response, ..received })
             }
             (PolicyStack::Upstream, received) => Ok(received),

@@ -5,69 +5,43 @@ use http::{StatusCode, Uri, uri::PathAndQuery};
 use crate::{
     model::{ProgramEnd, UpstreamResponse},
     route::{HttpRequest, McpMethod, UpstreamRequest},
-    telemetry::{CallContext, LabelCounter, Span, SpanKind, method_label},
+    telemetry::{LabelCounter, Span, SpanKind, method_label},
     upstream::{
-        FailureStage, Upstream, UpstreamCall, UpstreamError,
+        FailureStage, OnDrop, Upstream, UpstreamCall, UpstreamResult,
         http::{Address, HttpUpstream},
     },
 };
 
-/// Metrics and span of one upstream request. If it is dropped (timeout, client gone), it counts as `dropped`.
-pub(super) struct Attempt<'a> {
-    counted: &'a LabelCounter,
-    context: CallContext,
-    span: Span,
-    is_over: bool,
-}
-
-impl<'a> Attempt<'a> {
-    /// Starts an attempt. With tracing, returns the request with the new trace context.
-    pub(super) fn begin(
-        counted: &'a LabelCounter,
-        upstream_call: &UpstreamCall,
-        upstream: &Upstream,
-    ) -> (Self, Option<Box<UpstreamCall>>) {
-        let context = upstream_call.context.clone();
-        let before = context.attempt_started();
-        let Some(call) = upstream_call.context.span() else {
-            return (Self { counted, context, span: Span::default(), is_over: false }, None);
-        };
-        let (upstream_call, span) =
-            traced(call.child(SpanKind::Client, "upstream"), upstream_call.clone(), before, upstream);
-        (Self { counted, context, span, is_over: false }, Some(Box::new(upstream_call)))
+/// Sends one upstream request, with metrics and a span. With tracing, the request has the new trace context.
+/// If the future is dropped (timeout, client gone), the request counts as `dropped`.
+pub(super) async fn send(
+    upstream: &Upstream,
+    upstream_call: &UpstreamCall,
+    counted: &LabelCounter,
+) -> UpstreamResult {
+    let context = &upstream_call.context;
+    let before = context.attempt_started();
+    let span = context.span().map(|call| call.child(SpanKind::Client, "upstream"));
+    let traced = span.as_ref().map(|span| Box::new(traced(span, upstream_call.clone(), before, upstream)));
+    let span = span.unwrap_or_default();
+    let dropped = OnDrop::new(|| {
+        context.attempt_ended();
+        counted.add("dropped");
+        span.failed("dropped");
+    });
+    let outcome = upstream.send(traced.as_deref().unwrap_or(upstream_call)).await;
+    dropped.disarm();
+    let failed = outcome.as_ref().map_err(|failure| failure.properties());
+    match failed {
+        // Such as an MCP program that is not yet restarted, or a missing credential.
+        Err(failed) if failed.stage == FailureStage::Rejected => context.attempt_rejected(),
+        _ => context.attempt_ended(),
     }
-
-    /// Ends the attempt with its result.
-    pub(super) fn end(
-        mut self,
-        outcome: Result<UpstreamResponse, UpstreamError>,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        self.is_over = true;
-        let failed = outcome.as_ref().err().map(UpstreamError::properties);
-        match failed {
-            // Such as an MCP program that is not yet restarted, or a missing credential.
-            Some(failed) if failed.stage == FailureStage::Rejected => self.context.attempt_rejected(),
-            Some(_) | None => self.context.attempt_ended(),
-        }
-        self.counted.add(match &outcome {
-            Ok(response) => result_label(response),
-            Err(error) => error.properties().label,
-        });
-        if self.span.is_recorded() {
-            record_result(&self.span, &outcome);
-        }
-        outcome
+    counted.add(failed.map_or_else(|failed| failed.label, result_label));
+    if span.is_recorded() {
+        record_result(&span, &outcome);
     }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.context.attempt_ended();
-            self.counted.add("dropped");
-            self.span.failed("dropped");
-        }
-    }
+    outcome
 }
 
 /// Label for a response: its status class such as `2xx`, or `exit_success`.
@@ -91,21 +65,16 @@ pub fn status_class(status: StatusCode) -> &'static str {
 }
 
 /// Adds the trace context to the request if it is propagated, and fills the span if it is recorded.
-fn traced(
-    span: Span,
-    mut upstream_call: UpstreamCall,
-    before: u32,
-    upstream: &Upstream,
-) -> (UpstreamCall, Span) {
+fn traced(span: &Span, mut upstream_call: UpstreamCall, before: u32, upstream: &Upstream) -> UpstreamCall {
     if upstream_call.traced
         && let (Some(context), Some(headers)) = (span.context(), upstream_call.request.headers_mut())
     {
         context.write(headers);
     }
     if span.is_recorded() {
-        describe_request(&span, &upstream_call.request, before, upstream);
+        describe_request(span, &upstream_call.request, before, upstream);
     }
-    (upstream_call, span)
+    upstream_call
 }
 
 fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
@@ -141,19 +110,15 @@ fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstrea
         }
         UpstreamRequest::Command(_) => span.rename(|| format!("run {name}")),
     }
-    if let Some(address) = address {
-        match (address.socket(), address.name(), address.ip()) {
-            (Some(socket), _, _) => span.text("server.address", socket.display().to_string()),
-            (None, Some((host, port)), _) => {
-                span.text("server.address", host.to_owned());
-                span.number("server.port", port);
-            }
-            (None, None, Some(at)) => {
-                span.text("server.address", at.ip().to_string());
-                span.number("server.port", at.port());
-            }
-            (None, None, None) => {}
-        }
+    let Some(address) = address else { return };
+    if let Some(socket) = address.socket() {
+        span.text("server.address", socket.display().to_string());
+        return;
+    }
+    let by_name = address.name().map(|(host, port)| (host.to_owned(), port));
+    if let Some((host, port)) = by_name.or_else(|| address.ip().map(|at| (at.ip().to_string(), at.port()))) {
+        span.text("server.address", host);
+        span.number("server.port", port);
     }
 }
 
@@ -165,7 +130,7 @@ fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
 }
 
 /// Records the result in the span.
-fn record_result(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
+fn record_result(span: &Span, outcome: &UpstreamResult) {
     match outcome {
         Ok(UpstreamResponse { exit: Some(exit), .. }) => {
             if let ProgramEnd::Code(code) = exit.end {
@@ -182,7 +147,7 @@ fn record_result(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>)
                 span.failed(response.status.as_str().to_owned());
             }
         }
-        Err(error) => span.failed(error.properties().label),
+        Err(failure) => span.failed(failure.properties().label),
     }
 }
 
@@ -190,25 +155,33 @@ fn record_result(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>)
 mod tests {
     use std::time::Duration;
 
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::timeout,
+    };
+
     use super::*;
     use crate::{
-        policy::mock::{Inside, answering_after, name, upstream_call},
+        policy::mock::{name, upstream_call},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn an_attempt_counts_once_and_a_dropped_one_as_dropped() {
-        let counted = LabelCounter::default();
-        let to = HttpSettings::new(name(), "http://127.0.0.1:9".parse().unwrap());
-        let to = Upstream::new(UpstreamSettings::Http(Box::new(to)));
-        let upstream = answering_after(Duration::from_secs(2), &Inside::default());
-        let one = async || {
-            let upstream_call = upstream_call(Duration::from_secs(9));
-            let (attempt, _) = Attempt::begin(&counted, &upstream_call, &to);
-            attempt.end(upstream.send(&upstream_call).await)
+        let (counted, listener) = (LabelCounter::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let to = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let to = Upstream::new(UpstreamSettings::Http(Box::new(HttpSettings::new(name(), to))));
+        let upstream_call = upstream_call(Duration::from_secs(9));
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.unwrap();
         };
-        one().await.unwrap();
-        tokio::time::timeout(Duration::from_secs(1), one()).await.unwrap_err();
+        let (sent, ()) = tokio::join!(send(&to, &upstream_call, &counted), served);
+        sent.unwrap();
+        let silent = timeout(Duration::from_millis(20), send(&to, &upstream_call, &counted));
+        silent.await.unwrap_err();
         assert_eq!(counted.read().collect::<Vec<_>>(), [("2xx", 1), ("dropped", 1)]);
     }
 }

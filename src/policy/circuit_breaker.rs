@@ -6,6 +6,7 @@
 //!   503, 504, and invalid ones. They are no evidence about other routes.
 
 use std::{
+    pin::Pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,11 +18,11 @@ use tracing::{info, warn};
 
 use super::{CircuitBreakerView, Counter};
 use crate::{
-    model::{ToolName, UpstreamResponse},
+    model::ToolName,
     route::UpstreamName,
     settings::value::OrOff,
     telemetry::CallContext,
-    upstream::{FailureStage, UpstreamCall, UpstreamError},
+    upstream::{Evidence, Failure, FailureStage, OnDrop, UpstreamCall, UpstreamResult},
 };
 
 /// Settings of a circuit breaker.
@@ -95,36 +96,23 @@ enum State {
     HalfOpen { until: Instant },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Success,
-    Failure,
-    /// No evidence about the upstream.
-    Unknown,
-}
-
 impl CircuitBreaker {
     /// Whether all calls are admitted.
     pub(super) fn is_closed(&self) -> bool {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// Creates a closed circuit breaker of an upstream. `opened` counts how often it opens, `rejected` the
-    /// calls it rejects.
+    /// Creates a closed circuit breaker of an upstream, or of one route. `opened` counts how often it opens,
+    /// `rejected` the calls it rejects.
     pub(super) fn new(
         upstream: UpstreamName,
+        route: Option<ToolName>,
         settings: CircuitBreakerSettings,
         opened: Counter,
         rejected: Counter,
     ) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
-        Self { upstream, route: None, settings, state, opened, rejected }
-    }
-
-    /// Makes it the circuit breaker of one route.
-    #[must_use]
-    pub(super) fn with_route(self, route: ToolName) -> Self {
-        Self { route: Some(route), ..self }
+        Self { upstream, route, settings, state, opened, rejected }
     }
 
     /// Closes the circuit after a successful health check.
@@ -153,136 +141,105 @@ impl CircuitBreaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a call, or rejects it with the remaining time for which the circuit is open.
-    pub(super) fn try_acquire<'a>(
-        &'a self,
-        upstream_call: &'a UpstreamCall,
-    ) -> Result<Probe<'a>, UpstreamError> {
-        let mut state = self.state();
-        let mut probes_until = None;
-        if let State::Open { until } | State::HalfOpen { until } = *state {
-            let now = Instant::now();
-            if now < until {
-                self.rejected.add();
-                let of_route = self.route.is_some();
-                return Err(UpstreamError::CircuitOpen {
-                    upstream: self.upstream.clone(),
-                    of_route,
-                    retry_after: until - now,
-                });
-            }
-            // If the probe does not end, another one is admitted after the same time.
-            let until = now + self.settings.open_for;
-            *state = State::HalfOpen { until };
-            probes_until = Some(until);
-        }
-        let deadline = upstream_call.deadline.latest;
-        Ok(Probe {
-            breaker: self,
-            deadline,
-            context: &upstream_call.context,
-            probes_until,
-            is_recorded: false,
-        })
+    /// Lets an attempt of a call run and records its result, or rejects it with the remaining time for which
+    /// the circuit is open. If the future is dropped before the result, records what that shows.
+    pub(super) async fn run(
+        &self,
+        upstream_call: &UpstreamCall,
+        attempt: Pin<&mut impl Future<Output = UpstreamResult>>,
+    ) -> UpstreamResult {
+        let probes_until = self.admit()?;
+        let dropped = OnDrop::new(|| {
+            // Dropped after its deadline: the upstream sent no response in time. Dropped earlier: the client
+            // left or has a shorter timeout.
+            let late = Instant::now() >= upstream_call.deadline.latest && self.route.is_none();
+            let evidence = if late { Evidence::Failure } else { Evidence::None };
+            self.record(evidence, probes_until, &upstream_call.context);
+        });
+        let result = attempt.await;
+        dropped.disarm();
+        let evidence = match &self.route {
+            None => upstream_evidence(&result),
+            Some(_) => route_evidence(&result),
+        };
+        self.record(evidence, probes_until, &upstream_call.context);
+        result
     }
 
-    fn record_outcome(&self, outcome: Outcome, probes_until: Option<Instant>, context: &CallContext) {
-        let Some(limit) = self.settings.consecutive_failures else { return };
+    /// Admits a call, and returns the end of the probe if the call is one.
+    fn admit(&self) -> Result<Option<Instant>, Failure> {
         let mut state = self.state();
-        let next = match (*state, outcome) {
+        let (State::Open { until } | State::HalfOpen { until }) = *state else { return Ok(None) };
+        let now = Instant::now();
+        if now < until {
+            self.rejected.add();
+            return Err(Failure::CircuitOpen { of_route: self.route.is_some(), retry_after: until - now });
+        }
+        // If the probe does not end, another one is admitted after the same time.
+        let until = now + self.settings.open_for;
+        *state = State::HalfOpen { until };
+        Ok(Some(until))
+    }
+
+    fn record(&self, evidence: Evidence, probes_until: Option<Instant>, context: &CallContext) {
+        let Some(limit) = self.settings.consecutive_failures else { return };
+        let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
+        let request_id = context.request_id();
+        let mut state = self.state();
+        *state = match (*state, evidence) {
             // A call from before the probe, or a probe that took too long. The current probe decides.
             (state @ State::HalfOpen { until }, _) if probes_until != Some(until) => state,
-            (State::Closed { .. }, Outcome::Success) => State::Closed { failures: 0 },
-            (State::Closed { failures }, Outcome::Failure) if failures + 1 < limit => {
+            (State::Closed { .. }, Evidence::Success) => State::Closed { failures: 0 },
+            (State::Closed { failures }, Evidence::Failure) if failures + 1 < limit => {
                 State::Closed { failures: failures + 1 }
             }
-            (State::Closed { .. } | State::HalfOpen { .. }, Outcome::Failure) => {
-                let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
-                let (request_id, open_for) = (context.request_id(), self.settings.open_for);
+            (State::Closed { .. } | State::HalfOpen { .. }, Evidence::Failure) => {
+                let open_for = self.settings.open_for;
                 warn!(%upstream, route, request_id, ?open_for, "circuit breaker opened");
                 self.opened.add();
                 State::Open { until: Instant::now() + self.settings.open_for }
             }
-            (State::HalfOpen { .. }, Outcome::Success) => {
-                let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
-                info!(%upstream, route, request_id = context.request_id(), "circuit breaker closed");
+            (State::HalfOpen { .. }, Evidence::Success) => {
+                info!(%upstream, route, request_id, "circuit breaker closed");
                 State::Closed { failures: 0 }
             }
             // The probe gave no evidence, so the next call is the probe.
-            (State::HalfOpen { .. }, Outcome::Unknown) => State::Open { until: Instant::now() },
+            (State::HalfOpen { .. }, Evidence::None) => State::Open { until: Instant::now() },
             // A call from before the circuit opened. The probe decides.
-            (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Outcome::Unknown) => state,
+            (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Evidence::None) => state,
         };
-        *state = next;
-    }
-}
-
-/// Admitted call. If it is dropped without a result, records what the drop shows.
-#[derive(Debug)]
-pub(super) struct Probe<'a> {
-    breaker: &'a CircuitBreaker,
-    deadline: Instant,
-    context: &'a CallContext,
-    /// End of the probe, if this call is the probe.
-    probes_until: Option<Instant>,
-    is_recorded: bool,
-}
-
-impl Probe<'_> {
-    /// Records the result of the call.
-    pub(super) fn record(mut self, result: &Result<UpstreamResponse, UpstreamError>) {
-        self.is_recorded = true;
-        let outcome = match self.breaker.route {
-            None => upstream_outcome(result),
-            Some(_) => route_outcome(result),
-        };
-        self.breaker.record_outcome(outcome, self.probes_until, self.context);
-    }
-}
-
-impl Drop for Probe<'_> {
-    fn drop(&mut self) {
-        if !self.is_recorded {
-            // Dropped after its deadline: the upstream sent no response in time. Dropped earlier: the client
-            // left or has a shorter timeout.
-            let late = Instant::now() >= self.deadline && self.breaker.route.is_none();
-            let outcome = if late { Outcome::Failure } else { Outcome::Unknown };
-            self.breaker.record_outcome(outcome, self.probes_until, self.context);
-        }
     }
 }
 
 /// Evidence about the upstream: whether it is reachable.
-fn upstream_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
-    match result.as_ref().map_err(|error| error.properties().stage) {
-        Ok(_) => Outcome::Success,
-        Err(FailureStage::NotReached | FailureStage::NoResponse) => Outcome::Failure,
+fn upstream_evidence(result: &UpstreamResult) -> Evidence {
+    match result.as_ref().map_err(|failure| failure.properties().stage) {
+        Err(FailureStage::NotReached | FailureStage::NoResponse) => Evidence::Failure,
         // It responded, even if with too much or with an invalid response.
-        Err(FailureStage::Malformed | FailureStage::TooLong | FailureStage::Unread) => Outcome::Success,
+        Ok(_) | Err(FailureStage::Malformed | FailureStage::TooLong | FailureStage::Unread) => {
+            Evidence::Success
+        }
         // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
-        Err(FailureStage::Rejected | FailureStage::Unsendable) => Outcome::Unknown,
+        Err(FailureStage::Rejected | FailureStage::Unsendable) => Evidence::None,
     }
 }
 
 /// Evidence about the route: whether such requests are served.
-fn route_outcome(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
-    match result.as_ref().map_err(|error| error.properties().stage) {
-        Ok(response) => match response.status {
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                Outcome::Failure
-            }
-            _ => Outcome::Success,
-        },
-        Err(FailureStage::Malformed) => Outcome::Failure,
-        Err(FailureStage::TooLong) => Outcome::Success,
+fn route_evidence(result: &UpstreamResult) -> Evidence {
+    match result.as_ref().map(|response| response.status).map_err(|failure| failure.properties().stage) {
+        Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+        | Err(FailureStage::Malformed) => Evidence::Failure,
+        Ok(_) | Err(FailureStage::TooLong) => Evidence::Success,
         // The circuit breaker of the upstream counts these.
-        Err(FailureStage::NotReached | FailureStage::NoResponse) => Outcome::Unknown,
-        Err(FailureStage::Unread | FailureStage::Rejected | FailureStage::Unsendable) => Outcome::Unknown,
+        Err(FailureStage::NotReached | FailureStage::NoResponse) => Evidence::None,
+        Err(FailureStage::Unread | FailureStage::Rejected | FailureStage::Unsendable) => Evidence::None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
     use crate::{
         policy::mock::{Inside, Script, answering_after, failed, name, status, upstream_call},
@@ -294,23 +251,20 @@ mod tests {
         CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
     fn circuit_breaker() -> CircuitBreaker {
-        CircuitBreaker::new(name(), AFTER_TWO, Counter::default(), Counter::default())
+        CircuitBreaker::new(name(), None, AFTER_TWO, Counter::default(), Counter::default())
     }
 
     async fn call(
         breaker: &CircuitBreaker,
         upstream: &Script,
         upstream_call: UpstreamCall,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        let probe = breaker.try_acquire(&upstream_call)?;
-        let result = upstream.send(&upstream_call).await;
-        probe.record(&result);
-        result
+    ) -> UpstreamResult {
+        breaker.run(&upstream_call, pin!(upstream.send(&upstream_call))).await
     }
 
-    fn retry_after(result: &Result<UpstreamResponse, UpstreamError>) -> Option<Duration> {
+    fn retry_after(result: &UpstreamResult) -> Option<Duration> {
         match result {
-            Err(UpstreamError::CircuitOpen { retry_after, .. }) => Some(*retry_after),
+            Err(Failure::CircuitOpen { retry_after, .. }) => Some(*retry_after),
             _ => None,
         }
     }
@@ -340,8 +294,7 @@ mod tests {
     #[test]
     fn the_time_until_half_open_is_reported_in_whole_seconds() {
         let retry_after = Duration::new(599, 999_033_551);
-        let error =
-            UpstreamError::CircuitOpen { upstream: "old".parse().unwrap(), of_route: true, retry_after };
+        let error = Failure::CircuitOpen { of_route: true, retry_after }.into_error(&name());
         let message = "the circuit breaker of the route to upstream `old` is open for 600 s";
         assert_eq!(error.to_string(), message);
     }
@@ -354,12 +307,12 @@ mod tests {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
-        let breaker = breaker.with_route("t".parse().unwrap());
+        let breaker = CircuitBreaker { route: Some("t".parse().unwrap()), ..breaker };
         for _ in 0..3 {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let rejected = call(&breaker, &script, upstream_call(SECOND)).await;
-        assert!(matches!(rejected, Err(UpstreamError::CircuitOpen { of_route: true, .. })), "{rejected:?}");
+        assert!(matches!(rejected, Err(Failure::CircuitOpen { of_route: true, .. })), "{rejected:?}");
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(breaker.view(), CircuitBreakerView::HalfOpen);
         call(&breaker, &script, upstream_call(SECOND)).await.unwrap();
@@ -378,7 +331,7 @@ mod tests {
         assert_eq!(breaker.view(), CircuitBreakerView::HalfOpen);
         breaker.on_health_check_passed();
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
-        breaker.record_outcome(Outcome::Failure, None, &CallContext::default());
+        breaker.record(Evidence::Failure, None, &CallContext::default());
         breaker.on_health_check_passed();
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 1 }, "a check is no call");
     }

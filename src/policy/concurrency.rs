@@ -1,48 +1,40 @@
 //! Concurrency limit of an upstream, and of each of its clients: concurrency slots, and a queue for them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use super::{Counter, PolicySettings};
-use crate::{
-    route::UpstreamName,
-    upstream::{ClientIdentity, PerClientLimit, PerClientPermit, UpstreamError},
-};
+use crate::upstream::{ClientIdentity, Failure, PerClientLimit, PerClientPermit};
 
 /// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
 /// FIFO queue with a timeout. Further ones are rejected at once, so that a slow upstream builds up no queue
 /// of requests whose clients have left.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
-    upstream: UpstreamName,
     settings: PolicySettings,
     slots: Arc<Semaphore>,
     queue: Arc<Semaphore>,
     queue_rejected: Counter,
     /// Limit per client, if there is one.
     per_client: Option<PerClientLimit>,
+    /// Time that a client at its limit waits.
+    client_wait: Duration,
 }
 
-/// Concurrency slot, released on drop.
-#[derive(Debug)]
-pub(super) struct ConcurrencySlot {
-    _permit: OwnedSemaphorePermit,
-    _client_permit: Option<PerClientPermit>,
-}
+/// Concurrency slot, and the permit of its client if it needs one. Both are released on drop.
+pub(super) type ConcurrencySlot = (OwnedSemaphorePermit, Option<PerClientPermit>);
 
 impl ConcurrencyLimit {
-    /// Creates the limit of `upstream` with all slots free. `queue_rejected` counts rejected calls.
-    pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, queue_rejected: Counter) -> Self {
+    /// Creates the limit with all slots free. `queue_rejected` counts rejected calls.
+    pub(super) fn new(settings: PolicySettings, client_wait: Duration, queue_rejected: Counter) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.max_queued));
         let per_client = settings.max_in_flight_per_client.map(PerClientLimit::new);
-        Self { upstream, settings, slots, queue, queue_rejected, per_client }
-    }
-
-    /// Name of the upstream.
-    pub(super) fn upstream(&self) -> &UpstreamName {
-        &self.upstream
+        Self { settings, slots, queue, queue_rejected, per_client, client_wait }
     }
 
     /// Requests in flight, and requests in the queue.
@@ -56,47 +48,39 @@ impl ConcurrencyLimit {
 
     /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
     /// follow-up requests have none. Dropping the future leaves the queue.
-    pub(super) async fn acquire(
-        &self,
-        client: Option<&ClientIdentity>,
-    ) -> Result<ConcurrencySlot, UpstreamError> {
-        let client_permit = match self.per_client.as_ref().zip(client) {
-            None => None,
-            Some((per_client, client)) => per_client.take(client).map_err(|in_flight_limit| {
-                self.queue_rejected.add();
-                UpstreamError::ClientBusy { upstream: self.upstream.clone(), in_flight_limit }
-            })?,
-        };
-        Ok(ConcurrencySlot { _permit: self.slot().await?, _client_permit: client_permit })
+    pub(super) async fn acquire(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
+        let result = self.slot(client).await;
+        if result.is_err() {
+            self.queue_rejected.add();
+        }
+        result
     }
 
-    async fn slot(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
-        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            return Ok(slot);
-        }
-        let queue_rejected = || {
-            self.queue_rejected.add();
-            UpstreamError::Busy {
-                upstream: self.upstream.clone(),
-                in_flight_limit: self.settings.max_in_flight,
+    async fn slot(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
+        let client_permit = match self.per_client.as_ref().zip(client) {
+            None => None,
+            Some((per_client, client)) => {
+                per_client.take_within(self.client_wait, client).await.map_err(Failure::ClientBusy)?
             }
         };
-        let _queued = self.queue.try_acquire().map_err(|_| queue_rejected())?;
-        match tokio::time::timeout(self.settings.queue_timeout, self.slots.clone().acquire_owned()).await {
-            Ok(slot) => Ok(slot.expect("the semaphore is never closed")),
-            Err(_) => Err(queue_rejected()),
-        }
+        let permit = match self.slots.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let busy = Failure::Busy(self.settings.max_in_flight);
+                let Ok(_queued) = self.queue.try_acquire() else { return Err(busy) };
+                let queued = timeout(self.settings.queue_timeout, self.slots.clone().acquire_owned());
+                queued.await.map_err(|_| busy)?.expect("the semaphore is never closed")
+            }
+        };
+        Ok((permit, client_permit))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::{Instant, sleep, timeout};
+    use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::policy::mock::name;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -107,18 +91,18 @@ mod tests {
             queue_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
-        ConcurrencyLimit::new(name(), settings, Counter::default())
+        ConcurrencyLimit::new(settings, Duration::ZERO, Counter::default())
     }
 
     /// Call that takes this long.
-    async fn call(limit: &ConcurrencyLimit, time: Duration) -> Result<(), UpstreamError> {
+    async fn call(limit: &ConcurrencyLimit, time: Duration) -> Result<(), Failure> {
         let _slot = limit.acquire(Some(&ClientIdentity::Only)).await?;
         sleep(time).await;
         Ok(())
     }
 
-    fn is_busy(result: &Result<(), UpstreamError>) -> bool {
-        matches!(result, Err(UpstreamError::Busy { in_flight_limit: 1, .. }))
+    fn is_busy(result: &Result<(), Failure>) -> bool {
+        matches!(result, Err(Failure::Busy(1)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,16 +144,16 @@ mod tests {
             max_in_flight_per_client: Some(2),
             ..PolicySettings::default()
         };
-        let limit = ConcurrencyLimit::new(name(), settings, Counter::default());
+        let limit = ConcurrencyLimit::new(settings, Duration::ZERO, Counter::default());
         let by = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
         };
         let held = (by(1).await.unwrap(), by(1).await.unwrap());
         let third = by(1).await.unwrap_err();
-        assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third:?}");
-        by(2).await.unwrap();
-        limit.acquire(None).await.expect("what has begun is not rejected");
+        assert!(matches!(third, Failure::ClientBusy(2)), "{third:?}");
+        drop(by(2).await.unwrap());
+        drop(limit.acquire(None).await.expect("what has begun is not rejected"));
         drop(held);
-        by(1).await.unwrap();
+        drop(by(1).await.unwrap());
     }
 }

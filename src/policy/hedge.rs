@@ -1,7 +1,7 @@
 //! Hedging: a second request if the first takes unusually long.
 
 use std::{
-    future::Future,
+    collections::VecDeque,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -11,13 +11,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{CircuitBreaker, RouteCounts, retry::RetryBudget};
 use crate::{
-    model::UpstreamResponse,
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Setting},
         value::duration_or_word,
     },
-    upstream::{UpstreamCall, UpstreamError},
+    upstream::{UpstreamCall, UpstreamResult},
 };
 
 /// Hedging: sends a second request if there is no response after a delay, and returns the first good
@@ -56,43 +55,28 @@ impl Setting for HedgeSettings {
 
 /// Times of recent responses, as a sliding window.
 #[derive(Debug, Default)]
-struct Latencies(Mutex<LatencyWindow>);
-
-#[derive(Debug, Default)]
-struct LatencyWindow {
-    times: Vec<Duration>,
-    next: usize,
-    /// 95th percentile when last computed.
-    p95: Option<Duration>,
-}
+struct Latencies(Mutex<VecDeque<Duration>>);
 
 impl Latencies {
     /// Size of the window.
     const LIMIT: usize = 128;
     /// Fewer samples have no meaningful percentile.
     const MIN_SAMPLES: usize = 20;
-    /// Number of samples after which the percentile is computed again.
-    const RECOMPUTE_EVERY: usize = 8;
 
     fn add(&self, time: Duration) {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = window.next;
-        match window.times.get_mut(next % Self::LIMIT) {
-            Some(oldest) => *oldest = time,
-            None => window.times.push(time),
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if times.len() == Self::LIMIT {
+            times.pop_front();
         }
-        window.next += 1;
-        if window.times.len() >= Self::MIN_SAMPLES
-            && (window.p95.is_none() || window.next.is_multiple_of(Self::RECOMPUTE_EVERY))
-        {
-            let mut sorted = window.times.clone();
-            sorted.sort_unstable();
-            window.p95 = sorted.get(sorted.len() * 95 / 100).copied();
-        }
+        times.push_back(time);
     }
 
+    /// 95th percentile.
     fn p95(&self) -> Option<Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).p95
+        let times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut times = Some(Vec::from(times)).filter(|times| times.len() >= Self::MIN_SAMPLES)?;
+        let at = times.len() * 95 / 100;
+        Some(*times.select_nth_unstable(at).1)
     }
 }
 
@@ -119,14 +103,18 @@ impl Hedge {
     pub(super) async fn race(
         &self,
         upstream_call: &UpstreamCall,
-        first: impl Future<Output = Result<UpstreamResponse, UpstreamError>>,
-        second: impl AsyncFnOnce(UpstreamCall) -> Result<UpstreamResponse, UpstreamError>,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+        first: impl Future<Output = UpstreamResult>,
+        second: impl AsyncFnOnce(UpstreamCall) -> UpstreamResult,
+    ) -> UpstreamResult {
         let mut first = pin!(first);
         if !upstream_call.idempotent {
             return first.await;
         }
         let started = Instant::now();
+        let won = |result| {
+            self.counts.hedges_won.add();
+            self.timed(started, result)
+        };
         let Some(delay) = self.delay() else { return self.timed(started, first.await) };
         tokio::select! {
             biased;
@@ -145,28 +133,15 @@ impl Hedge {
                 // The first failed; the second may still succeed.
                 if is_good(&result) { return self.timed(started, result) }
                 let other = second.await;
-                if is_good(&other) { self.won(started, other) } else { result }
+                if is_good(&other) { won(other) } else { result }
             }
             other = &mut second => {
-                if is_good(&other) { self.won(started, other) } else { self.timed(started, first.await) }
+                if is_good(&other) { won(other) } else { self.timed(started, first.await) }
             }
         }
     }
 
-    fn won(
-        &self,
-        begun: Instant,
-        result: Result<UpstreamResponse, UpstreamError>,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        self.counts.hedges_won.add();
-        self.timed(begun, result)
-    }
-
-    fn timed(
-        &self,
-        begun: Instant,
-        result: Result<UpstreamResponse, UpstreamError>,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    fn timed(&self, begun: Instant, result: UpstreamResult) -> UpstreamResult {
         if self.settings == HedgeSettings::P95 && is_good(&result) {
             self.times.add(begun.elapsed());
         }
@@ -175,7 +150,7 @@ impl Hedge {
 }
 
 /// Whether a result is good: a response other than 5xx and 429.
-fn is_good(result: &Result<UpstreamResponse, UpstreamError>) -> bool {
+fn is_good(result: &UpstreamResult) -> bool {
     result
         .as_ref()
         .is_ok_and(|response| !response.status.is_server_error() && response.status.as_u16() != 429)
@@ -193,7 +168,7 @@ mod tests {
 
     fn hedge(settings: HedgeSettings) -> Hedge {
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), failing, Counter::default(), Counter::default());
+        let breaker = || CircuitBreaker::new(name(), None, failing, Counter::default(), Counter::default());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
         Hedge::new(settings, Arc::default(), breakers, RouteCounts::default())
     }
@@ -205,7 +180,7 @@ mod tests {
         slow(code, delay, &Inside::default())
     }
 
-    async fn race(hedge: &Hedge, first: &Script, second: &Script) -> Result<UpstreamResponse, UpstreamError> {
+    async fn race(hedge: &Hedge, first: &Script, second: &Script) -> UpstreamResult {
         race_of(hedge, first, second, upstream_call(30 * SECOND)).await
     }
 
@@ -214,7 +189,7 @@ mod tests {
         first: &Script,
         second: &Script,
         upstream_call: UpstreamCall,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    ) -> UpstreamResult {
         hedge
             .race(&upstream_call, first.send(&upstream_call), async |upstream_call: UpstreamCall| {
                 second.send(&upstream_call).await
@@ -265,7 +240,7 @@ mod tests {
         }
         assert_eq!(second.upstream_calls(), 10, "what there is to begin with");
         let hedge = hedge(AFTER_ONE);
-        hedge.breakers[0].try_acquire(&upstream_call(SECOND)).unwrap().record(&failed());
+        hedge.breakers[0].run(&upstream_call(SECOND), pin!(async { failed() })).await.unwrap_err();
         race(&hedge, &after(2 * SECOND, 200), &Script::new([])).await.unwrap();
     }
 

@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
 use crate::{
     model::UpstreamResponse,
     route::{HttpRequest, PathBase, UpstreamName},
-    upstream::{Deadline, UpstreamCall, UpstreamError},
+    upstream::{Deadline, Failure, UpstreamCall, UpstreamResult},
 };
 
 /// Gauge of the calls in the mock.
@@ -63,8 +63,8 @@ pub(super) struct Script(Arc<Mutex<Lines>>);
 #[derive(Debug)]
 struct Lines {
     /// Next results. After the last of them, `then` repeats.
-    remaining: VecDeque<Result<UpstreamResponse, UpstreamError>>,
-    then: Option<Result<UpstreamResponse, UpstreamError>>,
+    remaining: VecDeque<UpstreamResult>,
+    then: Option<UpstreamResult>,
     delay: Duration,
     inside: Inside,
     request_count: usize,
@@ -88,7 +88,7 @@ pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Script {
 
 impl Script {
     /// Upstream that responds immediately with these results in turn.
-    pub(super) fn new(outcomes: impl IntoIterator<Item = Result<UpstreamResponse, UpstreamError>>) -> Self {
+    pub(super) fn new(outcomes: impl IntoIterator<Item = UpstreamResult>) -> Self {
         Self(Arc::new(Mutex::new(Lines {
             remaining: outcomes.into_iter().collect(),
             then: None,
@@ -109,7 +109,7 @@ impl Script {
         self.0.lock().unwrap().request_count
     }
 
-    pub(super) async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let (outcome, delay, _inside) = {
             let mut state = self.0.lock().unwrap();
             state.request_count += 1;
@@ -125,12 +125,12 @@ impl Script {
 }
 
 /// Connection failure.
-pub(super) fn failed() -> Result<UpstreamResponse, UpstreamError> {
-    Err(UpstreamError::Connect { upstream: name(), source: "refused".into() })
+pub(super) fn failed() -> UpstreamResult {
+    Err(Failure::Connect("refused".into()))
 }
 
 /// Response with this status.
-pub(super) fn status(code: u16) -> Result<UpstreamResponse, UpstreamError> {
+pub(super) fn status(code: u16) -> UpstreamResult {
     let status = StatusCode::from_u16(code).unwrap();
     Ok(UpstreamResponse::new(status, HeaderMap::new(), Bytes::new()))
 }

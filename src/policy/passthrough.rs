@@ -1,11 +1,9 @@
 //! Concurrency limit, rate limit and timeouts for passthrough requests.
 
 use std::{
-    collections::HashMap,
-    future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
@@ -18,19 +16,19 @@ use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use settings_derive::Section;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, Sleep, sleep, sleep_until, timeout},
+    sync::watch,
+    time::{Instant, Sleep, sleep, timeout},
 };
 
 use super::{
-    ConcurrencyLimit, Counter, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_class,
+    ConcurrencyLimit, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_class,
     concurrency::ConcurrencySlot,
 };
 use crate::{
     route::UpstreamName,
     upstream::{
-        ClientIdentity, UpstreamError,
-        http::{self as upstream, HttpUpstream},
+        ClientIdentity, Failure, UpstreamError,
+        http::{HttpUpstream, RequestBody, StreamedBody},
     },
     wire::{MapPoll, PolledFrame},
 };
@@ -49,7 +47,9 @@ const UPLOAD_RATE: u64 = 1 << 10;
 pub struct Passthrough {
     upstream: HttpUpstream,
     policies: Arc<UpstreamPolicies>,
-    slots: Arc<Slots>,
+    /// A part of the upstream's slots, so that slow clients leave the others to calls. One client can't take
+    /// all of them.
+    slots: Arc<ConcurrencyLimit>,
     settings: PassthroughSettings,
 }
 
@@ -81,9 +81,16 @@ impl Passthrough {
         upstream: HttpUpstream,
         settings: PassthroughSettings,
     ) -> Self {
+        let limit = policies.settings.max_in_flight;
+        let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
+        let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
+        let own = PolicySettings {
+            max_in_flight: limit,
+            max_in_flight_per_client: Some(per_client).filter(|count| *count < limit),
+            ..policies.settings
+        };
         let queue_rejected = policies.counts.queue_rejected.clone();
-        let slots =
-            Arc::new(Slots::new(upstream.name().clone(), settings, policies.settings, queue_rejected));
+        let slots = Arc::new(ConcurrencyLimit::new(own, own.queue_timeout, queue_rejected));
         Self { upstream, policies, slots, settings }
     }
 
@@ -107,134 +114,39 @@ impl Passthrough {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let response = self.try_stream(request, client).await;
+        let (moved, is_late) = (watch::Sender::new(()), Arc::new(AtomicBool::new(false)));
+        let timeout = self.settings.body_timeout;
+        let request = request.map(|body| watched(body, moved.clone(), timeout, is_late.clone()));
+        let response = self.try_stream(request, client, moved.subscribe()).await.map_err(|failure| {
+            if is_late.load(Ordering::Relaxed) { Failure::SlowUpload(timeout) } else { failure }
+        });
         self.policies.counts.passthrough.add(match &response {
             Ok(response) => status_class(response.status()),
-            Err(error) => error.properties().label,
+            Err(failure) => failure.properties().label,
         });
-        response
+        response.map_err(|failure| failure.into_error(self.name()))
     }
 
-    async fn try_stream<B>(
+    async fn try_stream(
         &self,
-        request: Request<B>,
+        request: Request<RequestBody>,
         client: &ClientIdentity,
-    ) -> Result<Response<PassthroughBody>, UpstreamError>
-    where
-        B: Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<BoxError>,
-    {
+        mut moved: watch::Receiver<()>,
+    ) -> Result<Response<PassthroughBody>, Failure> {
         if let Some(rate) = &self.policies.rate {
             rate.admit(client, OverLimit::Rejected).await?;
         }
-        let slot = self.slots.acquire(client).await?;
-        let in_flight = self.policies.concurrency.acquire(Some(client)).await?;
-        let (moved, upload) = (LastProgress::default(), Upload::new(self.settings.body_timeout));
-        let is_late = upload.is_late.clone();
-        let request = request.map(|body| watched(body, moved.clone(), upload));
+        // Both are held until the response body has ended. A client at its limit waits for one of its slots.
+        let slots =
+            [self.slots.acquire(Some(client)).await?, self.policies.concurrency.acquire(Some(client)).await?];
         let after = self.settings.timeout;
-        let deadline = Instant::now() + after;
+        let stalled = async { while timeout(after, moved.changed()).await.is_ok() {} };
         let response = tokio::select! {
-            response = self.upstream.stream(request, deadline) => response.map_err(|error| {
-                let (upstream, after) = (self.name().clone(), self.settings.body_timeout);
-                if is_late.load(Ordering::Relaxed) { UpstreamError::SlowUpload { upstream, after } } else { error }
-            })?,
-            () = moved.stalled_for(after) => {
-                return Err(UpstreamError::Deadline { upstream: self.name().clone(), after });
-            }
+            response = self.upstream.stream(request, Instant::now() + after) => response?,
+            () = stalled => return Err(Failure::Deadline(after)),
         };
-        let idle_timeout = self.settings.idle_timeout;
-        Ok(response.map(|body| with_idle_timeout(body, idle_timeout, (slot, in_flight))))
+        Ok(response.map(|body| with_idle_timeout(body, self.settings.idle_timeout, slots)))
     }
-}
-
-/// Concurrency slots of passthrough requests. They are a part of the upstream's slots, so that slow clients
-/// leave the others to calls; and one client can't take all of them.
-#[derive(Debug)]
-struct Slots {
-    concurrency: ConcurrencyLimit,
-    /// Limit per client. `None` if it equals the total limit.
-    per_client: Option<usize>,
-    queue_timeout: Duration,
-    clients: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
-    queue_rejected: Counter,
-}
-
-/// Slot, released on drop.
-#[derive(Debug)]
-struct Slot {
-    _of_client: Option<OwnedSemaphorePermit>,
-    _slot: ConcurrencySlot,
-}
-
-impl Slots {
-    /// Number of clients at which those without a slot are dropped from the map.
-    const TRACKED_CLIENTS_LIMIT: usize = 1024;
-
-    fn new(
-        upstream: UpstreamName,
-        settings: PassthroughSettings,
-        policy: PolicySettings,
-        queue_rejected: Counter,
-    ) -> Self {
-        let limit = policy.max_in_flight;
-        let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
-        let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
-        let own = PolicySettings { max_in_flight: limit, max_in_flight_per_client: None, ..policy };
-        Self {
-            concurrency: ConcurrencyLimit::new(upstream, own, queue_rejected.clone()),
-            per_client: Some(per_client).filter(|count| *count < limit),
-            queue_timeout: policy.queue_timeout,
-            clients: Mutex::default(),
-            queue_rejected,
-        }
-    }
-
-    /// Acquires a slot for a client. A client at its limit waits until one of its slots is released.
-    async fn acquire(&self, client: &ClientIdentity) -> Result<Slot, UpstreamError> {
-        let of_client = match self.per_client {
-            None => None,
-            Some(limit) => {
-                let slots = self.client_semaphore(client, limit);
-                let slot = timeout(self.queue_timeout, slots.acquire_owned()).await;
-                Some(slot.map_err(|_| {
-                    self.queue_rejected.add();
-                    UpstreamError::ClientBusy {
-                        upstream: self.concurrency.upstream().clone(),
-                        in_flight_limit: limit,
-                    }
-                })?)
-            }
-        };
-        let of_client = of_client.map(|slot| slot.expect("the semaphore is never closed"));
-        Ok(Slot { _of_client: of_client, _slot: self.concurrency.acquire(None).await? })
-    }
-
-    fn client_semaphore(&self, client: &ClientIdentity, limit: usize) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slots) = clients.get(client).and_then(Weak::upgrade) {
-            return slots;
-        }
-        if clients.len() >= Self::TRACKED_CLIENTS_LIMIT {
-            clients.retain(|_, slots| slots.strong_count() > 0);
-        }
-        let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
-        clients.insert(client.clone(), Arc::downgrade(&slots));
-        slots
-    }
-}
-
-/// Upload rate check of one request body. Only the time spent waiting for the client counts: while the
-/// upstream does not read, no data is requested from the client.
-#[derive(Debug)]
-struct Upload {
-    timeout: Duration,
-    received_bytes: u64,
-    /// Time spent waiting for the client so far.
-    waited: Duration,
-    /// Start of the current wait, and its timer.
-    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
-    is_late: Arc<AtomicBool>,
 }
 
 /// Error of a body that is too slow.
@@ -242,80 +154,34 @@ struct Upload {
 #[error("the client sends its request body too slowly")]
 struct UploadTooSlow;
 
-impl Upload {
-    fn new(timeout: Duration) -> Self {
-        let is_late = Arc::default();
-        Self { timeout, received_bytes: 0, waited: Duration::ZERO, waiting: None, is_late }
-    }
-
-    fn received(&mut self, bytes: usize) {
-        self.received_bytes += bytes as u64;
-        if let Some((since, _)) = self.waiting.take() {
-            self.waited += since.elapsed();
-        }
-    }
-
-    /// Ready once the client's time is over.
-    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let allowed = self.timeout + Duration::from_secs(self.received_bytes / UPLOAD_RATE);
-        let left = allowed.saturating_sub(self.waited);
-        let (_, late) = self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
-        ready!(late.as_mut().poll(context));
-        self.is_late.store(true, Ordering::Relaxed);
-        Poll::Ready(())
-    }
-}
-
-/// Time of the last progress of the request.
-#[derive(Debug, Clone)]
-struct LastProgress(Arc<Mutex<Instant>>);
-
-impl Default for LastProgress {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(Instant::now())))
-    }
-}
-
-impl LastProgress {
-    fn last_at(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn record_now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    async fn stalled_for(&self, idle_timeout: Duration) {
-        loop {
-            let last = self.last_at();
-            sleep_until(last + idle_timeout).await;
-            if self.last_at() == last {
-                return;
-            }
-        }
-    }
-}
-
-/// Request body that records the progress of its frames in `moved`, and fails if the client is too slow.
-fn watched<B>(
-    body: B,
-    moved: LastProgress,
-    mut upload: Upload,
-) -> impl Body<Data = Bytes, Error = BoxError> + Unpin
+/// Request body that reports each of its frames to `moved`. It fails, and sets `is_late`, if the client is
+/// too slow. Only the time spent waiting for the client counts: while the upstream does not read, no data is
+/// requested from the client.
+fn watched<B>(body: B, moved: watch::Sender<()>, timeout: Duration, is_late: Arc<AtomicBool>) -> RequestBody
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    MapPoll::new(body, move |polled: PolledFrame<B::Error>, context: &mut Context<'_>| {
+    let (mut received_bytes, mut waited) = (0, Duration::ZERO);
+    // Start of the current wait, and its timer.
+    let mut waiting: Option<(Instant, Pin<Box<Sleep>>)> = None;
+    UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<B::Error>, context: &mut Context<'_>| {
         let Poll::Ready(frame) = polled else {
-            ready!(upload.poll_late(context));
+            let allowed = timeout + Duration::from_secs(received_bytes / UPLOAD_RATE);
+            let left = allowed.saturating_sub(waited);
+            let (_, late) = waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
+            ready!(late.as_mut().poll(context));
+            is_late.store(true, Ordering::Relaxed);
             return Poll::Ready(Some(Err(UploadTooSlow.into())));
         };
+        if let Some((since, _)) = waiting.take() {
+            waited += since.elapsed();
+        }
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        upload.received(data.map_or(0, Bytes::len));
-        moved.record_now();
+        received_bytes += data.map_or(0, Bytes::len) as u64;
+        moved.send_replace(());
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    })
+    }))
 }
 
 /// Error of a response body whose upstream paused for too long.
@@ -325,16 +191,13 @@ struct StalledResponse {
     after: Duration,
 }
 
-/// Response body with an idle timeout. `held` is dropped with it.
+/// Response body with an idle timeout. The slots are released with it.
 ///
 /// The timer runs only while waiting for the upstream, not while the client is slow to read.
-fn with_idle_timeout<H>(body: upstream::StreamedBody, after: Duration, held: H) -> PassthroughBody
-where
-    H: Send + Unpin + 'static,
-{
+fn with_idle_timeout(body: StreamedBody, after: Duration, slots: [ConcurrencySlot; 2]) -> PassthroughBody {
     let mut pause: Option<Pin<Box<Sleep>>> = None;
     UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
-        let _ = &held;
+        let _ = &slots;
         if let Poll::Ready(frame) = polled {
             pause = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
@@ -351,7 +214,10 @@ mod tests {
     use http_body::Frame;
 
     use super::*;
-    use crate::policy::mock::name;
+    use crate::{
+        policy::mock::name,
+        upstream::{Upstream, UpstreamSettings, http::HttpSettings},
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -380,8 +246,7 @@ mod tests {
     async fn upload(bytes: usize, every: Duration, queue_rejected: Duration) -> (usize, Option<Duration>) {
         let started = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
-        let upload = Upload::new(5 * SECOND);
-        let mut watched = watched(body, LastProgress::default(), upload);
+        let mut watched = watched(body, watch::Sender::new(()), 5 * SECOND, Arc::default());
         let mut frames = 0;
         while started.elapsed() < 60 * SECOND {
             match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {
@@ -414,18 +279,22 @@ mod tests {
             max_in_flight_per_client: None,
         };
         let policy = PolicySettings { max_in_flight: 8, max_queued: 0, ..PolicySettings::default() };
-        let slots = Slots::new(name(), settings, policy, Counter::default());
-        let client = |last: u8| ClientIdentity::from_address([10, 0, 0, last].into());
-        let (first, _second) =
-            (slots.acquire(&client(1)).await.unwrap(), slots.acquire(&client(1)).await.unwrap());
+        let upstream = HttpSettings::new(name(), "http://10.0.0.1".parse().unwrap());
+        let upstream = Upstream::new(UpstreamSettings::Http(Box::new(upstream)));
+        let passthrough = UpstreamPolicies::new(upstream, policy, None).passthrough(settings).unwrap();
+        let acquire = async |last: u8| {
+            let client = ClientIdentity::from_address([10, 0, 0, last].into());
+            passthrough.slots.acquire(Some(&client)).await
+        };
+        let (first, _second) = (acquire(1).await.unwrap(), acquire(1).await.unwrap());
         let started = Instant::now();
-        let third = slots.acquire(&client(1)).await.unwrap_err();
-        assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third}");
+        let third = acquire(1).await.unwrap_err();
+        assert!(matches!(third, Failure::ClientBusy(2)), "{third:?}");
         assert_eq!(started.elapsed(), policy.queue_timeout);
-        let _others = (slots.acquire(&client(2)).await.unwrap(), slots.acquire(&client(3)).await.unwrap());
-        let fifth = slots.acquire(&client(4)).await.unwrap_err();
-        assert!(matches!(fifth, UpstreamError::Busy { in_flight_limit: 4, .. }), "{fifth}");
+        let _others = (acquire(2).await.unwrap(), acquire(3).await.unwrap());
+        let fifth = acquire(4).await.unwrap_err();
+        assert!(matches!(fifth, Failure::Busy(4)), "{fifth:?}");
         drop(first);
-        slots.acquire(&client(1)).await.unwrap();
+        drop(acquire(1).await.unwrap());
     }
 }

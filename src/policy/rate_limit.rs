@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{Counter, ReplicaSharing};
 use crate::{
-    route::UpstreamName,
     settings::{
         code::Code,
         keys::ValueKind,
@@ -20,7 +19,7 @@ use crate::{
         units::{self, UnitError},
     },
     shared_state::{SharedStore, StoreUnreachable},
-    upstream::{ClientIdentity, RateLimitScope, UpstreamError},
+    upstream::{ClientIdentity, Failure, RateLimitScope},
 };
 
 /// Rate limit: how many calls in how long, and how many of them at once.
@@ -122,29 +121,12 @@ impl Setting for CallsPer {
 /// one per client. A point in the past is the same as none.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    upstream: UpstreamName,
     scope: RateLimitScope,
     settings: RateSettings,
     used: Mutex<ClientUsage>,
     rejected: Counter,
-    counted: Option<SharedCounter>,
-}
-
-/// Counter that all replicas share.
-#[derive(Debug)]
-struct SharedCounter {
-    store: SharedStore,
-    /// Identity of the limit.
-    of: Box<[u8]>,
-}
-
-/// Reason why a call is not admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NotAdmitted {
-    /// Over the limit for this time.
-    For(Duration),
-    /// The shared counter is unreachable.
-    RateLimitUnavailable,
+    /// Store of the counter that all replicas share, and its identity.
+    counted: Option<(SharedStore, String)>,
 }
 
 #[derive(Debug)]
@@ -164,112 +146,107 @@ impl RateLimit {
     /// Interval at which waiting calls check whether the store is reachable again.
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
-    /// Creates an unused limit. `rejected` counts rejected calls.
+    /// Creates an unused limit, which `of` identifies. `rejected` counts rejected calls. Replicas count the
+    /// limit together, if there are any.
     pub(super) fn new(
-        upstream: UpstreamName,
         scope: RateLimitScope,
+        of: &str,
         settings: RateSettings,
         rejected: Counter,
+        sharing: Option<&ReplicaSharing>,
     ) -> Self {
         let now = Instant::now();
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
-        Self { upstream, scope, settings, used, rejected, counted: None }
-    }
-
-    /// Counts the limit together with other replicas, if there are any. `of` identifies it.
-    pub(super) fn shared_by(self, sharing: Option<&ReplicaSharing>, of: &str) -> Self {
-        match sharing {
-            Some(sharing) => self.counted_in(sharing.store.clone(), of),
-            None => self,
-        }
-    }
-
-    fn counted_in(self, store: SharedStore, of: &str) -> Self {
-        let CallsPer { count, per } = self.settings.rate;
-        let burst = self.settings.burst();
-        // A changed limit starts afresh: points of the old one may be far ahead.
-        let of = format!("{} {of} {count} {} {burst}", self.scope.as_str(), per.as_micros());
-        Self { counted: Some(SharedCounter { store, of: of.into_bytes().into() }), ..self }
+        let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
+        let counted = sharing.map(|ReplicaSharing { store, .. }| {
+            // A changed limit starts afresh: points of the old one may be far ahead.
+            let of = format!("{} {of} {count} {} {burst}", scope.texts().key, per.as_micros());
+            (store.clone(), of)
+        });
+        Self { scope, settings, used, rejected, counted }
     }
 
     /// Admits a call, or returns the time until the next one is admitted.
     fn take(&self, client: &ClientIdentity) -> Result<(), Duration> {
-        let now = Instant::now();
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let point = used.point(self.scope, client, now);
         let (gap, slack) = self.settings.gap_and_slack();
-        let ahead = point.saturating_duration_since(now);
-        match ahead.checked_sub(slack) {
-            Some(wait) if !wait.is_zero() => Err(wait),
-            _ => {
-                *point = now + ahead + gap;
-                Ok(())
+        self.with_point(client, |point, now| {
+            let ahead = point.saturating_duration_since(now);
+            match ahead.checked_sub(slack) {
+                Some(wait) if !wait.is_zero() => Err(wait),
+                _ => {
+                    *point = now + ahead + gap;
+                    Ok(())
+                }
             }
-        }
+        })
     }
 
     /// Admits a call by the shared counter as well, if there is one.
-    async fn try_admit(&self, client: &ClientIdentity) -> Result<(), NotAdmitted> {
-        let here = self.take(client);
-        let Some(SharedCounter { store, of }) = &self.counted else { return here.map_err(NotAdmitted::For) };
+    async fn try_admit(&self, client: &ClientIdentity) -> Result<(), Failure> {
+        let here = self.take(client).map_err(|wait| self.limited(wait));
+        let Some((store, of)) = &self.counted else { return here };
         let without = self.settings.on_store_failure;
         // A call over the limit at this replica is over the shared limit, so the store need not be queried.
-        if let Err(wait) = here
-            && (without != OnStoreFailure::Allow || store.is_reachable())
-        {
-            return Err(NotAdmitted::For(wait));
+        if here.is_err() && (without != OnStoreFailure::Allow || store.is_reachable()) {
+            return here;
         }
-        let client_key = match self.scope {
-            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => client.to_bytes(),
-            RateLimitScope::Route | RateLimitScope::Upstream => Vec::new(),
-        };
+        let client_key = if self.scope.is_per_client() { client.to_bytes() } else { Vec::new() };
         let (gap, slack) = self.settings.gap_and_slack();
-        match (store.take(&store.name("rate", &[of, &client_key]), gap, slack).await, without) {
-            (Ok(Duration::ZERO), _) => Ok(()),
-            (Ok(wait), _) => {
-                self.put_off(client, wait);
-                Err(NotAdmitted::For(wait))
+        match store.take(&store.name("rate", &[of.as_bytes(), &client_key]), gap, slack).await {
+            Ok(Duration::ZERO) => Ok(()),
+            Ok(wait) => {
+                // The other replicas have used up the limit.
+                self.with_point(client, |point, now| *point = now + slack + wait);
+                Err(self.limited(wait))
             }
-            (Err(StoreUnreachable), OnStoreFailure::Local | OnStoreFailure::Allow) => Ok(()),
-            (Err(StoreUnreachable), OnStoreFailure::Deny) => Err(NotAdmitted::RateLimitUnavailable),
+            Err(StoreUnreachable) if without == OnStoreFailure::Deny => Err(Failure::RateLimitUnavailable),
+            Err(StoreUnreachable) => Ok(()),
         }
-    }
-
-    /// Rejects local calls for this time: the other replicas have used up the limit.
-    fn put_off(&self, client: &ClientIdentity, wait: Duration) {
-        let now = Instant::now();
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, slack) = self.settings.gap_and_slack();
-        let point = used.point(self.scope, client, now);
-        *point = now + slack + wait;
     }
 
     /// Admits a call, at once or after a wait.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::RateLimited`] if the call is over the limit and does not wait. It is counted.
-    /// [`UpstreamError::RateLimitUnavailable`] if the shared counter is unreachable.
-    pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
-        loop {
-            let Err(stopped) = self.try_admit(client).await else { return Ok(()) };
-            match (over, stopped) {
-                (OverLimit::Rejected, stopped) => return Err(self.reject(stopped)),
-                (OverLimit::Waits, NotAdmitted::For(wait)) => sleep(wait).await,
-                (OverLimit::Waits, NotAdmitted::RateLimitUnavailable) => sleep(Self::UNCOUNTED_PAUSE).await,
+    /// [`Failure::RateLimited`] if the call is over the limit and does not wait. It is counted.
+    /// [`Failure::RateLimitUnavailable`] if the shared counter is unreachable.
+    pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), Failure> {
+        while let Err(failure) = self.try_admit(client).await {
+            match (over, failure) {
+                (OverLimit::Rejected, failure) => {
+                    self.rejected.add();
+                    return Err(failure);
+                }
+                (OverLimit::Waits, Failure::RateLimited { retry_after, .. }) => sleep(retry_after).await,
+                (OverLimit::Waits, _) => sleep(Self::UNCOUNTED_PAUSE).await,
             }
         }
+        Ok(())
     }
 
-    fn reject(&self, stopped: NotAdmitted) -> UpstreamError {
-        self.rejected.add();
-        let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.rate);
-        match stopped {
-            NotAdmitted::For(retry_after) => {
-                UpstreamError::RateLimited { upstream, scope: self.scope, count, per, retry_after }
-            }
-            NotAdmitted::RateLimitUnavailable => UpstreamError::RateLimitUnavailable { upstream },
+    fn limited(&self, retry_after: Duration) -> Failure {
+        let CallsPer { count, per } = self.settings.rate;
+        Failure::RateLimited { scope: self.scope, count, per, retry_after }
+    }
+
+    /// Calls a function with the point of a client and the present time.
+    fn with_point<T>(&self, client: &ClientIdentity, action: impl FnOnce(&mut Instant, Instant) -> T) -> T {
+        let now = Instant::now();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = &mut *used;
+        if !self.scope.is_per_client() {
+            return action(&mut used.all, now);
         }
+        if used.each.len() >= Self::CLIENTS_LIMIT && !used.each.contains_key(client) {
+            if now.saturating_duration_since(used.swept) >= Self::SWEEP_EVERY {
+                used.swept = now;
+                used.each.retain(|_, point| *point > now);
+            }
+            if used.each.len() >= Self::CLIENTS_LIMIT {
+                return action(&mut used.all, now);
+            }
+        }
+        action(used.each.entry(client.clone()).or_insert(now), now)
     }
 }
 
@@ -283,28 +260,6 @@ impl RateSettings {
     /// Number of calls admitted at once.
     fn burst(self) -> u32 {
         self.burst.unwrap_or(self.rate.count)
-    }
-}
-
-impl ClientUsage {
-    fn point(&mut self, scope: RateLimitScope, client: &ClientIdentity, now: Instant) -> &mut Instant {
-        match scope {
-            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.entry(client, now),
-            RateLimitScope::Route | RateLimitScope::Upstream => &mut self.all,
-        }
-    }
-
-    fn entry(&mut self, client: &ClientIdentity, now: Instant) -> &mut Instant {
-        if self.each.len() >= RateLimit::CLIENTS_LIMIT && !self.each.contains_key(client) {
-            if now.saturating_duration_since(self.swept) >= RateLimit::SWEEP_EVERY {
-                self.swept = now;
-                self.each.retain(|_, point| *point > now);
-            }
-            if self.each.len() >= RateLimit::CLIENTS_LIMIT {
-                return &mut self.all;
-            }
-        }
-        self.each.entry(client.clone()).or_insert(now)
     }
 }
 
@@ -322,7 +277,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::{policy::mock::name, shared_state::MemoryStore};
+    use crate::shared_state::MemoryStore;
 
     const SECOND: Duration = Duration::from_secs(1);
     const TEN_A_SECOND: RateSettings =
@@ -333,7 +288,7 @@ mod tests {
     }
 
     fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(name(), scope, settings, Counter::default())
+        RateLimit::new(scope, "old", settings, Counter::default(), None)
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -394,17 +349,17 @@ mod tests {
     async fn a_rejected_call_has_retry_after() {
         let counted = Counter::default();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
-        let rate = RateLimit::new(name(), RateLimitScope::ClientOfRoute, settings, counted.clone());
+        let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, counted.clone(), None);
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
         let is_expected = matches!(
             error,
-            UpstreamError::RateLimited { retry_after, scope: RateLimitScope::ClientOfRoute, .. }
+            Failure::RateLimited { retry_after, scope: RateLimitScope::ClientOfRoute, .. }
                 if retry_after == 59 * SECOND
         );
-        assert!(is_expected, "{error}");
+        assert!(is_expected, "{error:?}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;
         one().await.unwrap();
@@ -421,9 +376,16 @@ mod tests {
         assert_eq!(started.elapsed(), 2 * SECOND);
     }
 
+    fn sharing(memory: &MemoryStore) -> ReplicaSharing {
+        ReplicaSharing { store: SharedStore::in_memory(memory), identity: "old".into() }
+    }
+
     /// Two replicas that count together.
     fn replicas(memory: &MemoryStore, scope: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
-        [(), ()].map(|()| rate(scope, settings).counted_in(SharedStore::in_memory(memory), "old"))
+        [(), ()].map(|()| {
+            let sharing = sharing(memory);
+            RateLimit::new(scope, "old", settings, Counter::default(), Some(&sharing))
+        })
     }
 
     async fn through(rate: &RateLimit, client: &ClientIdentity) -> usize {
@@ -443,7 +405,8 @@ mod tests {
         }
         assert_eq!(through(&other, &client(1)).await, 3);
         assert_eq!(through(&other, &client(2)).await, 10);
-        assert_eq!(one.try_admit(&client(1)).await, Err(NotAdmitted::For(SECOND / 10)));
+        let failure = one.try_admit(&client(1)).await.unwrap_err();
+        assert_eq!(failure.properties().retry_after, Some(SECOND / 10));
         tokio::time::advance(SECOND / 10).await;
         assert_eq!(through(&one, &client(1)).await, 1);
         assert_eq!(through(&other, &client(1)).await, 0);
@@ -459,7 +422,7 @@ mod tests {
         let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
         assert_eq!(through(&one, &ClientIdentity::Only).await, 10);
         assert_eq!(through(&other, &ClientIdentity::Only).await, 0);
-        let attempts = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().attempted;
+        let attempts = |rate: &RateLimit| rate.counted.as_ref().unwrap().0.counts().attempted;
         assert_eq!((attempts(&one), attempts(&other)), (10, 1));
     }
 
@@ -487,11 +450,11 @@ mod tests {
     async fn an_uncountable_limit_has_its_own_error() {
         let (memory, counted) = (MemoryStore::default(), Counter::default());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
-        let rate = RateLimit::new(name(), RateLimitScope::Route, settings, counted.clone());
-        let rate = rate.counted_in(SharedStore::in_memory(&memory), "old");
+        let sharing = sharing(&memory);
+        let rate = RateLimit::new(RateLimitScope::Route, "old", settings, counted.clone(), Some(&sharing));
         memory.disconnect();
         let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
-        assert!(matches!(error, UpstreamError::RateLimitUnavailable { .. }), "{error}");
+        assert!(matches!(error, Failure::RateLimitUnavailable), "{error:?}");
         assert_eq!(counted.get(), 1);
         // A follow-up waits for the store.
         let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Only, OverLimit::Waits));

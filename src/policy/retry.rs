@@ -1,23 +1,22 @@
 //! Retries with backoff and jitter, and the retry budget.
 
 use std::{
-    future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, HeaderName, header};
 use settings_derive::Section;
 use tokio::time::{Instant, sleep_until};
-use tracing::warn;
+use tracing::{field::display, warn};
 
 use super::Counter;
 use crate::{
     model::UpstreamResponse,
     route::UpstreamName,
     settings::value::OrOff,
-    telemetry::ErrorChain,
-    upstream::{FailureStage, ProgressEvent, Repeatability, UpstreamCall, UpstreamError},
+    telemetry::{CallContext, ErrorChain},
+    upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall, UpstreamResult},
 };
 
 /// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
@@ -25,12 +24,13 @@ use crate::{
 ///
 /// A request that never reached the upstream may always be retried; another one only if it is idempotent
 /// (`UpstreamCall::idempotent`). `Retry-After` of the upstream takes precedence over the backoff. If the wait
-/// would pass the call's deadline, the last result is returned.
-#[derive(Debug)]
+/// would pass the call's deadline, the last result is returned. Clones share the budget and the counter.
+#[derive(Debug, Clone)]
 pub(super) struct Retry {
     upstream: UpstreamName,
     settings: RetrySettings,
-    budget: Arc<RetryBudget>,
+    pub(super) budget: Arc<RetryBudget>,
+    /// Attempts after the first, except those that glossator rejected.
     retries: Counter,
 }
 
@@ -86,15 +86,14 @@ impl RetryOverride {
 }
 
 impl Retry {
-    /// Creates the retries of `upstream`, within a budget. `retries` counts attempts after the first, except
-    /// those that glossator rejected.
-    pub(super) fn new(
-        upstream: UpstreamName,
-        settings: RetrySettings,
-        budget: Arc<RetryBudget>,
-        retries: Counter,
-    ) -> Self {
-        Self { upstream, settings, budget, retries }
+    /// Creates the retries of `upstream`, within a budget of its own.
+    pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, retries: Counter) -> Self {
+        Self { upstream, settings, budget: Arc::default(), retries }
+    }
+
+    /// The same retries with other settings.
+    pub(super) fn with_settings(&self, settings: RetrySettings) -> Self {
+        Self { settings, ..self.clone() }
     }
 
     /// Sends attempts until one succeeds or no further one is allowed.
@@ -102,40 +101,27 @@ impl Retry {
         &self,
         upstream_call: &UpstreamCall,
         mut attempt_once: impl FnMut() -> F,
-    ) -> Result<UpstreamResponse, UpstreamError>
+    ) -> UpstreamResult
     where
-        F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
+        F: Future<Output = UpstreamResult>,
     {
         // Every call adds to the budget, hedged calls too.
         self.budget.earn();
         let mut result = None;
         for attempt in 1.. {
-            let mut retry = RetryInProgress { retries: (attempt > 1).then_some(&self.retries) };
+            // Counted when it ends, also if the call's timeout cuts it off.
+            let retry = (attempt > 1).then(|| OnDrop::new(|| self.retries.add()));
             let next = attempt_once().await;
-            if attempt > 1
-                && next.as_ref().is_err_and(|error| error.properties().stage == FailureStage::Rejected)
+            if let Some(retry) = retry
+                && next.as_ref().is_err_and(|failure| failure.properties().stage == FailureStage::Rejected)
             {
                 // Rejected by glossator: the upstream got no request, so its previous response is the result.
-                retry.retries = None;
+                retry.disarm();
                 break;
             }
-            drop(retry);
             let outcome = result.insert(next);
-            let Some(at) =
-                self.next_attempt_at(outcome, upstream_call.idempotent, attempt, upstream_call.deadline.at)
-            else {
-                break;
-            };
-            let (upstream, request_id) = (&self.upstream, upstream_call.context.request_id());
-            let wait_ms = millis(at.saturating_duration_since(Instant::now()));
-            match outcome {
-                Ok(response) => warn!(
-                    %upstream, request_id, attempt, status = response.status.as_u16(), wait_ms, "retrying upstream request"
-                ),
-                Err(error) => warn!(
-                    %upstream, request_id, attempt, error = %ErrorChain(error), wait_ms, "retrying upstream request"
-                ),
-            }
+            let Some(at) = self.next_attempt_at(outcome, attempt, upstream_call) else { break };
+            self.log(outcome, attempt, at, &upstream_call.context);
             sleep_until(at).await;
             if let Some(progress) = &upstream_call.progress {
                 progress.send(ProgressEvent::Retry { attempt: attempt + 1 });
@@ -144,22 +130,28 @@ impl Retry {
         result.expect("what is asked at least once has an answer")
     }
 
+    fn log(&self, outcome: &UpstreamResult, attempt: u32, at: Instant, context: &CallContext) {
+        let (upstream, request_id) = (&self.upstream, context.request_id());
+        let wait_ms = millis(at.saturating_duration_since(Instant::now()));
+        let status = outcome.as_ref().ok().map(|response| response.status.as_u16());
+        let error = outcome.as_ref().err().map(|failure| failure.clone().into_error(upstream));
+        let error = error.as_ref().map(|error| display(ErrorChain(error)));
+        warn!(%upstream, request_id, attempt, status, error, wait_ms, "retrying upstream request");
+    }
+
     /// Time of the next attempt, if there is one.
     fn next_attempt_at(
         &self,
-        outcome: &Result<UpstreamResponse, UpstreamError>,
-        idempotent: bool,
+        outcome: &UpstreamResult,
         attempt: u32,
-        deadline: Instant,
+        upstream_call: &UpstreamCall,
     ) -> Option<Instant> {
-        if attempt >= self.settings.max_attempts || !is_retryable(outcome, idempotent) {
+        if attempt >= self.settings.max_attempts || !is_retryable(outcome, upstream_call.idempotent) {
             return None;
         }
-        let wait = match outcome.as_ref().ok().and_then(retry_after) {
-            Some(wait) => wait,
-            None => self.backoff(attempt),
-        };
-        let at = Instant::now().checked_add(wait).filter(|at| *at < deadline)?;
+        let retry_after = outcome.as_ref().ok().and_then(retry_after);
+        let wait = retry_after.unwrap_or_else(|| self.backoff(attempt));
+        let at = Instant::now().checked_add(wait).filter(|at| *at < upstream_call.deadline.at)?;
         self.budget.try_take().then_some(at)
     }
 
@@ -170,38 +162,16 @@ impl Retry {
     }
 }
 
-/// Counts a retry when it ends, also one that the call's timeout cuts off.
-struct RetryInProgress<'a> {
-    /// Counter; `None` if the attempt is not to be counted.
-    retries: Option<&'a Counter>,
-}
-
-impl Drop for RetryInProgress<'_> {
-    fn drop(&mut self) {
-        if let Some(retries) = self.retries {
-            retries.add();
-        }
-    }
-}
-
-/// Whether another attempt may succeed and is safe.
-fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: bool) -> bool {
+/// Whether another attempt may succeed and is safe. It is if the first can't have had an effect, or if the
+/// request is idempotent.
+fn is_retryable(outcome: &UpstreamResult, idempotent: bool) -> bool {
     match outcome {
-        Err(error) => match error.properties().repeat {
-            Repeatability::Always => true,
-            Repeatability::IfIdempotent => idempotent,
-            Repeatability::Never => false,
+        Err(Failure::Deadline(_)) => false,
+        Err(failure) => match failure.properties().stage {
+            FailureStage::NotReached => true,
+            stage => idempotent && stage == FailureStage::NoResponse,
         },
-        Ok(response) => {
-            idempotent
-                && matches!(
-                    response.status,
-                    StatusCode::TOO_MANY_REQUESTS
-                        | StatusCode::BAD_GATEWAY
-                        | StatusCode::SERVICE_UNAVAILABLE
-                        | StatusCode::GATEWAY_TIMEOUT
-                )
-        }
+        Ok(response) => idempotent && matches!(response.status.as_u16(), 429 | 502 | 503 | 504),
     }
 }
 
@@ -284,25 +254,21 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn cut_off() -> Result<UpstreamResponse, UpstreamError> {
-        Err(UpstreamError::CutOff { upstream: name(), source: "reset".into() })
+    fn cut_off() -> UpstreamResult {
+        Err(Failure::CutOff("reset".into()))
     }
 
-    fn come_back(code: u16, seconds: &'static str) -> Result<UpstreamResponse, UpstreamError> {
+    fn come_back(code: u16, seconds: &'static str) -> UpstreamResult {
         let mut response = status(code)?;
         response.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         Ok(response)
     }
 
     fn retry() -> Retry {
-        Retry::new(name(), RetrySettings::default(), Arc::default(), Counter::default())
+        Retry::new(name(), RetrySettings::default(), Counter::default())
     }
 
-    async fn call(
-        retry: &Retry,
-        script: &Script,
-        upstream_call: UpstreamCall,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    async fn call(retry: &Retry, script: &Script, upstream_call: UpstreamCall) -> UpstreamResult {
         retry.run(&upstream_call, || script.send(&upstream_call)).await
     }
 
@@ -315,10 +281,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_without_retries_fill_the_budget_for_hedges() {
-        let budget = Arc::<RetryBudget>::default();
-        while budget.try_take() {}
         let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
-        let retry = Retry::new(name(), settings, budget.clone(), Counter::default());
+        let retry = Retry::new(name(), settings, Counter::default());
+        let budget = retry.budget.clone();
+        while budget.try_take() {}
         let script = Script::new((0..5).map(|_| status(503)));
         for _ in 0..5 {
             assert_eq!(call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(), 503);
@@ -394,8 +360,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_upstream_error_is_returned_if_the_retry_is_rejected() {
-        let resting =
-            Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, retry_after: SECOND });
+        let resting = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
         let script = Script::new([status(503), resting]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(response.status.as_u16(), 503);
@@ -413,7 +378,7 @@ mod tests {
         };
         timeout(10 * SECOND, retry.run(&upstream_call, fails_then_hangs)).await.unwrap_err();
         assert_eq!((calls.get(), retry.retries.get()), (2, 1));
-        let open = Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, retry_after: SECOND });
+        let open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
         call(&retry, &Script::new([status(503), open]), upstream_call).await.unwrap();
         assert_eq!(retry.retries.get(), 1);
     }

@@ -8,7 +8,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    future::Future,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex,
@@ -23,11 +22,9 @@ use tokio::time::timeout_at;
 use super::{
     CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, Counter, Hedge,
     OverLimit, Passthrough, PassthroughSettings, PolicySettings, RateLimit, Retry, RetryOverride,
-    RouteCounts, RoutePolicySettings, UpstreamCounts,
-    attempt::Attempt,
+    RouteCounts, RoutePolicySettings, UpstreamCounts, attempt,
     cache::{RemoteCache, ResponseCache},
     metrics::{CircuitBreakerView, UpstreamView, kind_of},
-    retry::RetryBudget,
 };
 use crate::{
     model::{ToolName, UpstreamResponse},
@@ -35,7 +32,7 @@ use crate::{
     settings::value::OrOff,
     shared_state::SharedStore,
     upstream::{
-        AttemptedEndpoints, Deadline, RateLimitScope, Upstream, UpstreamCall, UpstreamError,
+        Deadline, Failure, RateLimitScope, Upstream, UpstreamCall, UpstreamError, UpstreamResult,
         http::HttpUpstream, mcp::McpUpstream,
     },
 };
@@ -70,7 +67,6 @@ pub struct UpstreamPolicies {
     /// Unique id.
     id: u64,
     rate_per_client: Option<RateLimit>,
-    budget: Arc<RetryBudget>,
     retry: Retry,
     breaker: Arc<CircuitBreaker>,
     pub(super) rate: Option<RateLimit>,
@@ -143,18 +139,16 @@ impl RoutePolicies {
     }
 
     /// Applies the route's rate limit, retries and hedging to a request.
-    async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         // Rate limit of all clients. After the cache, as it counts upstream requests.
         admit(self.rate.as_ref(), upstream_call, OverLimit::Rejected).await?;
-        let tried = AttemptedEndpoints::default();
         // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
         // breaker result, queue and timeout, and no slot is held during backoff.
-        let first = self.retry.run(upstream_call, || self.attempt_for_route(upstream_call, &tried));
+        let first = self.retry.run(upstream_call, || self.attempt_for_route(upstream_call));
         match &self.hedge {
             // Hedging. Around the retries, so that the second request has none.
             Some(hedge) => {
-                let second =
-                    async |upstream_call: UpstreamCall| self.attempt_for_route(&upstream_call, &tried).await;
+                let second = async |upstream_call: UpstreamCall| self.attempt_for_route(&upstream_call).await;
                 Box::pin(hedge.race(upstream_call, first, second)).await
             }
             None => first.await,
@@ -162,17 +156,11 @@ impl RoutePolicies {
     }
 
     /// Sends one attempt, counted by the circuit breaker of the route.
-    async fn attempt_for_route(
-        &self,
-        upstream_call: &UpstreamCall,
-        tried: &AttemptedEndpoints,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    async fn attempt_for_route(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         // Circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's circuit
         // breaker, whose rejections say nothing about the route.
-        let probe = self.breaker.try_acquire(upstream_call)?;
-        let result = self.upstream.attempt(upstream_call, tried, OverLimit::Rejected).await;
-        probe.record(&result);
-        result
+        let attempt = pin!(self.upstream.attempt(upstream_call, OverLimit::Rejected));
+        self.breaker.run(upstream_call, attempt).await
     }
 }
 
@@ -184,23 +172,15 @@ impl UpstreamPolicies {
     ///
     /// [`UpstreamError`] if there is no response.
     pub async fn poll_stack(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-        let tried = AttemptedEndpoints::default();
-        let call =
-            Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, &tried, OverLimit::Waits)));
+        let call = Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, OverLimit::Waits)));
         self.within_deadline(upstream_call, call).await
     }
 
     /// Sends one attempt, with the policies that protect the upstream.
-    async fn attempt(
-        &self,
-        upstream_call: &UpstreamCall,
-        tried: &AttemptedEndpoints,
-        over: OverLimit,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    async fn attempt(&self, upstream_call: &UpstreamCall, over: OverLimit) -> UpstreamResult {
         // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
         // neither.
-        let probe = self.breaker.try_acquire(upstream_call)?;
-        let result = async {
+        let attempt = pin!(async {
             // Rate limit. Inside of the retries, as each attempt is a request; before the queue, so that no
             // slot is held.
             admit(self.rate.as_ref(), upstream_call, over).await?;
@@ -210,37 +190,25 @@ impl UpstreamPolicies {
             let client = matches!(over, OverLimit::Rejected).then_some(&upstream_call.client);
             let _slot = self.concurrency.acquire(client).await?;
             // Attempt timeout, without the time in the queue.
-            self.within_attempt(upstream_call, tried).await
-        }
-        .await;
-        probe.record(&result);
-        result
+            self.within_attempt(upstream_call).await
+        });
+        self.breaker.run(upstream_call, attempt).await
     }
 
     /// Sends a request to the upstream, counted and traced, within the attempt timeout.
-    async fn within_attempt(
-        &self,
-        upstream_call: &UpstreamCall,
-        tried: &AttemptedEndpoints,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    async fn within_attempt(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let deadline = self.settings.attempt_timeout.map(Deadline::after);
         // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
         let sooner = deadline
             .filter(|deadline| deadline.at < upstream_call.deadline.at)
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
         let upstream_call = sooner.as_deref().unwrap_or(upstream_call);
-        let request = pin!(async {
-            // Metrics and span. Innermost, as they count requests that are really sent.
-            let (attempt, traced) = Attempt::begin(&self.counts.attempts, upstream_call, &self.upstream);
-            attempt.end(self.upstream.send(traced.as_deref().unwrap_or(upstream_call), tried).await)
-        });
+        // Metrics and span. Innermost, as they count requests that are really sent.
+        let request = pin!(attempt::send(&self.upstream, upstream_call, &self.counts.attempts));
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
             self.counts.attempt_timeouts.add();
-            Err(UpstreamError::AttemptDeadline {
-                upstream: self.upstream.name().clone(),
-                after: deadline.after,
-            })
+            Err(Failure::AttemptDeadline(deadline.after))
         })
     }
 
@@ -249,15 +217,13 @@ impl UpstreamPolicies {
     async fn within_deadline<T>(
         &self,
         upstream_call: &UpstreamCall,
-        call: Pin<Box<impl Future<Output = Result<T, UpstreamError>>>>,
+        call: Pin<Box<impl Future<Output = Result<T, Failure>>>>,
     ) -> Result<T, UpstreamError> {
-        timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
+        let result = timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
             self.counts.timeouts.add();
-            Err(UpstreamError::Deadline {
-                upstream: self.upstream.name().clone(),
-                after: upstream_call.deadline.after,
-            })
-        })
+            Err(Failure::Deadline(upstream_call.deadline.after))
+        });
+        result.map_err(|failure| failure.into_error(self.name()))
     }
 }
 
@@ -266,7 +232,7 @@ async fn admit(
     rate: Option<&RateLimit>,
     upstream_call: &UpstreamCall,
     over: OverLimit,
-) -> Result<(), UpstreamError> {
+) -> Result<(), Failure> {
     match rate {
         Some(rate) => rate.admit(&upstream_call.client, over).await,
         None => Ok(()),
@@ -280,16 +246,11 @@ impl UpstreamPolicies {
         let counts = UpstreamCounts::default();
         let name = upstream.name();
         let rate = |scope, settings: Option<_>, count: &Counter| {
-            let rate = RateLimit::new(name.clone(), scope, settings?, count.clone());
-            Some(rate.shared_by(sharing.as_ref(), name.as_str()))
+            Some(RateLimit::new(scope, name.as_str(), settings?, count.clone(), sharing.as_ref()))
         };
-        let budget = Arc::<RetryBudget>::default();
-        let breaker = CircuitBreaker::new(
-            name.clone(),
-            settings.circuit_breaker,
-            counts.opened.clone(),
-            counts.circuit_rejected.clone(),
-        );
+        let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
+        let (opened, rejected) = (counts.opened.clone(), counts.circuit_rejected.clone());
+        let breaker = CircuitBreaker::new(name.clone(), None, settings.circuit_breaker, opened, rejected);
         let breaker = Arc::new(breaker);
         if let Some(http) = upstream.http() {
             let breaker = Arc::downgrade(&breaker);
@@ -300,17 +261,12 @@ impl UpstreamPolicies {
             });
         }
         Arc::new(Self {
-            rate_per_client: rate(
-                RateLimitScope::ClientOfUpstream,
-                settings.rate_limit_per_client,
-                &counts.client_rate_limited,
-            ),
+            rate_per_client: rate(RateLimitScope::ClientOfUpstream, per_client, &counts.client_rate_limited),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.retries.clone()),
-            budget,
+            retry: Retry::new(name.clone(), settings.retry, counts.retries.clone()),
             breaker,
-            rate: rate(RateLimitScope::Upstream, settings.rate_limit, &counts.rate_limited),
-            concurrency: ConcurrencyLimit::new(name.clone(), settings, counts.queue_rejected.clone()),
+            rate: rate(RateLimitScope::Upstream, all, &counts.rate_limited),
+            concurrency: ConcurrencyLimit::new(settings, Duration::ZERO, counts.queue_rejected.clone()),
             upstream,
             settings,
             sharing,
@@ -359,9 +315,10 @@ impl RoutePolicies {
     ) -> Arc<Self> {
         let (counts, name) = (RouteCounts::default(), upstream.name());
         let rate = |scope, settings: Option<OrOff<_>>, count: &Counter| {
-            let rate = RateLimit::new(name.clone(), scope, settings?.on()?, count.clone());
-            Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
+            let (settings, sharing) = (settings?.on()?, upstream.sharing.as_ref());
+            Some(RateLimit::new(scope, tool.as_str(), settings, count.clone(), sharing))
         };
+        let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
         let shares = settings.coalesces();
         let responses = (shares || settings.cache.is_some()).then(|| {
             Arc::new(ResponseCache {
@@ -376,29 +333,21 @@ impl RoutePolicies {
         });
         let breaker =
             CircuitBreakerOverride::apply_to(settings.circuit_breaker, upstream.settings.circuit_breaker);
-        let breaker = CircuitBreaker::new(
-            name.clone(),
-            breaker,
-            counts.opened.clone(),
-            counts.circuit_rejected.clone(),
-        );
-        let breaker = Arc::new(breaker.with_route(tool.clone()));
-        let (budget, again) = (upstream.budget.clone(), upstream.counts.retries.clone());
+        let (opened, rejected) = (counts.opened.clone(), counts.circuit_rejected.clone());
+        let breaker = CircuitBreaker::new(name.clone(), Some(tool.clone()), breaker, opened, rejected);
+        let breaker = Arc::new(breaker);
         let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
+        let retry = upstream.retry.with_settings(retry);
         let hedge = settings.hedge.map(|settings| {
             let breakers = [upstream.breaker.clone(), breaker.clone()];
-            Hedge::new(settings, budget.clone(), breakers, counts.clone())
+            Hedge::new(settings, retry.budget.clone(), breakers, counts.clone())
         });
         Arc::new(Self {
-            rate_per_client: rate(
-                RateLimitScope::ClientOfRoute,
-                settings.rate_limit_per_client,
-                &counts.client_rate_limited,
-            ),
+            rate_per_client: rate(RateLimitScope::ClientOfRoute, per_client, &counts.client_rate_limited),
             responses,
-            rate: rate(RateLimitScope::Route, settings.rate_limit, &counts.rate_limited),
+            rate: rate(RateLimitScope::Route, all, &counts.rate_limited),
             hedge,
-            retry: Retry::new(name.clone(), retry, budget, again),
+            retry,
             breaker,
             counts,
             settings,
@@ -451,7 +400,7 @@ mod tests {
         let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &inside));
         let error =
             policies.within_deadline(&upstream_call, Box::pin(slow.send(&upstream_call))).await.unwrap_err();
-        assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
+        assert!(matches!(error.failure, Failure::Deadline(after) if after == 2 * SECOND), "{error}");
         assert_eq!(policies.counts.timeouts.get(), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
         let quick = answering_after(SECOND, &inside);
@@ -467,7 +416,7 @@ mod tests {
         let policies = before(&silent.local_addr().unwrap().to_string(), settings);
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
         let error = policies.poll_stack(&once).await.unwrap_err();
-        assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
+        assert!(matches!(error.failure, Failure::AttemptDeadline(_)), "{error}");
         assert_eq!((policies.counts.attempt_timeouts.get(), policies.counts.timeouts.get()), (1, 0));
         assert_eq!(policies.counts.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
         assert_eq!(policies.concurrency.usage(), (0, 0));

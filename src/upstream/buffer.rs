@@ -9,10 +9,9 @@
 //! (back pressure) instead of filling the memory.
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,12 +19,12 @@ use std::{
 use bytes::Bytes;
 use http::header;
 use tokio::{
-    sync::oneshot,
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 
-use super::UpstreamError;
-use crate::{model::UpstreamResponse, route::UpstreamName};
+use super::{Failure, UpstreamResult, shared_task::OnDrop};
+use crate::model::UpstreamResponse;
 
 /// Part of each body that is not charged. Most responses are shorter and cost nothing here.
 const FREE_BYTES: usize = 16 << 10;
@@ -44,8 +43,10 @@ pub struct UpstreamBuffer(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    queued: AtomicUsize,
+    /// Wakes the first call of each queue, after memory was freed or a call has left its queue.
+    freed: Notify,
     rejected: AtomicU64,
+    queues: [tokio::sync::Mutex<()>; 2],
 }
 
 #[derive(Debug)]
@@ -54,37 +55,21 @@ struct State {
     used_bytes: usize,
     /// Whether one call exceeds the limit, so that it can finish and free its memory.
     is_overdrawn: bool,
-    /// Calls that hold a part of their body. They are served first, as they free memory soonest.
-    growing: VecDeque<Waiter>,
-    /// Calls that hold no memory yet.
-    beginning: VecDeque<Waiter>,
+    /// Number of calls in each queue.
+    queued: [usize; 2],
 }
 
-#[derive(Debug)]
-struct Waiter {
-    bytes: usize,
-    grant: oneshot::Sender<Reservation>,
-}
+/// Queue of calls that hold a part of their body. They are served first, as they free memory soonest.
+const GROWING: usize = 0;
+/// Queue of calls that hold no memory yet.
+const BEGINNING: usize = 1;
 
-/// Reserved memory, freed on drop.
+/// Memory reserved by one call, freed on drop.
 #[derive(Debug)]
 struct Reservation {
-    buffer: UpstreamBuffer,
+    charge: BodyCharge,
     bytes: usize,
     is_overdraft: bool,
-}
-
-/// No memory was free before the timeout.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BufferFull {
-    limit_bytes: usize,
-}
-
-impl BufferFull {
-    /// Error for a response of this upstream.
-    pub(super) fn into_error(self, upstream: &UpstreamName) -> UpstreamError {
-        UpstreamError::BufferFull { upstream: upstream.clone(), limit_bytes: self.limit_bytes }
-    }
 }
 
 /// Buffer and factor for the bodies of one call.
@@ -98,19 +83,18 @@ pub struct BodyCharge {
 
 /// Charge for one body while it is read.
 #[derive(Debug)]
-pub(super) struct BodyAccount<'a> {
-    charge: Option<&'a BodyCharge>,
+pub(super) struct BodyAccount {
+    reservation: Option<Reservation>,
     limit_bytes: usize,
     until: Instant,
     /// Body length that is reserved so far.
     covered_bytes: usize,
-    reservations: Vec<Reservation>,
 }
 
 /// Body that is charged until its last slice is dropped.
 struct Charged {
     bytes: Bytes,
-    _reservations: Vec<Reservation>,
+    _reservation: Reservation,
 }
 
 impl AsRef<[u8]> for Charged {
@@ -126,21 +110,15 @@ impl UpstreamBuffer {
 
     /// Creates a buffer of this size.
     pub fn new(limit_bytes: usize) -> Self {
-        let state = State {
-            limit_bytes,
-            used_bytes: 0,
-            is_overdrawn: false,
-            growing: VecDeque::new(),
-            beginning: VecDeque::new(),
-        };
-        let (state, queued, rejected) = (Mutex::new(state), AtomicUsize::new(0), AtomicU64::new(0));
-        Self(Arc::new(Shared { state, queued, rejected }))
+        let state = State { limit_bytes, used_bytes: 0, is_overdrawn: false, queued: [0; 2] };
+        let (state, freed, rejected) = (Mutex::new(state), Notify::new(), AtomicU64::new(0));
+        Self(Arc::new(Shared { state, freed, rejected, queues: Default::default() }))
     }
 
     /// Changes the limit, effective at once.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.state().limit_bytes = limit_bytes;
-        self.grant();
+        self.0.freed.notify_waiters();
     }
 
     /// Limit in bytes.
@@ -155,7 +133,7 @@ impl UpstreamBuffer {
 
     /// Calls that wait for memory now.
     pub fn queued(&self) -> usize {
-        self.0.queued.load(Ordering::Relaxed)
+        self.state().queued.iter().sum()
     }
 
     /// Calls rejected because no memory was free.
@@ -173,59 +151,7 @@ impl UpstreamBuffer {
         let mut state = self.state();
         state.used_bytes = state.used_bytes.saturating_sub(bytes);
         drop(state);
-        self.grant();
-    }
-
-    /// Reserves bytes for a call that already has the reservations in `held`, waiting if necessary.
-    async fn reserve(
-        &self,
-        bytes: usize,
-        held: &[Reservation],
-        until: Instant,
-    ) -> Result<Reservation, BufferFull> {
-        let is_growing = !held.is_empty();
-        let granted = {
-            let mut state = self.state();
-            if held.iter().any(|held| held.is_overdraft) {
-                // This call is the one that exceeds the limit, and no other call could free memory for it.
-                state.used_bytes += bytes;
-                return Ok(Reservation { buffer: self.clone(), bytes, is_overdraft: false });
-            }
-            // A request for more than the limit would never be granted.
-            let bytes = bytes.min(state.limit_bytes);
-            if let Some(is_overdraft) = state.take(bytes, is_growing) {
-                return Ok(Reservation { buffer: self.clone(), bytes, is_overdraft });
-            }
-            let (grant, granted) = oneshot::channel();
-            let queue = if is_growing { &mut state.growing } else { &mut state.beginning };
-            queue.push_back(Waiter { bytes, grant });
-            granted
-        };
-        let queued = Queued::new(self);
-        let until = until.min(Instant::now() + QUEUE_TIMEOUT);
-        let granted = timeout_at(until, granted).await;
-        drop(queued);
-        match granted {
-            Ok(Ok(reservation)) => Ok(reservation),
-            Ok(Err(_)) | Err(_) => {
-                self.0.rejected.fetch_add(1, Ordering::Relaxed);
-                Err(BufferFull { limit_bytes: self.limit_bytes() })
-            }
-        }
-    }
-
-    /// Grants queued requests that fit now.
-    fn grant(&self) {
-        // Dropped after the lock is released, because dropping a reservation takes the lock.
-        let mut unwanted = Vec::new();
-        let mut state = self.state();
-        while let Some((waiter, is_overdraft)) = state.next() {
-            let reservation = Reservation { buffer: self.clone(), bytes: waiter.bytes, is_overdraft };
-            if let Err(reservation) = waiter.grant.send(reservation) {
-                unwanted.push(reservation);
-            }
-        }
-        drop(state);
+        self.0.freed.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -233,100 +159,77 @@ impl UpstreamBuffer {
     }
 }
 
-impl State {
-    /// Reserves bytes without waiting, unless another call is first in the queue. Returns whether they exceed
-    /// the limit.
-    fn take(&mut self, bytes: usize, is_growing: bool) -> Option<bool> {
-        let is_first = self.growing.is_empty() && (is_growing || self.beginning.is_empty());
-        if is_first && self.used_bytes.saturating_add(bytes) <= self.limit_bytes {
-            self.used_bytes += bytes;
-            return Some(false);
-        }
-        if is_growing && !self.is_overdrawn {
-            self.is_overdrawn = true;
-            self.used_bytes += bytes;
-            return Some(true);
-        }
-        None
-    }
-
-    /// Next call to grant, and whether its bytes exceed the limit.
-    fn next(&mut self) -> Option<(Waiter, bool)> {
-        for queue in [&mut self.growing, &mut self.beginning] {
-            while queue.front().is_some_and(|waiter| waiter.grant.is_closed()) {
-                queue.pop_front();
-            }
-        }
-        let (queue, is_growing) = match self.growing.is_empty() {
-            true => (&mut self.beginning, false),
-            false => (&mut self.growing, true),
-        };
-        let bytes = queue.front()?.bytes;
-        let fits = self.used_bytes.saturating_add(bytes) <= self.limit_bytes;
-        if !fits && (!is_growing || self.is_overdrawn) {
-            return None;
-        }
-        self.is_overdrawn |= !fits;
-        self.used_bytes += bytes;
-        Some((queue.pop_front()?, !fits))
-    }
-}
-
 impl Reservation {
-    fn free(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        let mut state = self.buffer.state();
-        state.used_bytes = state.used_bytes.saturating_sub(bytes);
-        drop(state);
-        self.buffer.grant();
+    /// Reserves more bytes, waiting if necessary.
+    async fn grow(&mut self, bytes: usize, until: Instant) -> Result<(), Failure> {
+        if self.try_grow(bytes, false) {
+            return Ok(());
+        }
+        let buffer = self.charge.buffer.clone();
+        let queue = if self.bytes > 0 { GROWING } else { BEGINNING };
+        buffer.state().queued[queue] += 1;
+        // A smaller request behind this one may fit where it did not.
+        let _queued = OnDrop::new(|| {
+            buffer.state().queued[queue] -= 1;
+            buffer.0.freed.notify_waiters();
+        });
+        let granted = async {
+            let _turn = buffer.0.queues[queue].lock().await;
+            loop {
+                let freed = buffer.0.freed.notified();
+                if self.try_grow(bytes, true) {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        timeout_at(until.min(Instant::now() + QUEUE_TIMEOUT), granted).await.map_err(|_| {
+            buffer.0.rejected.fetch_add(1, Ordering::Relaxed);
+            Failure::BufferFull(buffer.limit_bytes())
+        })
+    }
+
+    /// Reserves more bytes if they are free and it is the turn of this call.
+    fn try_grow(&mut self, bytes: usize, is_first_in_queue: bool) -> bool {
+        let mut state = self.charge.buffer.state();
+        // No other call could free memory for the one that exceeds the limit. For the others, a request for
+        // more than the limit would never be granted.
+        let bytes = if self.is_overdraft { bytes } else { bytes.min(state.limit_bytes) };
+        let is_growing = self.bytes > 0;
+        let is_turn = match state.queued {
+            _ if is_first_in_queue && is_growing => true,
+            [0, beginning] => is_growing || is_first_in_queue || beginning == 0,
+            _ => false,
+        };
+        let fits = is_turn && state.used_bytes.saturating_add(bytes) <= state.limit_bytes;
+        if !fits && !self.is_overdraft {
+            if !is_growing || state.is_overdrawn {
+                return false;
+            }
+            (state.is_overdrawn, self.is_overdraft) = (true, true);
+        }
+        state.used_bytes += bytes;
+        self.bytes += bytes;
+        true
+    }
+
+    /// Frees all but this number of bytes.
+    fn shrink(&mut self, bytes: usize) {
+        if bytes < self.bytes {
+            self.charge.buffer.discharge(self.bytes - bytes);
+            self.bytes = bytes;
+        }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.is_overdraft {
-            self.buffer.state().is_overdrawn = false;
+            self.charge.buffer.state().is_overdrawn = false;
         }
-        self.free(self.bytes);
-    }
-}
-
-/// Counts one queued call until it is dropped.
-struct Queued<'a>(&'a UpstreamBuffer);
-
-impl<'a> Queued<'a> {
-    fn new(buffer: &'a UpstreamBuffer) -> Self {
-        buffer.0.queued.fetch_add(1, Ordering::Relaxed);
-        Self(buffer)
-    }
-}
-
-impl Drop for Queued<'_> {
-    /// A smaller request behind this one may fit where it did not.
-    fn drop(&mut self) {
-        self.0.0.queued.fetch_sub(1, Ordering::Relaxed);
-        self.0.grant();
-    }
-}
-
-impl BodyCharge {
-    /// Charges a response to another call than the one that read it.
-    ///
-    /// # Errors
-    ///
-    /// [`UpstreamError::BufferFull`].
-    pub(crate) async fn share(
-        &self,
-        response: UpstreamResponse,
-        upstream: &UpstreamName,
-        limit_bytes: usize,
-        until: Instant,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        let mut account = BodyAccount::new(Some(self), limit_bytes, until);
-        let length = charged_length(&response, limit_bytes);
-        account.cover(length).await.map_err(|full| full.into_error(upstream))?;
-        Ok(UpstreamResponse { body: account.finish(response.body), ..response })
+        if self.is_overdraft || self.bytes > 0 {
+            self.charge.buffer.discharge(self.bytes);
+        }
     }
 }
 
@@ -336,34 +239,33 @@ fn charged_length(response: &UpstreamResponse, limit_bytes: usize) -> usize {
     if is_compressed { limit_bytes.max(response.body.len()) } else { response.body.len() }
 }
 
-impl<'a> BodyAccount<'a> {
+impl BodyAccount {
     /// Opens an account for a body of at most `limit_bytes`. Its call waits no longer than `until`. Without a
     /// `charge`, nothing is charged.
-    pub(super) fn new(charge: Option<&'a BodyCharge>, limit_bytes: usize, until: Instant) -> Self {
-        Self { charge, limit_bytes, until, covered_bytes: FREE_BYTES, reservations: Vec::new() }
+    pub(super) fn new(charge: Option<&BodyCharge>, limit_bytes: usize, until: Instant) -> Self {
+        let reservation =
+            charge.map(|charge| Reservation { charge: charge.clone(), bytes: 0, is_overdraft: false });
+        Self { reservation, limit_bytes, until, covered_bytes: FREE_BYTES }
     }
 
     /// Opens an account that charges nothing.
-    pub(super) fn none() -> BodyAccount<'static> {
-        BodyAccount::new(None, 0, Instant::now())
+    pub(super) fn none() -> Self {
+        Self::new(None, 0, Instant::now())
     }
 
     /// Reserves memory for a body of known length.
     ///
     /// # Errors
     ///
-    /// [`BufferFull`].
-    pub(super) async fn cover(&mut self, length: usize) -> Result<(), BufferFull> {
-        if length <= self.covered_bytes {
+    /// [`Failure::BufferFull`].
+    pub(super) async fn cover(&mut self, length: usize) -> Result<(), Failure> {
+        let Some(reservation) = self.reservation.as_mut().filter(|_| length > self.covered_bytes) else {
             return Ok(());
-        }
-        let Some(charge) = self.charge else { return Ok(()) };
-        let paid = if self.reservations.is_empty() { 0 } else { self.covered_bytes };
-        let bytes = (length - paid).saturating_mul(charge.factor);
+        };
+        let paid = if reservation.bytes == 0 { 0 } else { self.covered_bytes };
+        let bytes = (length - paid).saturating_mul(reservation.charge.factor);
         // Boxed, because short bodies, the common case, never need this future.
-        let reserving = Box::pin(charge.buffer.reserve(bytes, &self.reservations, self.until));
-        let reservation = reserving.await?;
-        self.reservations.push(reservation);
+        Box::pin(reservation.grow(bytes, self.until)).await?;
         self.covered_bytes = length;
         Ok(())
     }
@@ -372,8 +274,8 @@ impl<'a> BodyAccount<'a> {
     ///
     /// # Errors
     ///
-    /// [`BufferFull`].
-    pub(super) async fn grow(&mut self, length: usize) -> Result<(), BufferFull> {
+    /// [`Failure::BufferFull`].
+    pub(super) async fn grow(&mut self, length: usize) -> Result<(), Failure> {
         if length <= self.covered_bytes {
             return Ok(());
         }
@@ -391,41 +293,29 @@ impl<'a> BodyAccount<'a> {
     ///
     /// # Errors
     ///
-    /// [`BufferFull`] for a compressed response, which is charged at more than the bytes received.
-    pub(super) async fn finish_response(
-        mut self,
-        response: UpstreamResponse,
-    ) -> Result<UpstreamResponse, BufferFull> {
+    /// [`Failure::BufferFull`] for a response that is charged at more than the bytes reserved so far: one
+    /// that is compressed, or that was read for another call.
+    pub(super) async fn finish_response(mut self, response: UpstreamResponse) -> UpstreamResult {
         let length = charged_length(&response, self.limit_bytes);
-        if length > response.body.len() {
-            self.cover(length).await?;
-        } else {
-            self.shrink(length);
-        }
+        self.cover(length).await?;
+        self.shrink(length);
         Ok(UpstreamResponse { body: self.wrap(response.body), ..response })
     }
 
     fn shrink(&mut self, length: usize) {
-        let Some(charge) = self.charge.filter(|_| !self.reservations.is_empty()) else { return };
-        if length <= FREE_BYTES {
-            return self.reservations.clear();
-        }
-        let reserved: usize = self.reservations.iter().map(|reservation| reservation.bytes).sum();
-        let mut surplus = reserved.saturating_sub(length.saturating_mul(charge.factor));
-        for reservation in self.reservations.iter_mut().rev() {
-            let less = surplus.min(reservation.bytes);
-            if less > 0 {
-                reservation.free(less);
-            }
-            surplus -= less;
+        if let Some(reservation) = &mut self.reservation {
+            let length = if length <= FREE_BYTES { 0 } else { length };
+            reservation.shrink(length.saturating_mul(reservation.charge.factor));
         }
     }
 
     fn wrap(self, bytes: Bytes) -> Bytes {
-        if self.reservations.is_empty() {
-            return bytes;
+        match self.reservation {
+            Some(reservation) if reservation.bytes > 0 => {
+                Bytes::from_owner(Charged { bytes, _reservation: reservation })
+            }
+            Some(_) | None => bytes,
         }
-        Bytes::from_owner(Charged { bytes, _reservations: self.reservations })
     }
 }
 
@@ -442,11 +332,11 @@ mod tests {
         BodyCharge { buffer: UpstreamBuffer::new(limit_bytes), factor: 2 }
     }
 
-    fn account(charge: &BodyCharge) -> BodyAccount<'_> {
+    fn account(charge: &BodyCharge) -> BodyAccount {
         BodyAccount::new(Some(charge), 10 * BODY, Instant::now() + 60 * SECOND)
     }
 
-    async fn read(charge: &BodyCharge, length: usize) -> Result<Bytes, BufferFull> {
+    async fn read(charge: &BodyCharge, length: usize) -> Result<Bytes, Failure> {
         let mut account = account(charge);
         account.cover(length).await?;
         Ok(account.finish(vec![7; length].into()))

@@ -1,18 +1,14 @@
 //! Request to an upstream with its limits, progress events, and the endpoints that were tried.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{BodyCharge, ClientIdentity, UpstreamError, buffer::BodyAccount};
-use crate::{
-    model::UpstreamResponse,
-    route::{UpstreamName, UpstreamRequest},
-    telemetry::CallContext,
-};
+use super::{BodyCharge, ClientIdentity, UpstreamResult, buffer::BodyAccount};
+use crate::{model::UpstreamResponse, route::UpstreamRequest, telemetry::CallContext};
 
 /// Request to an upstream, with its deadline, its client and the limits of its response.
 #[derive(Debug, Clone)]
@@ -36,6 +32,8 @@ pub struct UpstreamCall {
     pub charge: Option<BodyCharge>,
     /// Whether the trace context is propagated if no setting decides.
     pub traced: bool,
+    /// Endpoints that its attempts were sent to.
+    pub tried: AttemptedEndpoints,
 }
 
 impl UpstreamCall {
@@ -56,6 +54,7 @@ impl UpstreamCall {
             context: CallContext::default(),
             charge: None,
             traced: false,
+            tried: AttemptedEndpoints::default(),
         }
     }
 
@@ -63,22 +62,13 @@ impl UpstreamCall {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::BufferFull`].
-    pub(crate) async fn charged(
-        &self,
-        response: UpstreamResponse,
-        upstream: &UpstreamName,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        match &self.charge {
-            None => Ok(response),
-            Some(charge) => {
-                charge.share(response, upstream, self.response_limit_bytes, self.deadline.at).await
-            }
-        }
+    /// [`Failure::BufferFull`](super::Failure::BufferFull).
+    pub(crate) async fn charged(&self, response: UpstreamResponse) -> UpstreamResult {
+        self.account(self.response_limit_bytes).finish_response(response).await
     }
 
     /// Memory account for the body of its response.
-    pub(super) fn account(&self, limit_bytes: usize) -> BodyAccount<'_> {
+    pub(super) fn account(&self, limit_bytes: usize) -> BodyAccount {
         BodyAccount::new(self.charge.as_ref(), limit_bytes, self.deadline.at)
     }
 }
@@ -175,9 +165,9 @@ impl ProgressSender {
     }
 }
 
-/// Endpoints that the attempts of one call were sent to, hedged attempts included.
-#[derive(Debug, Default)]
-pub struct AttemptedEndpoints(Mutex<Vec<u64>>);
+/// Endpoints that the attempts of one call were sent to, hedged attempts included. Clones share the list.
+#[derive(Debug, Clone, Default)]
+pub struct AttemptedEndpoints(Arc<Mutex<Vec<u64>>>);
 
 impl AttemptedEndpoints {
     /// Whether this endpoint was tried.

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use percent_encoding::percent_decode_str;
 
 use super::{
-    UpstreamCall, UpstreamError,
-    command::{CommandRun, FinishedProgram, run_program},
+    Failure, UpstreamCall, UpstreamResult,
+    command::run_program,
     error::QuotedSource,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop},
     program::{Program, ProgramSettings},
@@ -19,60 +19,40 @@ use crate::{
 };
 
 /// Runs a CGI program for a request. Dropping the future kills it and all processes that it started.
-pub(super) async fn run_cgi(
-    cgi: &ProgramSettings,
-    upstream_call: &UpstreamCall,
-) -> Result<UpstreamResponse, UpstreamError> {
-    let upstream = || cgi.name.clone();
+pub(super) async fn run_cgi(cgi: &ProgramSettings, upstream_call: &UpstreamCall) -> UpstreamResult {
     let UpstreamRequest::Http(request) = &upstream_call.request else {
-        return Err(UpstreamError::wrong_kind(&cgi.name));
+        return Err(Failure::wrong_kind());
     };
-    let variables = variables(request, &cgi.program)
-        .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;
+    let variables = variables(request, &cgi.program).map_err(|reason| Failure::Unsendable(reason.into()))?;
     let limit_bytes = upstream_call.response_limit_bytes;
-    let running = CommandRun {
-        arguments: &[],
-        variables: &variables,
-        input: &request.body,
-        limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
-        upstream_call,
-    };
-    let FinishedProgram { output, exit } = run_program(cgi, running).await?;
-    let mut response = response(&output, &exit).map_err(|error| match error {
-        ResponseError::HeadTooLong => UpstreamError::HeadTooLong {
-            upstream: upstream(),
-            limit_bytes: HEAD_LIMIT_BYTES,
-            limit_count: HEADER_COUNT_LIMIT,
-        },
-        other => UpstreamError::NotCgi { upstream: upstream(), source: withheld(&other, &exit).into() },
-    })?;
+    let output_limit_bytes = limit_bytes.saturating_add(HEAD_LIMIT_BYTES);
+    let ran =
+        run_program(&cgi.program, &[], &variables, &request.body, output_limit_bytes, upstream_call).await;
+    let (output, exit) = ran?;
+    let mut response = response(&output, &exit).map_err(|error| error.into_failure(&exit))?;
     if request.method == Method::HEAD {
         response.body.clear();
     }
     if response.body.len() > limit_bytes {
-        return Err(UpstreamError::TooLong { upstream: upstream(), limit_bytes });
+        return Err(Failure::TooLong(limit_bytes));
     }
     response.cgi_exit = Some(Box::new(exit));
     Ok(response)
 }
 
-/// Reason why a request can't be expressed as CGI variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum VariableError {
-    /// A `/`, `..` or NUL in an argument would escape its path segment after decoding.
-    #[error("a segment of the path is `.`, `..`, or has `/` or NUL in it once it is decoded")]
-    Segment,
-    /// `PATH_INFO` must be UTF-8.
-    #[error("the path is not UTF-8 once it is decoded")]
-    NotText,
-}
+/// Error for an argument that would escape its path segment after decoding.
+const INVALID_SEGMENT: &str =
+    "a segment of the path is `.`, `..`, or has `/` or NUL in it once it is decoded";
+
+/// Error for a path that is not UTF-8, which `PATH_INFO` must be.
+const NOT_TEXT: &str = "the path is not UTF-8 once it is decoded";
 
 /// CGI variables of a request (RFC 3875, section 4.1), except those that the configuration sets.
-fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, String)>, VariableError> {
+fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, String)>, &'static str> {
     let file = program.path.file_name().unwrap_or_default().to_string_lossy();
     let script_name = format!("/{file}");
     let path_info = decoded(request.path_and_query.path())?;
-    let mut variables: Vec<(String, String)> = Vec::with_capacity(24);
+    let mut variables = Vec::new();
     let mut set = |name: &str, value: String| {
         if !program.environment.iter().any(|(known, _)| known == name) {
             variables.push((name.to_owned(), value));
@@ -120,15 +100,15 @@ fn uri_behind(request: &HttpRequest) -> &str {
 }
 
 /// `PATH_INFO`. Empty for `/` alone, so that a request for `/` runs the program without a path.
-fn decoded(path: &str) -> Result<String, VariableError> {
+fn decoded(path: &str) -> Result<String, &'static str> {
     if path == "/" {
         return Ok(String::new());
     }
-    let mut decoded = String::with_capacity(path.len());
+    let mut decoded = String::new();
     for segment in path.split('/').skip(1) {
-        let segment = percent_decode_str(segment).decode_utf8().map_err(|_| VariableError::NotText)?;
+        let segment = percent_decode_str(segment).decode_utf8().map_err(|_| NOT_TEXT)?;
         if segment.contains(['/', '\0']) || segment == "." || segment == ".." {
-            return Err(VariableError::Segment);
+            return Err(INVALID_SEGMENT);
         }
         decoded.push('/');
         decoded.push_str(&segment);
@@ -159,66 +139,59 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     names.map(of_name).collect()
 }
 
-/// Reason why an output is no CGI response (RFC 3875, section 6). May quote a line, so it is only logged at
-/// `debug`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Reason why an output is no CGI response (RFC 3875, section 6).
+#[derive(Debug, PartialEq, Eq)]
 enum ResponseError {
-    #[error("it wrote nothing and ended with {0}")]
-    Nothing(String),
-    #[error("it writes the status line itself, as NPH programs do, which are not supported; found `{0}`")]
-    StatusLine(String),
-    #[error("line {line}: expected a header such as `Content-Type: text/plain`, found `{found}`")]
-    NoHeader { line: usize, found: String },
-    #[error("its headers have no empty line after them")]
-    NoEnd,
-    #[error("it has neither `Content-Type` nor `Location` nor `Status` among its headers")]
-    NoField,
-    #[error("expected a `Status` such as `404 Not Found`, once, found `{0}`")]
-    Status(String),
-    #[error("its `Content-Length` is {declared}, and its body has {found} bytes")]
-    Length { declared: String, found: usize },
-    #[error("its headers are too long, or too many")]
     HeadTooLong,
+    /// Violation of the protocol, without and with quotations of the output. The latter is only logged at
+    /// `debug`.
+    NotCgi(String, String),
 }
 
 impl ResponseError {
-    /// Error text without quotations of the program's output.
-    fn plain(&self) -> String {
-        match self {
-            Self::StatusLine(_) => {
-                "it writes the status line itself, as NPH programs do, which are not supported".to_owned()
-            }
-            Self::NoHeader { line, found } => format!(
-                "line {line}: expected a header such as `Content-Type: text/plain`, found text of {} bytes",
-                found.len()
+    /// Violation that quotes nothing.
+    fn plain(reason: &str) -> Self {
+        Self::NotCgi(reason.to_owned(), reason.to_owned())
+    }
+
+    /// Violation by a text that was found in place of the expected one.
+    fn found(expected: &str, found: &str) -> Self {
+        let plain = format!("{expected}, found text of {} bytes", found.len());
+        Self::NotCgi(plain, format!("{expected}, found `{found}`"))
+    }
+
+    /// Failure with standard error quoted for a log at `debug`, and only its length otherwise.
+    fn into_failure(self, exit: &ProgramExit) -> Failure {
+        let Self::NotCgi(plain, quoted) = self else { return Failure::HeadTooLong };
+        let source = match exit.stderr_text().trim_end() {
+            "" => QuotedSource::new(plain, quoted),
+            stderr => QuotedSource::new(
+                format!("{plain}; {} bytes on standard error", stderr.len()),
+                format!("on standard error: {stderr}; {quoted}"),
             ),
-            Self::Status(found) => format!(
-                "expected a `Status` such as `404 Not Found`, once, found text of {} bytes",
-                found.len()
-            ),
-            Self::Length { found, .. } => {
-                format!("its `Content-Length` is not the length of its body, which has {found} bytes")
-            }
-            Self::Nothing(_) | Self::NoEnd | Self::NoField | Self::HeadTooLong => self.to_string(),
-        }
+        };
+        Failure::NotCgi(source.into())
     }
 }
 
 /// Parses the output of a program. Header lines may end in LF or CR LF.
 fn response(output: &Bytes, exit: &ProgramExit) -> Result<UpstreamResponse, ResponseError> {
     if output.is_empty() {
-        return Err(ResponseError::Nothing(exit.end.describe()));
+        let reason = format!("it wrote nothing and ended with {}", exit.end.describe());
+        return Err(ResponseError::plain(&reason));
     }
     let (mut headers, mut rest, mut line) = (HeaderMap::new(), output.clone(), 0);
     let mut status = None;
     loop {
         line += 1;
         let Some(end) = rest.iter().take(HEAD_LIMIT_BYTES).position(|byte| *byte == b'\n') else {
-            return Err(match rest.len() > HEAD_LIMIT_BYTES {
-                true => ResponseError::HeadTooLong,
-                false if rest.is_empty() => ResponseError::NoEnd,
-                false => header_of(&rest, line).err().unwrap_or(ResponseError::NoEnd),
-            });
+            if rest.len() > HEAD_LIMIT_BYTES {
+                return Err(ResponseError::HeadTooLong);
+            }
+            if !rest.is_empty() {
+                header_of(&rest, line)?;
+            }
+            return Err(ResponseError::plain("its headers have no empty line after them"));
         };
         let text = rest.split_to(end + 1);
         if output.len() - rest.len() > HEAD_LIMIT_BYTES || headers.len() > HEADER_COUNT_LIMIT {
@@ -234,20 +207,25 @@ fn response(output: &Bytes, exit: &ProgramExit) -> Result<UpstreamResponse, Resp
             let code = found.split_whitespace().next().and_then(|code| code.parse::<u16>().ok());
             let code = code.filter(|code| (200..=599).contains(code) && status.is_none());
             let code = code.and_then(|code| StatusCode::from_u16(code).ok());
-            status = Some(code.ok_or(ResponseError::Status(found))?);
+            let expected = "expected a `Status` such as `404 Not Found`, once";
+            status = Some(code.ok_or_else(|| ResponseError::found(expected, &found))?);
             continue;
         }
         headers.append(name, value);
     }
     let is_redirect = headers.contains_key(header::LOCATION);
     if status.is_none() && !is_redirect && !headers.contains_key(header::CONTENT_TYPE) {
-        return Err(ResponseError::NoField);
+        let reason = "it has neither `Content-Type` nor `Location` nor `Status` among its headers";
+        return Err(ResponseError::plain(reason));
     }
     if let Some(declared) = headers.remove(header::CONTENT_LENGTH)
         && declared.to_str().ok().and_then(|declared| declared.parse().ok()) != Some(rest.len())
     {
-        let declared = String::from_utf8_lossy(declared.as_bytes()).into_owned();
-        return Err(ResponseError::Length { declared, found: rest.len() });
+        let (declared, found) = (String::from_utf8_lossy(declared.as_bytes()), rest.len());
+        return Err(ResponseError::NotCgi(
+            format!("its `Content-Length` is not the length of its body, which has {found} bytes"),
+            format!("its `Content-Length` is {declared}, and its body has {found} bytes"),
+        ));
     }
     remove_hop_by_hop(&mut headers);
     // A redirect is not followed, whether local (section 6.2.2) or to a client.
@@ -263,24 +241,17 @@ fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), Resp
         String::from_utf8_lossy(text).trim_end().to_owned()
     };
     if line == 1 && text.starts_with(b"HTTP/") {
-        return Err(ResponseError::StatusLine(found()));
+        let plain = "it writes the status line itself, as NPH programs do, which are not supported";
+        return Err(ResponseError::NotCgi(plain.to_owned(), format!("{plain}; found `{}`", found())));
     }
-    let no_header = || ResponseError::NoHeader { line, found: found() };
+    let no_header = || {
+        let expected = format!("line {line}: expected a header such as `Content-Type: text/plain`");
+        ResponseError::found(&expected, &found())
+    };
     let colon = text.iter().position(|byte| *byte == b':').ok_or_else(no_header)?;
     let name = HeaderName::from_bytes(&text[..colon]).map_err(|_| no_header())?;
     let value = HeaderValue::from_bytes(text[colon + 1..].trim_ascii()).map_err(|_| no_header())?;
     Ok((name, value))
-}
-
-/// Error with standard error quoted for a log at `debug`, and only its length otherwise.
-fn withheld(error: &ResponseError, exit: &ProgramExit) -> QuotedSource {
-    match exit.stderr_text().trim_end() {
-        "" => QuotedSource::new(error.plain(), error.to_string()),
-        stderr => QuotedSource::new(
-            format!("{}; {} bytes on standard error", error.plain(), stderr.len()),
-            format!("on standard error: {stderr}; {error}"),
-        ),
-    }
 }
 
 #[cfg(test)]
@@ -328,19 +299,22 @@ mod tests {
 
     #[test]
     fn an_invalid_response_is_an_error() {
-        let error = |output: &str| parse_response(output).unwrap_err().to_string();
+        let error = |output: &str| match parse_response(output).unwrap_err() {
+            ResponseError::NotCgi(_, quoted) => quoted,
+            ResponseError::HeadTooLong => "too long".to_owned(),
+        };
         assert_eq!(error(""), "it wrote nothing and ended with exit status 1");
         assert!(error("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
         assert!(error("hello\n\n").contains("line 1") && error("hello").contains("found `hello`"));
         assert!(error("Content-Type: text/plain\nnot a header\n\nx").contains("line 2"));
-        assert_eq!(parse_response("Content-Type: text/plain\n").unwrap_err(), ResponseError::NoEnd);
-        assert_eq!(parse_response("Content-Type: text/plain").unwrap_err(), ResponseError::NoEnd);
-        assert_eq!(parse_response("Temp: 5\n\nSky: x").unwrap_err(), ResponseError::NoField);
-        assert_eq!(parse_response("\nhello").unwrap_err(), ResponseError::NoField);
+        assert!(error("Content-Type: text/plain\n").contains("no empty line"));
+        assert!(error("Content-Type: text/plain").contains("no empty line"));
+        assert!(error("Temp: 5\n\nSky: x").contains("neither `Content-Type` nor"));
+        assert!(error("\nhello").contains("neither `Content-Type` nor"));
         for status in
             ["Status: no\n\n", "Status: 100 Continue\n\n", "Status: 200\nStatus: 404\n\n", "Status:\n\n"]
         {
-            assert!(matches!(parse_response(status), Err(ResponseError::Status(_))), "{status}");
+            assert!(error(status).starts_with("expected a `Status`"), "{status}");
         }
         assert!(error("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
         assert_eq!(
@@ -412,9 +386,9 @@ mod tests {
         let error =
             |target| variables(&request(Method::GET, target, ""), &Program::new("/a.cgi")).unwrap_err();
         for target in ["/a%2Fb", "/a%2F..%2Fb", "/%2E%2E/x", "/a%00"] {
-            assert_eq!(error(target), VariableError::Segment, "{target}");
+            assert_eq!(error(target), INVALID_SEGMENT, "{target}");
         }
-        assert_eq!(error("/a%FF"), VariableError::NotText);
+        assert_eq!(error("/a%FF"), NOT_TEXT);
     }
 
     #[test]

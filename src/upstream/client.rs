@@ -5,7 +5,13 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
 };
 
 use crate::{route::Scopes, telemetry::Untrusted};
@@ -110,10 +116,8 @@ impl ClientIdentity {
 
     /// Authenticated client, if it is one.
     pub fn client(&self) -> Option<&Arc<Client>> {
-        match self {
-            Self::Client(client) => Some(client),
-            Self::Address(_) | Self::Only | Self::Unknown => None,
-        }
+        let Self::Client(client) = self else { return None };
+        Some(client)
     }
 
     /// Owner of its sessions, tasks and input requests. `None` where clients are not distinguished.
@@ -136,21 +140,17 @@ impl ClientIdentity {
 #[derive(Debug, Clone)]
 pub struct PerClientLimit {
     limit: usize,
-    /// Permits in use, of clients that have any.
-    in_use: Arc<Mutex<HashMap<ClientIdentity, usize>>>,
+    /// Permits of the clients that have any, and of some that had.
+    clients: Arc<Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>>,
 }
 
 /// Permit of one client, released on drop.
-#[derive(Debug)]
-pub struct PerClientPermit {
-    limit: PerClientLimit,
-    client: ClientIdentity,
-}
+pub type PerClientPermit = OwnedSemaphorePermit;
 
 impl PerClientLimit {
     /// Creates a limit of `limit` permits for each client.
     pub fn new(limit: usize) -> Self {
-        Self { limit, in_use: Arc::default() }
+        Self { limit: limit.min(Semaphore::MAX_PERMITS), clients: Arc::default() }
     }
 
     /// Acquires a permit for a client. The only client has no limit.
@@ -162,29 +162,39 @@ impl PerClientLimit {
         if matches!(client, ClientIdentity::Only) {
             return Ok(None);
         }
-        let mut in_use = self.in_use();
-        let count = in_use.entry(client.clone()).or_default();
-        if *count >= self.limit {
-            return Err(self.limit);
-        }
-        *count += 1;
-        Ok(Some(PerClientPermit { limit: self.clone(), client: client.clone() }))
+        self.permits(client).try_acquire_owned().map(Some).map_err(|_| self.limit)
     }
 
-    fn in_use(&self) -> MutexGuard<'_, HashMap<ClientIdentity, usize>> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for PerClientPermit {
-    fn drop(&mut self) {
-        let mut in_use = self.limit.in_use();
-        if let Some(count) = in_use.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                in_use.remove(&self.client);
-            }
+    /// Acquires a permit as [`take`](Self::take) does. A client at its limit waits for one, but no longer
+    /// than `wait`.
+    ///
+    /// # Errors
+    ///
+    /// The limit, if the client has reached it.
+    pub(crate) async fn take_within(
+        &self,
+        wait: Duration,
+        client: &ClientIdentity,
+    ) -> Result<Option<PerClientPermit>, usize> {
+        if wait.is_zero() || matches!(client, ClientIdentity::Only) {
+            return self.take(client);
         }
+        let permit = timeout(wait, self.permits(client).acquire_owned()).await.map_err(|_| self.limit)?;
+        Ok(Some(permit.expect("the semaphore is never closed")))
+    }
+
+    fn permits(&self, client: &ClientIdentity) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(permits) = clients.get(client).and_then(Weak::upgrade) {
+            return permits;
+        }
+        // Instead of growing, the map first drops clients without a permit.
+        if clients.len() == clients.capacity() {
+            clients.retain(|_, permits| permits.strong_count() > 0);
+        }
+        let permits = Arc::new(Semaphore::new(self.limit));
+        clients.insert(client.clone(), Arc::downgrade(&permits));
+        permits
     }
 }
 
@@ -219,7 +229,10 @@ mod tests {
         let others = limit.take(&other).unwrap();
         assert!(limit.take(&ClientIdentity::Only).unwrap().is_none());
         drop((first, others));
-        assert!(limit.in_use().is_empty());
         assert!(limit.take(&one).is_ok());
+        for last in 0..=255 {
+            assert!(limit.take(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
+        }
+        assert!(limit.clients.lock().unwrap().len() < 10);
     }
 }

@@ -5,39 +5,30 @@ use std::{io, process::ExitStatus, time::Duration};
 use bytes::{Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::ChildStdin,
+    process::{ChildStdin, ChildStdout},
     time::timeout,
 };
 use tracing::debug;
 
 use super::{
-    ProgressEvent, UpstreamCall, UpstreamError,
+    Failure, ProgressEvent, UpstreamCall, UpstreamResult,
     buffer::BodyAccount,
-    program::{ProcessGroup, Program, ProgramSettings},
+    program::{Pipes, ProcessGroup, Program, ProgramSettings},
 };
 use crate::{
     model::{ProgramEnd, ProgramExit, UpstreamResponse},
-    route::{UpstreamName, UpstreamRequest},
+    route::UpstreamRequest,
     telemetry::{CallContext, UntrustedOutput},
 };
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
-pub(super) async fn run_command(
-    command: &ProgramSettings,
-    upstream_call: &UpstreamCall,
-) -> Result<UpstreamResponse, UpstreamError> {
+pub(super) async fn run_command(command: &ProgramSettings, upstream_call: &UpstreamCall) -> UpstreamResult {
     let UpstreamRequest::Command(request) = &upstream_call.request else {
-        return Err(UpstreamError::wrong_kind(&command.name));
+        return Err(Failure::wrong_kind());
     };
-    let limit_bytes = upstream_call.response_limit_bytes;
-    let running = CommandRun {
-        arguments: &request.words,
-        variables: &[],
-        input: &request.stdin,
-        limit_bytes,
-        upstream_call,
-    };
-    let FinishedProgram { output, exit } = run_program(command, running).await?;
+    let (program, limit_bytes) = (&command.program, upstream_call.response_limit_bytes);
+    let ran = run_program(program, &request.words, &[], &request.stdin, limit_bytes, upstream_call).await;
+    let (output, exit) = ran?;
     Ok(UpstreamResponse::from_program(output, exit))
 }
 
@@ -51,62 +42,33 @@ const LINGER: Duration = Duration::from_millis(500);
 /// Size of one read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Output of a program, and its exit status.
-#[derive(Debug)]
-pub(super) struct FinishedProgram {
-    pub(super) output: Bytes,
-    pub(super) exit: ProgramExit,
-}
-
-/// One run of a program.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CommandRun<'a> {
-    /// Arguments after those of the configuration.
-    pub(super) arguments: &'a [String],
-    /// Variables besides those of the configuration.
-    pub(super) variables: &'a [(String, String)],
-    /// Standard input.
-    pub(super) input: &'a Bytes,
-    /// Limit of its output.
-    pub(super) limit_bytes: usize,
-    /// Call that it runs for.
-    pub(super) upstream_call: &'a UpstreamCall,
-}
-
-/// Runs a program to its end. Dropping the future, or output over the limit, kills it and all processes that
-/// it started.
+/// Runs a program for a call to its end and returns its output, at most `limit_bytes`. Arguments and
+/// variables are in addition to those of the configuration. Dropping the future, or output over the limit,
+/// kills it and all processes that it started.
 pub(super) async fn run_program(
-    settings: &ProgramSettings,
-    run: CommandRun<'_>,
-) -> Result<FinishedProgram, UpstreamError> {
-    let ProgramSettings { name, program } = settings;
-    let broken = |source: io::Error| UpstreamError::CutOff { upstream: name.clone(), source: source.into() };
-    let variables = run.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let mut command = program.command(run.arguments, variables);
-    if !run.input.is_empty() {
+    program: &Program,
+    arguments: &[String],
+    variables: &[(String, String)],
+    input: &Bytes,
+    limit_bytes: usize,
+    upstream_call: &UpstreamCall,
+) -> Result<(Bytes, ProgramExit), Failure> {
+    let mut command = program.command(arguments, variables);
+    if !input.is_empty() {
         command.stdin(std::process::Stdio::piped());
     }
-    let mut group = ProcessGroup::start(&mut command)
-        .map_err(|source| UpstreamError::NotStarted { upstream: name.clone(), source: source.into() })?;
-    run.upstream_call.context.request_sent();
-    let child = group.child().ok_or_else(|| broken(io::Error::other("it is gone")))?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let missing = || broken(io::Error::other("it has no pipes"));
-    let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
-    let mut account = run.upstream_call.account(run.limit_bytes);
-    let mut written = ProgramOutput {
-        program,
-        context: &run.upstream_call.context,
-        output: BytesMut::new(),
-        stderr: Vec::new(),
-        is_taken: false,
-    };
-    let ProgramOutput { output, stderr: error_output, .. } = &mut written;
+    let (mut group, Pipes { stdin, stdout, stderr }) =
+        ProcessGroup::start(&mut command).map_err(|source| Failure::NotStarted(source.into()))?;
+    let context = &upstream_call.context;
+    context.request_sent();
+    let (mut account, mut output) = (upstream_call.account(limit_bytes), BytesMut::new());
+    let mut error_output = ErrorOutput { program, context, text: Vec::new(), is_taken: false };
     let status = {
         let streams = async {
-            let errors = async { read_tail(stderr, error_output).await.map_err(broken) };
-            tokio::try_join!(feed(stdin, run.input), read(name, stdout, output, run, &mut account), errors)
-                .map(drop)
+            let errors = async { read_tail(stderr, &mut error_output.text).await.map_err(broken) };
+            let output = read(stdout, &mut output, limit_bytes, upstream_call, &mut account);
+            let ((), (), ()) = tokio::try_join!(feed(stdin, input), output, errors)?;
+            Ok(())
         };
         tokio::pin!(streams);
         tokio::select! {
@@ -133,34 +95,27 @@ pub(super) async fn run_program(
         }
     };
     group.clear();
-    let FinishedProgram { output, exit } = written.finish(status);
-    Ok(FinishedProgram { output: account.finish(output), exit })
+    error_output.is_taken = true;
+    let stderr = stderr_tail(&error_output.text).to_vec().into();
+    Ok((account.finish(output.freeze()), ProgramExit { end: end_of(status), stderr }))
 }
 
-/// Output of a program so far. If it is dropped unused, the end of standard error is logged.
-struct ProgramOutput<'a> {
+fn broken(source: io::Error) -> Failure {
+    Failure::CutOff(source.into())
+}
+
+/// Standard error of a program so far. If it is dropped unused, its end is logged.
+struct ErrorOutput<'a> {
     program: &'a Program,
     context: &'a CallContext,
-    output: BytesMut,
-    stderr: Vec<u8>,
+    text: Vec<u8>,
     is_taken: bool,
 }
 
-impl ProgramOutput<'_> {
-    fn finish(mut self, status: ExitStatus) -> FinishedProgram {
-        self.is_taken = true;
-        let output = std::mem::take(&mut self.output).freeze();
-        FinishedProgram {
-            output,
-            exit: ProgramExit { end: end_of(status), stderr: stderr_tail(&self.stderr).to_vec().into() },
-        }
-    }
-}
-
-impl Drop for ProgramOutput<'_> {
+impl Drop for ErrorOutput<'_> {
     fn drop(&mut self) {
-        if !self.is_taken && !self.stderr.is_empty() {
-            let stderr = String::from_utf8_lossy(stderr_tail(&self.stderr)).into_owned();
+        if !self.is_taken && !self.text.is_empty() {
+            let stderr = String::from_utf8_lossy(stderr_tail(&self.text)).into_owned();
             let stderr = UntrustedOutput(stderr.trim_end());
             let request_id = self.context.request_id();
             let program = &self.program.arg0;
@@ -170,7 +125,7 @@ impl Drop for ProgramOutput<'_> {
 }
 
 /// Writes standard input. A program need not read it, so errors are ignored.
-async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), UpstreamError> {
+async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), Failure> {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(input).await;
         let _ = stdin.shutdown().await;
@@ -179,25 +134,22 @@ async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), UpstreamEr
 }
 
 async fn read(
-    upstream: &UpstreamName,
-    mut from: impl AsyncRead + Unpin,
+    mut from: ChildStdout,
     output: &mut BytesMut,
-    run: CommandRun<'_>,
-    account: &mut BodyAccount<'_>,
-) -> Result<(), UpstreamError> {
-    let broken =
-        |source: io::Error| UpstreamError::CutOff { upstream: upstream.clone(), source: source.into() };
+    limit_bytes: usize,
+    upstream_call: &UpstreamCall,
+    account: &mut BodyAccount,
+) -> Result<(), Failure> {
     loop {
-        output.reserve(CHUNK_BYTES.min(run.limit_bytes.saturating_sub(output.len()) + 1));
+        output.reserve(CHUNK_BYTES.min(limit_bytes.saturating_sub(output.len()) + 1));
         if from.read_buf(output).await.map_err(broken)? == 0 {
             return Ok(());
         }
-        if output.len() > run.limit_bytes {
-            let limit_bytes = run.upstream_call.response_limit_bytes;
-            return Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes });
+        if output.len() > limit_bytes {
+            return Err(Failure::TooLong(upstream_call.response_limit_bytes));
         }
-        account.grow(output.len()).await.map_err(|full| full.into_error(upstream))?;
-        if let Some(progress) = &run.upstream_call.progress {
+        account.grow(output.len()).await?;
+        if let Some(progress) = &upstream_call.progress {
             progress.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
         }
     }

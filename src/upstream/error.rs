@@ -1,9 +1,9 @@
 //! Errors of upstreams, and the table of their properties.
 
-use std::{error::Error, ops::Deref, sync::Arc, time::Duration};
+use std::{error::Error, fmt, ops::Deref, sync::Arc, time::Duration};
 
-use super::http::{CredentialError, SendError};
-use crate::route::UpstreamName;
+use super::http::{CredentialError, HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
+use crate::{model::UpstreamResponse, route::UpstreamName};
 
 /// Source of an error. Clones share it, because coalesced calls fail with the same error.
 #[derive(Debug, Clone)]
@@ -67,162 +67,56 @@ pub enum RateLimitScope {
 
 /// Reason why an upstream returned no usable response. For the log; `pipeline::error_text` has the texts for
 /// clients.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum UpstreamError {
+#[derive(Debug, Clone)]
+pub struct UpstreamError {
+    /// The upstream.
+    pub upstream: UpstreamName,
+    /// What failed.
+    pub failure: Failure,
+}
+
+/// Failure of a request to an upstream. [`into_error`](Self::into_error) adds the name of the upstream.
+#[derive(Debug, Clone)]
+pub enum Failure {
     /// No connection: refused, unknown host, unreachable network.
-    #[error("could not connect to upstream `{upstream}`")]
-    Connect {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Cause.
-        #[source]
-        source: ErrorSource,
-    },
-    /// Connection timeout.
-    #[error("could not connect to upstream `{upstream}` within {after:?}")]
-    ConnectDeadline {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        after: Duration,
-    },
+    Connect(ErrorSource),
+    /// No connection within this timeout.
+    ConnectDeadline(Duration),
     /// The program could not be started: it does not exist, or the system is out of resources.
-    #[error("the program of upstream `{upstream}` could not be started")]
-    NotStarted {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Cause.
-        #[source]
-        source: ErrorSource,
-    },
+    NotStarted(ErrorSource),
     /// The connection ended before the response did.
-    #[error("upstream `{upstream}` closed the connection before its response was complete")]
-    CutOff {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The error of the connection.
-        #[source]
-        source: ErrorSource,
-    },
+    CutOff(ErrorSource),
     /// The response is not valid HTTP, or contradicts itself.
-    #[error("upstream `{upstream}` sent no valid HTTP response")]
-    NotHttp {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The error of the parser.
-        #[source]
-        source: ErrorSource,
-    },
+    NotHttp(ErrorSource),
     /// The program's output is not a valid CGI response.
-    #[error("upstream `{upstream}` sent no valid CGI response")]
-    NotCgi {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Violation of the protocol.
-        #[source]
-        source: ErrorSource,
-    },
+    NotCgi(ErrorSource),
     /// The response is not MCP, or of an unknown revision.
-    #[error("upstream `{upstream}` sent no valid MCP response")]
-    NotMcp {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The violation of the protocol.
-        #[source]
-        source: ErrorSource,
-    },
+    NotMcp(ErrorSource),
     /// Status line and headers are over a limit.
-    #[error(
-        "response headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than \
-         {limit_count}"
-    )]
-    HeadTooLong {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Limit of their length.
-        limit_bytes: usize,
-        /// Limit of their number.
-        limit_count: usize,
-    },
-    /// The body is longer than the route reads.
-    #[error("response of upstream `{upstream}` is longer than {limit_bytes} bytes")]
-    TooLong {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        limit_bytes: usize,
-    },
-    /// No complete response before the deadline.
-    #[error("upstream `{upstream}` sent no complete response within {after:?}")]
-    Deadline {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        after: Duration,
-    },
+    HeadTooLong,
+    /// The body is longer than this number of bytes, the limit of the route.
+    TooLong(usize),
+    /// No complete response before the deadline, which is the end of this timeout.
+    Deadline(Duration),
     /// No complete response within the timeout of one attempt.
-    #[error("upstream `{upstream}` sent no complete response within the attempt timeout of {after:?}")]
-    AttemptDeadline {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        after: Duration,
-    },
+    AttemptDeadline(Duration),
     /// The circuit breaker of the upstream or of the route is open.
-    #[error(
-        "the circuit breaker of {}upstream `{upstream}` is open for {} s",
-        if *of_route { "the route to " } else { "" },
-        retry_after.as_secs_f64().ceil()
-    )]
     CircuitOpen {
-        /// The upstream.
-        upstream: UpstreamName,
         /// Whether it is the route's circuit breaker, and not the upstream's.
         of_route: bool,
         /// Time until it is half open.
         retry_after: Duration,
     },
-    /// The program of an MCP server has exited or did not start, and is not yet restarted.
-    #[error(
-        "the MCP server of upstream `{upstream}` is not running; it is restarted in {} s",
-        retry_after.as_secs_f64().ceil()
-    )]
-    Restarting {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Time until it is started again.
-        retry_after: Duration,
-    },
-    /// Concurrency limit (`max_in_flight`).
-    #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
-    Busy {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        in_flight_limit: usize,
-    },
-    /// Concurrency limit per client (`max_in_flight_per_client`).
-    #[error("one client has {in_flight_limit} calls in flight at upstream `{upstream}`, which is the limit")]
-    ClientBusy {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        in_flight_limit: usize,
-    },
-    /// No credential is available for the upstream.
-    #[error("no credential is available for upstream `{upstream}`, so no request was sent")]
-    Credential {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Reason, shared by all calls that it concerns.
-        #[source]
-        source: Arc<CredentialError>,
-    },
+    /// The program of an MCP server has exited or did not start, and is started again after this time.
+    Restarting(Duration),
+    /// Concurrency limit (`max_in_flight`), which is this number of calls.
+    Busy(usize),
+    /// Concurrency limit per client (`max_in_flight_per_client`), which is this number of calls.
+    ClientBusy(usize),
+    /// No credential is available for the upstream. All calls that it concerns share the reason.
+    Credential(Arc<CredentialError>),
     /// Rate limit.
-    #[error("{} called upstream `{upstream}` {count} times in {per:?}, which is the limit", scope.describe())]
     RateLimited {
-        /// The upstream.
-        upstream: UpstreamName,
         /// Which rate limit.
         scope: RateLimitScope,
         /// Limit.
@@ -234,52 +128,98 @@ pub enum UpstreamError {
     },
     /// The rate limit is counted in the shared state, which is unreachable, and is set to reject all calls
     /// then.
-    #[error("the rate limit of upstream `{upstream}` is counted in the shared state, which can't be reached")]
-    RateLimitUnavailable {
-        /// The upstream.
-        upstream: UpstreamName,
-    },
-    /// The client sends its request body too slowly.
-    #[error(
-        "the client sent the body of its request for upstream `{upstream}` too slowly: not complete within \
-         {after:?} and the extra time for the received bytes"
-    )]
-    SlowUpload {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        after: Duration,
-    },
-    /// Memory limit for responses.
-    #[error(
-        "no memory was free for the response of upstream `{upstream}` (`server.upstream_buffer_limit` is {limit_bytes} bytes)"
-    )]
-    BufferFull {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// The limit that was hit.
-        limit_bytes: usize,
-    },
+    RateLimitUnavailable,
+    /// The client sends its request body too slowly: not within this timeout.
+    SlowUpload(Duration),
+    /// Memory limit for responses, in bytes.
+    BufferFull(usize),
     /// The request can't be encoded as HTTP.
-    #[error("the request can't be sent to upstream `{upstream}`")]
-    Unsendable {
-        /// The upstream.
-        upstream: UpstreamName,
-        /// Cause.
-        #[source]
-        source: ErrorSource,
-    },
+    Unsendable(ErrorSource),
 }
 
-/// Properties of an error for policies, metrics and the log ([`UpstreamError::properties`]).
+/// Response to one request, or the failure of the request.
+pub type UpstreamResult = Result<UpstreamResponse, Failure>;
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let upstream = format!("upstream `{}`", self.upstream);
+        let text = match &self.failure {
+            Failure::Connect(_) => format!("could not connect to {upstream}"),
+            Failure::ConnectDeadline(after) => format!("could not connect to {upstream} within {after:?}"),
+            Failure::NotStarted(_) => format!("the program of {upstream} could not be started"),
+            Failure::CutOff(_) => {
+                format!("{upstream} closed the connection before its response was complete")
+            }
+            Failure::NotHttp(_) => format!("{upstream} sent no valid HTTP response"),
+            Failure::NotCgi(_) => format!("{upstream} sent no valid CGI response"),
+            Failure::NotMcp(_) => format!("{upstream} sent no valid MCP response"),
+            Failure::HeadTooLong => format!(
+                "response headers of {upstream} are longer than {HEAD_LIMIT_BYTES} bytes or more than \
+                 {HEADER_COUNT_LIMIT}"
+            ),
+            Failure::TooLong(limit_bytes) => {
+                format!("response of {upstream} is longer than {limit_bytes} bytes")
+            }
+            Failure::Deadline(after) => format!("{upstream} sent no complete response within {after:?}"),
+            Failure::AttemptDeadline(after) => {
+                format!("{upstream} sent no complete response within the attempt timeout of {after:?}")
+            }
+            Failure::CircuitOpen { of_route, retry_after } => {
+                let (route, seconds) = (if *of_route { "the route to " } else { "" }, whole(*retry_after));
+                format!("the circuit breaker of {route}{upstream} is open for {seconds} s")
+            }
+            Failure::Restarting(after) => {
+                format!("the MCP server of {upstream} is not running; it is restarted in {} s", whole(*after))
+            }
+            Failure::Busy(limit) => format!("{upstream} has {limit} calls in flight, which is the limit"),
+            Failure::ClientBusy(limit) => {
+                format!("one client has {limit} calls in flight at {upstream}, which is the limit")
+            }
+            Failure::Credential(_) => {
+                format!("no credential is available for {upstream}, so no request was sent")
+            }
+            Failure::RateLimited { scope, count, per, .. } => {
+                let who = scope.texts().who;
+                format!("{who} called {upstream} {count} times in {per:?}, which is the limit")
+            }
+            Failure::RateLimitUnavailable => {
+                format!("the rate limit of {upstream} is counted in the shared state, which can't be reached")
+            }
+            Failure::SlowUpload(after) => format!(
+                "the client sent the body of its request for {upstream} too slowly: not complete within \
+                 {after:?} and the extra time for the received bytes"
+            ),
+            Failure::BufferFull(limit_bytes) => format!(
+                "no memory was free for the response of {upstream} (`server.upstream_buffer_limit` is \
+                 {limit_bytes} bytes)"
+            ),
+            Failure::Unsendable(_) => format!("the request can't be sent to {upstream}"),
+        };
+        formatter.write_str(&text)
+    }
+}
+
+/// Seconds, rounded up.
+fn whole(time: Duration) -> f64 {
+    time.as_secs_f64().ceil()
+}
+
+impl Error for UpstreamError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.failure {
+            Failure::Credential(source) => Some(source),
+            failure => failure.cause().map(|source| &**source as &(dyn Error + 'static)),
+        }
+    }
+}
+
+/// Properties of a failure for policies, metrics and the log ([`Failure::properties`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorProperties {
     /// Label in metrics and spans.
     pub label: &'static str,
     /// Stage at which the request failed.
     pub stage: FailureStage,
-    /// Whether the request may be sent again.
-    pub repeat: Repeatability,
     /// Limit of glossator that rejected the call, for the log.
     pub rejected_by: Option<&'static str>,
     /// Time until another call may be admitted.
@@ -305,57 +245,47 @@ pub enum FailureStage {
     Unread,
 }
 
-/// Whether a failed request may be sent again.
+/// Evidence of a request about the health of an upstream, a route or an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeatability {
-    /// Yes: the first attempt can't have had an effect.
-    Always,
-    /// If idempotent: the first attempt may have had an effect.
-    IfIdempotent,
-    /// No: the result would be the same, or is unknown.
-    Never,
+pub(crate) enum Evidence {
+    Success,
+    Failure,
+    None,
 }
 
 /// Retry hint for rejections by a limit on concurrency or memory, while an upstream starts, and during a
 /// shutdown. These clear quickly.
 pub const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
-/// Connection timeout, distinguished from a refusal in an error chain.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("no connection within {after:?}")]
-pub(super) struct ConnectTimedOut {
-    /// The limit that was hit.
-    pub(super) after: Duration,
+/// Texts about a rate limit.
+pub(crate) struct RateLimitTexts {
+    /// Name in the key of the shared state.
+    pub(crate) key: &'static str,
+    /// Name of the limit, for the log.
+    limit: &'static str,
+    /// The clients whose calls are counted.
+    who: &'static str,
 }
 
 impl RateLimitScope {
-    /// Name in the key of the shared state.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClientOfRoute => "client_of_route",
-            Self::ClientOfUpstream => "client_of_upstream",
-            Self::Route => "route",
-            Self::Upstream => "upstream",
-        }
+    /// Texts about the rate limit, as one table.
+    pub(crate) fn texts(self) -> RateLimitTexts {
+        let (key, limit, who) = match self {
+            Self::ClientOfRoute => {
+                ("client_of_route", "rate_limit_per_client of the route", "one client of one route")
+            }
+            Self::ClientOfUpstream => {
+                ("client_of_upstream", "rate_limit_per_client of the upstream", "one client")
+            }
+            Self::Route => ("route", "rate_limit of the route", "all clients of one route"),
+            Self::Upstream => ("upstream", "rate_limit of the upstream", "all clients together"),
+        };
+        RateLimitTexts { key, limit, who }
     }
 
-    /// Name of the limit, for the log.
-    fn limit(self) -> &'static str {
-        match self {
-            Self::ClientOfRoute => "rate_limit_per_client of the route",
-            Self::ClientOfUpstream => "rate_limit_per_client of the upstream",
-            Self::Route => "rate_limit of the route",
-            Self::Upstream => "rate_limit of the upstream",
-        }
-    }
-
-    fn describe(self) -> &'static str {
-        match self {
-            Self::ClientOfRoute => "one client of one route",
-            Self::ClientOfUpstream => "one client",
-            Self::Route => "all clients of one route",
-            Self::Upstream => "all clients together",
-        }
+    /// Whether it is the limit of each client.
+    pub(crate) fn is_per_client(self) -> bool {
+        matches!(self, Self::ClientOfRoute | Self::ClientOfUpstream)
     }
 }
 
@@ -367,74 +297,79 @@ struct ReusedConnection {
 }
 
 impl UpstreamError {
-    /// From an error of the HTTP client that occurred before response headers arrived.
-    pub(super) fn from_send_error(upstream: &UpstreamName, error: SendError) -> Self {
-        let upstream = upstream.clone();
-        let (error, is_reused) = match error {
-            SendError::Connect(error) => {
-                return match error.downcast_ref::<ConnectTimedOut>() {
-                    Some(timed_out) => Self::ConnectDeadline { upstream, after: timed_out.after },
-                    None => Self::Connect { upstream, source: error.into() },
-                };
-            }
-            SendError::Exchange { error, is_reused } => (error, is_reused),
-        };
-        if error.is_parse_too_large() {
-            let (limit_bytes, limit_count) = (super::http::HEAD_LIMIT_BYTES, super::http::HEADER_COUNT_LIMIT);
-            return Self::HeadTooLong { upstream, limit_bytes, limit_count };
-        }
-        if error.is_parse() || error.is_parse_version_h2() {
-            return Self::NotHttp { upstream, source: error.into() };
-        }
-        if error.is_user() {
-            return Self::Unsendable { upstream, source: error.into() };
-        }
-        let source = if is_reused { ReusedConnection { source: error.into() }.into() } else { error.into() };
-        Self::CutOff { upstream, source }
-    }
-
     /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
     pub fn quoted_text(&self) -> Option<&str> {
+        self.failure.cause()?.downcast_ref::<QuotedSource>().map(QuotedSource::quoted)
+    }
+
+    /// Properties of its failure.
+    pub fn properties(&self) -> ErrorProperties {
+        self.failure.properties()
+    }
+}
+
+impl Failure {
+    /// Error of this upstream.
+    pub fn into_error(self, upstream: &UpstreamName) -> UpstreamError {
+        UpstreamError { upstream: upstream.clone(), failure: self }
+    }
+
+    /// From an error of an exchange over a connection that occurred before response headers arrived.
+    /// `is_reused`: the connection was reused, so the server may just have closed it.
+    pub(super) fn from_exchange(error: hyper::Error, is_reused: bool) -> Self {
+        if error.is_parse_too_large() {
+            Self::HeadTooLong
+        } else if error.is_parse() || error.is_parse_version_h2() {
+            Self::NotHttp(error.into())
+        } else if error.is_user() {
+            Self::Unsendable(error.into())
+        } else if is_reused {
+            Self::CutOff(ReusedConnection { source: error.into() }.into())
+        } else {
+            Self::CutOff(error.into())
+        }
+    }
+
+    /// Error that caused it, except for a credential.
+    fn cause(&self) -> Option<&ErrorSource> {
         match self {
-            Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
-                source.downcast_ref::<QuotedSource>().map(QuotedSource::quoted)
-            }
+            Self::Connect(source)
+            | Self::NotStarted(source)
+            | Self::CutOff(source)
+            | Self::NotHttp(source)
+            | Self::NotCgi(source)
+            | Self::NotMcp(source)
+            | Self::Unsendable(source) => Some(source),
             _ => None,
         }
     }
 
     /// Whether a reused connection was closed without a response.
     pub(super) fn is_of_reused_connection(&self) -> bool {
-        matches!(self, Self::CutOff { source, .. } if source.is::<ReusedConnection>())
+        matches!(self, Self::CutOff(source) if source.is::<ReusedConnection>())
     }
 
-    /// Properties of each error, as one table.
+    /// Properties of each failure, as one table.
     pub fn properties(&self) -> ErrorProperties {
-        use Repeatability::{Always, IfIdempotent, Never};
-        let failed = |label, stage, repeat| ErrorProperties {
-            label,
-            stage,
-            repeat,
-            rejected_by: None,
-            retry_after: None,
-        };
+        let failed = |label, stage| ErrorProperties { label, stage, rejected_by: None, retry_after: None };
         let rejected = |label, rejected_by, retry_after| ErrorProperties {
             rejected_by: Some(rejected_by),
             retry_after: Some(retry_after),
-            ..failed(label, FailureStage::Rejected, Never)
+            ..failed(label, FailureStage::Rejected)
         };
         match self {
             Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => {
-                failed("connection_failed", FailureStage::NotReached, Always)
+                failed("connection_failed", FailureStage::NotReached)
             }
-            Self::CutOff { .. } => failed("connection_lost", FailureStage::NoResponse, IfIdempotent),
-            Self::AttemptDeadline { .. } => failed("timeout", FailureStage::NoResponse, IfIdempotent),
-            Self::Deadline { .. } => failed("timeout", FailureStage::NoResponse, Never),
+            Self::CutOff { .. } => failed("connection_lost", FailureStage::NoResponse),
+            Self::Deadline { .. } | Self::AttemptDeadline { .. } => {
+                failed("timeout", FailureStage::NoResponse)
+            }
             Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => {
-                failed("malformed_response", FailureStage::Malformed, Never)
+                failed("malformed_response", FailureStage::Malformed)
             }
             Self::HeadTooLong { .. } | Self::TooLong { .. } => {
-                failed("response_too_large", FailureStage::TooLong, Never)
+                failed("response_too_large", FailureStage::TooLong)
             }
             Self::BufferFull { .. } => ErrorProperties {
                 stage: FailureStage::Unread,
@@ -446,54 +381,26 @@ impl UpstreamError {
             Self::CircuitOpen { retry_after, .. } => {
                 rejected("circuit_open", "upstream circuit breaker", *retry_after)
             }
-            Self::Restarting { retry_after, .. } => rejected("restarting", "restart backoff", *retry_after),
+            Self::Restarting(retry_after) => rejected("restarting", "restart backoff", *retry_after),
             Self::Busy { .. } => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
             Self::ClientBusy { .. } => {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
             Self::RateLimited { scope, retry_after, .. } => {
-                rejected("rate_limited", scope.limit(), *retry_after)
+                rejected("rate_limited", scope.texts().limit, *retry_after)
             }
             Self::RateLimitUnavailable { .. } => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)
             }
             // The credential source decides when to try again.
-            Self::Credential { .. } => failed("credential_unavailable", FailureStage::Rejected, Never),
-            Self::SlowUpload { .. } => failed("upload_timeout", FailureStage::Unsendable, Never),
-            Self::Unsendable { .. } => failed("request_not_sent", FailureStage::Unsendable, Never),
+            Self::Credential { .. } => failed("credential_unavailable", FailureStage::Rejected),
+            Self::SlowUpload { .. } => failed("upload_timeout", FailureStage::Unsendable),
+            Self::Unsendable { .. } => failed("request_not_sent", FailureStage::Unsendable),
         }
     }
 
-    /// Error for a request to the wrong kind of upstream. The configuration is checked for this.
-    pub(super) fn wrong_kind(upstream: &UpstreamName) -> Self {
-        let source = "the request is for another kind of upstream".into();
-        Self::Unsendable { upstream: upstream.clone(), source }
-    }
-
-    /// Upstream that the error is about.
-    pub fn upstream(&self) -> &UpstreamName {
-        match self {
-            Self::Connect { upstream, .. }
-            | Self::ConnectDeadline { upstream, .. }
-            | Self::NotStarted { upstream, .. }
-            | Self::CutOff { upstream, .. }
-            | Self::NotHttp { upstream, .. }
-            | Self::NotCgi { upstream, .. }
-            | Self::NotMcp { upstream, .. }
-            | Self::HeadTooLong { upstream, .. }
-            | Self::TooLong { upstream, .. }
-            | Self::Deadline { upstream, .. }
-            | Self::AttemptDeadline { upstream, .. }
-            | Self::CircuitOpen { upstream, .. }
-            | Self::Restarting { upstream, .. }
-            | Self::Busy { upstream, .. }
-            | Self::ClientBusy { upstream, .. }
-            | Self::Credential { upstream, .. }
-            | Self::RateLimited { upstream, .. }
-            | Self::RateLimitUnavailable { upstream }
-            | Self::SlowUpload { upstream, .. }
-            | Self::BufferFull { upstream, .. }
-            | Self::Unsendable { upstream, .. } => upstream,
-        }
+    /// Failure of a request to the wrong kind of upstream. The configuration is checked for this.
+    pub(super) fn wrong_kind() -> Self {
+        Self::Unsendable("the request is for another kind of upstream".into())
     }
 }

@@ -1,6 +1,7 @@
 //! Clients of legacy servers: send a request and read the response, whole or streamed.
 //!
-//! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or an [`UpstreamError`].
+//! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or a [`Failure`]: an
+//!   [`UpstreamError`] without the upstream's name.
 //! - [`ProgressSender`] reports progress before the response; [`ClientIdentity`] is the client of the call.
 //! - [`http`] is for HTTP servers, `command` runs a [`program`] for each call, and `cgi` runs a CGI program.
 //! - [`mcp`] is for MCP servers, whose tools are called.
@@ -24,15 +25,17 @@ use self::{
     mcp::{McpTransport, McpUpstream, McpUpstreamSettings},
     program::ProgramSettings,
 };
-use crate::{model::UpstreamResponse, route::UpstreamName};
+use crate::route::UpstreamName;
 
 pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
 pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
+pub(crate) use error::Evidence;
 pub use error::{
-    ErrorProperties, ErrorSource, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Repeatability, UpstreamError,
+    ErrorProperties, ErrorSource, Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError,
+    UpstreamResult,
 };
-pub(crate) use shared_task::SharedTask;
+pub(crate) use shared_task::{OnDrop, SharedTask};
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///
@@ -85,33 +88,25 @@ impl Upstream {
 
     /// HTTP client, if this is an HTTP server.
     pub fn http(&self) -> Option<&HttpUpstream> {
-        match self {
-            Self::Http(upstream) => Some(upstream),
-            Self::Command(_) | Self::Cgi(_) | Self::Mcp(_) => None,
-        }
+        let Self::Http(upstream) = self else { return None };
+        Some(upstream)
     }
 
     /// MCP client, if this is an MCP server.
     pub fn mcp(&self) -> Option<&McpUpstream> {
-        match self {
-            Self::Mcp(upstream) => Some(upstream),
-            Self::Http(_) | Self::Command(_) | Self::Cgi(_) => None,
-        }
+        let Self::Mcp(upstream) = self else { return None };
+        Some(upstream)
     }
 
-    /// Sends a request and returns the whole response. The request goes to another endpoint than those in
-    /// `tried`, which earlier attempts of the same call used. Dropping the future cancels the request.
+    /// Sends a request and returns the whole response. The request goes to another endpoint than earlier
+    /// attempts of the same call. Dropping the future cancels the request.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`] if there is no response.
-    pub async fn send(
-        &self,
-        upstream_call: &UpstreamCall,
-        tried: &AttemptedEndpoints,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+    /// [`Failure`] if there is no response.
+    pub async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         match self {
-            Self::Http(upstream) => upstream.attempt(upstream_call, tried).await,
+            Self::Http(upstream) => upstream.attempt(upstream_call).await,
             // Boxed, or the futures of HTTP calls would be as large as these.
             Self::Command(settings) => Box::pin(command::run_command(settings, upstream_call)).await,
             Self::Cgi(settings) => Box::pin(cgi::run_cgi(settings, upstream_call)).await,
@@ -132,26 +127,20 @@ impl UpstreamSettings {
 
     /// Settings of an HTTP server.
     pub fn http(&self) -> Option<&HttpSettings> {
-        match self {
-            Self::Http(settings) => Some(settings),
-            Self::Command(_) | Self::Cgi(_) | Self::Mcp(_) => None,
-        }
+        let Self::Http(settings) = self else { return None };
+        Some(settings)
     }
 
     /// Settings of a command.
     pub fn command(&self) -> Option<&ProgramSettings> {
-        match self {
-            Self::Command(settings) => Some(settings),
-            Self::Http(_) | Self::Cgi(_) | Self::Mcp(_) => None,
-        }
+        let Self::Command(settings) = self else { return None };
+        Some(settings)
     }
 
     /// Settings of an MCP server.
     pub fn mcp(&self) -> Option<&McpUpstreamSettings> {
-        match self {
-            Self::Mcp(settings) => Some(settings),
-            Self::Http(_) | Self::Command(_) | Self::Cgi(_) => None,
-        }
+        let Self::Mcp(settings) = self else { return None };
+        Some(settings)
     }
 
     /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The

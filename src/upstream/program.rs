@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{
-    process::{Child, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     runtime::Handle,
     time::timeout,
 };
@@ -74,15 +74,11 @@ impl Program {
     }
 
     /// Command that starts it, with piped output and more arguments and variables.
-    pub(super) fn command<'a>(
-        &self,
-        arguments: &[String],
-        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Command {
+    pub(super) fn command(&self, arguments: &[String], variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).args(arguments).current_dir(&self.folder);
-        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.envs(variables);
+        let variables = self.environment.iter().chain(variables);
+        command.env_clear().envs(variables.map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Programs with several names select their behaviour by `argv[0]`.
         #[cfg(unix)]
@@ -116,17 +112,23 @@ enum Signal {
     Kill,
 }
 
+/// Pipes of a program.
+pub(super) struct Pipes {
+    /// `None` if its standard input is empty.
+    pub(super) stdin: Option<ChildStdin>,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
 impl ProcessGroup {
     /// Starts a program as leader of a new process group.
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        let child = command.spawn()?;
+    pub(super) fn start(command: &mut Command) -> io::Result<(Self, Pipes)> {
+        let mut child = command.spawn()?;
+        let (stdin, pipes) = (child.stdin.take(), child.stdout.take().zip(child.stderr.take()));
         let id = child.id().ok_or_else(|| io::Error::other("it exited before its process id was known"))?;
-        Ok(Self { running: Some(Running { child, id }) })
-    }
-
-    /// Process, while it runs.
-    pub(super) fn child(&mut self) -> Option<&mut Child> {
-        self.running.as_mut().map(|running| &mut running.child)
+        let group = Self { running: Some(Running { child, id }) };
+        let (stdout, stderr) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
+        Ok((group, Pipes { stdin, stdout, stderr }))
     }
 
     /// Waits until the program itself has exited. Its child processes may run on until

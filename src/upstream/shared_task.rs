@@ -1,6 +1,5 @@
-//! Spawned task whose result any number of callers can await.
-
-use std::future::Future;
+//! Tasks and futures that may end early: a spawned task whose result any number of callers can await, and
+//! the action of a future that is dropped.
 
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -35,5 +34,28 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
     /// Cancels the task.
     pub(crate) fn abort(&self) {
         self.task.abort();
+    }
+}
+
+/// Action that runs on drop, such as when the future that holds it is cancelled.
+pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    /// Sets the action.
+    pub(crate) fn new(action: F) -> Self {
+        Self(Some(action))
+    }
+
+    /// Drops the action without running it.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(action) = self.0.take() {
+            action();
+        }
     }
 }

@@ -21,7 +21,7 @@ use http::{
     request::Parts,
     uri::PathAndQuery,
 };
-use http_body_util::Empty;
+use http_body_util::{BodyExt, Empty};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -141,13 +141,17 @@ impl Replicas {
     /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
     pub(super) async fn resume(&self, name: &str, message: MessageContext<'_>) -> Option<Response<Body>> {
         let issuer = self.issuer(name)?;
-        let mut request = Request::new(Empty::new());
+        let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
         *request.uri_mut() = Uri::from_static(PATH);
         let headers = message.headers().clone();
         *request.headers_mut() = self.forwarded_headers(message, request.method(), headers, b"")?;
         let written = issuer.written.clone();
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
-        let response = within_timeout(&written, self.upstream(issuer).stream(request, deadline)).await?;
+        let upstream = self.upstream(issuer);
+        let sent = async {
+            upstream.stream(request, deadline).await.map_err(|failure| failure.into_error(upstream.name()))
+        };
+        let response = within_timeout(&written, sent).await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 

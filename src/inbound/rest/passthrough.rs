@@ -36,7 +36,7 @@ use crate::{
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},
     telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label},
-    upstream::{ClientIdentity, UpstreamError, http::remove_hop_by_hop},
+    upstream::{ClientIdentity, Failure, UpstreamError, http::remove_hop_by_hop},
     wire::{MapPoll, PolledFrame},
 };
 
@@ -219,42 +219,36 @@ fn joined_values(headers: &HeaderMap, name: &HeaderName) -> String {
 
 /// Status and text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
-    const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
-    const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-    const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
-    match error {
-        UpstreamError::Connect { .. } | UpstreamError::NotStarted { .. } => {
-            (BAD_GATEWAY, "the upstream can't be reached")
+    match error.failure {
+        Failure::Connect(_) | Failure::NotStarted(_) => {
+            (StatusCode::BAD_GATEWAY, "the upstream can't be reached")
         }
-        UpstreamError::ConnectDeadline { .. }
-        | UpstreamError::Deadline { .. }
-        | UpstreamError::AttemptDeadline { .. } => {
+        Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
-        UpstreamError::CutOff { .. } => {
-            (BAD_GATEWAY, "the upstream closed the connection before it responded")
+        Failure::CutOff(_) => {
+            (StatusCode::BAD_GATEWAY, "the upstream closed the connection before it responded")
         }
-        UpstreamError::NotHttp { .. }
-        | UpstreamError::NotCgi { .. }
-        | UpstreamError::NotMcp { .. }
-        | UpstreamError::HeadTooLong { .. }
-        | UpstreamError::TooLong { .. } => (BAD_GATEWAY, "the upstream's response can't be parsed"),
+        Failure::NotHttp(_)
+        | Failure::NotCgi(_)
+        | Failure::NotMcp(_)
+        | Failure::HeadTooLong
+        | Failure::TooLong(_) => (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed"),
         // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
-        UpstreamError::Busy { .. }
-        | UpstreamError::CircuitOpen { .. }
-        | UpstreamError::BufferFull { .. }
-        | UpstreamError::Restarting { .. } => (UNAVAILABLE, "the upstream is busy"),
-        UpstreamError::SlowUpload { .. } => {
-            (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly")
+        Failure::Busy(_) | Failure::CircuitOpen { .. } | Failure::BufferFull(_) | Failure::Restarting(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
         }
-        UpstreamError::ClientBusy { .. } => {
-            (TOO_MANY, "too many of your requests to the upstream are in flight")
+        Failure::SlowUpload(_) => (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly"),
+        Failure::ClientBusy(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, "too many of your requests to the upstream are in flight")
         }
-        UpstreamError::Credential { .. } => (BAD_GATEWAY, "no credential is available for the upstream"),
-        UpstreamError::RateLimited { .. } => (TOO_MANY, "the rate limit of the upstream is exceeded"),
-        UpstreamError::RateLimitUnavailable { .. } => {
-            (UNAVAILABLE, "the rate limit of the upstream can't be checked right now")
+        Failure::Credential(_) => (StatusCode::BAD_GATEWAY, "no credential is available for the upstream"),
+        Failure::RateLimited { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "the rate limit of the upstream is exceeded")
         }
-        UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
+        Failure::RateLimitUnavailable => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the rate limit of the upstream can't be checked right now")
+        }
+        Failure::Unsendable(_) => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
     }
 }

@@ -77,19 +77,14 @@ impl CachedResponse {
 
     /// Whether it may be used stale if the upstream fails.
     pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
-        let (good, longer) = match settings.ttl {
-            CacheTtl::For(time) => (time, settings.stale_if_error),
-            CacheTtl::Upstream if self.control.no_cache || self.control.must_revalidate => {
-                return false;
+        let CacheControl { freshness_lifetime, stale_if_error, .. } = self.control;
+        let (age, good, longer) = match settings.ttl {
+            CacheTtl::For(time) => (self.received_at.elapsed(), time, settings.stale_if_error),
+            CacheTtl::Upstream if self.control.no_cache || self.control.must_revalidate => return false,
+            CacheTtl::Upstream => {
+                let longer = settings.stale_if_error.max(stale_if_error);
+                (self.age(), freshness_lifetime.unwrap_or_default(), longer)
             }
-            CacheTtl::Upstream => (
-                self.control.freshness_lifetime.unwrap_or_default(),
-                settings.stale_if_error.max(self.control.stale_if_error),
-            ),
-        };
-        let age = match settings.ttl {
-            CacheTtl::For(_) => self.received_at.elapsed(),
-            CacheTtl::Upstream => self.age(),
         };
         !longer.is_zero() && age < good + longer
     }
@@ -110,16 +105,13 @@ impl CachedResponse {
     }
 
     /// Response updated by the headers of a 304.
-    pub(super) fn renewed(&self, headers: HeaderMap) -> Self {
+    pub(super) fn renewed(&self, headers: &HeaderMap) -> Self {
         let mut response = self.response.clone();
         // `Age` of the old response does not apply to the new one.
         response.headers.remove(header::AGE);
         for name in headers.keys() {
             // These describe the 304 itself, or a body that it does not have (RFC 9111, section 3.2).
-            if *name == header::CONTENT_LENGTH
-                || *name == header::CONTENT_ENCODING
-                || *name == header::CONTENT_TYPE
-            {
+            if [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_TYPE].contains(name) {
                 continue;
             }
             response.headers.remove(name);
@@ -208,9 +200,9 @@ impl CacheControl {
 /// Whether `Vary` names something that is not part of the cache key. The key has everything that is sent,
 /// except the trace context.
 fn is_uncacheable_vary(value: &[u8]) -> bool {
-    let names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let unknown: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
-    names.into_iter().any(|name| unknown.iter().any(|other| name.eq_ignore_ascii_case(other)))
+    let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    names.any(|name| unknown.iter().any(|other| name.eq_ignore_ascii_case(other)))
 }
 
 /// Parses seconds. An invalid value is zero.

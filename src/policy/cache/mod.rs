@@ -10,7 +10,6 @@ mod remote;
 
 use std::{
     collections::HashMap,
-    future::Future,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
@@ -23,7 +22,6 @@ use tokio::time::timeout_at;
 use self::entry::CachedResponse;
 use super::{CallResponse, RouteCounts};
 use crate::{
-    model::UpstreamResponse,
     route::UpstreamName,
     settings::{
         keys::ValueKind,
@@ -31,7 +29,7 @@ use crate::{
         value::duration_or_word,
     },
     telemetry::CallContext,
-    upstream::{SharedTask, UpstreamCall, UpstreamError},
+    upstream::{Failure, SharedTask, UpstreamCall, UpstreamResult},
 };
 
 pub(super) use self::remote::RemoteCache;
@@ -117,7 +115,7 @@ pub(super) struct CoalescedRequest {
 /// Request that was started.
 #[derive(Debug)]
 struct StartedRequest {
-    response: SharedTask<Result<CallResponse, UpstreamError>>,
+    response: SharedTask<Result<CallResponse, Failure>>,
     /// Call that started it.
     context: CallContext,
 }
@@ -155,9 +153,9 @@ impl ResponseCache {
         self: &Arc<Self>,
         upstream_call: &UpstreamCall,
         send: impl FnOnce(UpstreamCall) -> F + Send + 'static,
-    ) -> Result<CallResponse, UpstreamError>
+    ) -> Result<CallResponse, Failure>
     where
-        F: Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'static,
+        F: Future<Output = UpstreamResult> + Send + 'static,
     {
         let key = self.key(upstream_call);
         let is_conditional = upstream_call
@@ -170,18 +168,16 @@ impl ResponseCache {
             };
             return self.flight(&key).fetch(upstream_call, fetch).await;
         };
-        let mut stored = self.store.get(&key);
+        let stored = self.store.0.get(&key);
         if let Some(response) = self.fresh(settings, &key, stored.as_ref()) {
             return Ok(response);
         }
-        stored = self.newer(settings, &key, stored).await;
-        if let Some(response) = self.fresh(settings, &key, stored.as_ref()) {
-            return Ok(response);
-        }
+        let stored = self.newer(settings, &key, stored).await;
         // From here on the request is in flight until its response is cached. A call that misses the cache
         // finds the request; a call that is too late for the request finds the cached response.
         let flight = self.flight(&key);
-        if let Some(response) = self.fresh(settings, &key, self.store.get(&key).as_ref()) {
+        if let Some(response) = self.fresh(settings, &key, self.store.0.get(&key).or(stored.clone()).as_ref())
+        {
             return Ok(response);
         }
         self.counts.cache_misses.add();
@@ -200,11 +196,8 @@ impl ResponseCache {
         let failure = match timeout_at(upstream_call.deadline.at, fetched).await {
             Ok(Ok(response)) if !response.response.status.is_server_error() => return Ok(response),
             Ok(Ok(response)) => response.upstream_result,
-            Ok(Err(error)) => Some(Err(error)),
-            Err(_) => {
-                let after = upstream_call.deadline.after;
-                Some(Err(UpstreamError::Deadline { upstream: self.upstream.clone(), after }))
-            }
+            Ok(Err(failure)) => Some(Err(failure.into_error(&self.upstream))),
+            Err(_) => Some(Err(Failure::Deadline(upstream_call.deadline.after).into_error(&self.upstream))),
         };
         self.counts.stale_served.add();
         Ok(CallResponse { upstream_result: failure, ..self.to_response(&key, &stale) })
@@ -222,6 +215,7 @@ impl ResponseCache {
             context: _,
             charge: _,
             traced: _,
+            tried: _,
         } = upstream_call;
         // A response over the limit is an error, so the result depends on the limit.
         let limit = (*response_limit_bytes as u64).to_be_bytes();
@@ -261,7 +255,7 @@ impl ResponseCache {
         let Some(remote) = &self.remote else { return own };
         let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
         // Another call may have stored one meanwhile.
-        let own = self.store.get(key).or(own);
+        let own = self.store.0.get(key).or(own);
         let Some(entry) = found else { return own };
         // The settings of this route decide, even if another replica stored it.
         if !entry.is_cacheable(settings)
@@ -270,7 +264,7 @@ impl ResponseCache {
             return own;
         }
         let entry = Arc::new(entry);
-        self.store.insert(key, entry.clone());
+        self.store.0.insert(key.clone(), entry.clone());
         if !entry.remaining_freshness(settings).is_zero() {
             self.counts.replica_cache_hits.add();
         }
@@ -285,34 +279,25 @@ impl ResponseCache {
         mut upstream_call: UpstreamCall,
         stored: Option<Arc<CachedResponse>>,
         send: impl FnOnce(UpstreamCall) -> F,
-    ) -> Result<CallResponse, UpstreamError>
+    ) -> Result<CallResponse, Failure>
     where
-        F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
+        F: Future<Output = UpstreamResult>,
     {
         let is_conditional = match (&stored, upstream_call.request.headers_mut()) {
             (Some(stored), Some(headers)) => stored.add_validators(headers),
             _ => false,
         };
         let upstream_response = send(upstream_call).await?;
-        let (response, entry) = match &stored {
-            Some(stored) if is_conditional && upstream_response.status == StatusCode::NOT_MODIFIED => {
-                self.counts.revalidated.add();
-                let renewed = stored.renewed(upstream_response.headers);
-                (
-                    CallResponse {
-                        response: renewed.to_client_response(),
-                        age: Some(renewed.age()),
-                        entry: None,
-                        upstream_result: Some(Ok(StatusCode::NOT_MODIFIED)),
-                    },
-                    renewed,
-                )
-            }
-            _ => (
-                CallResponse::from_upstream(upstream_response.clone()),
-                CachedResponse::new(upstream_response),
-            ),
-        };
+        let renewed = stored
+            .as_ref()
+            .filter(|_| is_conditional && upstream_response.status == StatusCode::NOT_MODIFIED)
+            .map(|stored| stored.renewed(&upstream_response.headers));
+        let mut response = CallResponse::from_upstream(upstream_response);
+        if let Some(renewed) = &renewed {
+            self.counts.revalidated.add();
+            (response.response, response.age) = (renewed.to_client_response(), Some(renewed.age()));
+        }
+        let entry = renewed.unwrap_or_else(|| CachedResponse::new(response.response.clone()));
         if !entry.is_cacheable(settings) {
             if let Some(stored) = stored
                 && !response.response.status.is_server_error()
@@ -322,7 +307,7 @@ impl ResponseCache {
             return Ok(response);
         }
         let entry = Arc::new(entry.compact());
-        self.store.insert(&key, entry.clone());
+        self.store.0.insert(key.clone(), entry.clone());
         if let Some(remote) = &self.remote {
             remote.store(&key[UPSTREAM_ID_BYTES..], &entry, settings);
         }
@@ -363,9 +348,9 @@ impl CoalescedRequest {
         &self,
         upstream_call: &UpstreamCall,
         fetch: impl FnOnce(UpstreamCall) -> F,
-    ) -> Result<CallResponse, UpstreamError>
+    ) -> Result<CallResponse, Failure>
     where
-        F: Future<Output = Result<CallResponse, UpstreamError>> + Send + 'static,
+        F: Future<Output = Result<CallResponse, Failure>> + Send + 'static,
     {
         if self.cache.in_flight.is_none() {
             return fetch(upstream_call.clone()).await;
@@ -386,23 +371,17 @@ impl CoalescedRequest {
             self.cache.counts.coalesced.add();
             upstream_call.context.join(&begun.context);
         }
-        let upstream = &self.cache.upstream;
-        let response = begun.response.result().await.unwrap_or_else(|| {
-            let source = "the task that asked ended early".into();
-            Err(UpstreamError::CutOff { upstream: upstream.clone(), source })
-        });
-        let response = match (response, own_fetch) {
+        let ended_early = || Err(Failure::CutOff("the task that asked ended early".into()));
+        let response = match (begun.response.result().await.unwrap_or_else(ended_early), own_fetch) {
             // The limit concerns the client that sent the request, and not this one.
-            (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => {
-                return fetch(upstream_call.clone()).await;
-            }
+            (Err(Failure::ClientBusy(_)), Some(fetch)) => return fetch(upstream_call.clone()).await,
             (response, _) => response?,
         };
         // A cached response is charged where it is used.
         if is_first || response.age.is_some() {
             return Ok(response);
         }
-        Ok(CallResponse { response: upstream_call.charged(response.response, upstream).await?, ..response })
+        Ok(CallResponse { response: upstream_call.charged(response.response).await?, ..response })
     }
 }
 
@@ -422,7 +401,8 @@ impl CacheEntry {
     }
 }
 
-/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first. Clones share it.
+/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first, and a response
+/// larger than the whole cache is not stored. Clones share it.
 #[derive(Debug, Clone)]
 pub struct CacheStore(Arc<Cache<Key, Arc<CachedResponse>, Weight>>);
 
@@ -468,15 +448,6 @@ impl CacheStore {
     /// Limit in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.0.capacity()
-    }
-
-    fn get(&self, key: &Key) -> Option<Arc<CachedResponse>> {
-        self.0.get(key)
-    }
-
-    /// Stores a response, replacing the previous one. A response larger than the whole cache is not stored.
-    fn insert(&self, key: &Key, entry: Arc<CachedResponse>) {
-        self.0.insert(key.clone(), entry);
     }
 
     /// Removes a response, unless it was replaced since.

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    Address, AttemptedEndpoints, CredentialError, HttpSettings, ResponseBody, UpstreamCall, UpstreamError,
+    Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError,
     connection::{self, RequestBody},
     credentials::{Credential, CredentialSource},
-    endpoints::{AddressView, Endpoint, Endpoints, Lookup},
-    pool::{SendError, SendResult},
+    endpoints::{AddressView, Endpoints, InFlightRequest, Lookup, OnHealthy},
+    pool::SendResult,
     response::{IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop},
     secret_scrubber::{ResponseScrubber, SecretScrubber},
 };
@@ -21,6 +20,7 @@ use crate::{
     model::UpstreamResponse,
     route::{HttpRequest, PathBase, UpstreamName, UpstreamRequest, resolve_location, same_origin},
     telemetry::{CallContext, ErrorChain},
+    upstream::{Failure, UpstreamResult},
 };
 
 /// Maximum repetitions of one attempt, after a reused connection was closed by the server.
@@ -79,7 +79,7 @@ impl HttpUpstream {
 
     /// Sets a callback for each successful health check of an address. Only the first callback is used.
     pub fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
-        self.shared.endpoints.when_healthy(callback);
+        let _ = self.shared.endpoints.when_healthy.set(OnHealthy(Box::new(callback)));
     }
 
     /// Address, if there is only one.
@@ -94,71 +94,57 @@ impl HttpUpstream {
     ///
     /// [`UpstreamError`], if there is no response.
     pub async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-        self.attempt(upstream_call, &AttemptedEndpoints::default()).await
+        self.attempt(upstream_call).await.map_err(|failure| failure.into_error(self.name()))
     }
 
     /// Sends a request to one endpoint, and to another if it could not be sent to the first.
-    pub(in crate::upstream) async fn attempt(
-        &self,
-        upstream_call: &UpstreamCall,
-        tried: &AttemptedEndpoints,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, response_limit_bytes, deadline, progress, idempotent, context, .. } =
-            upstream_call;
-        let UpstreamRequest::Http(request) = request else {
-            return Err(UpstreamError::wrong_kind(self.name()));
-        };
+    pub(in crate::upstream) async fn attempt(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
+        let UpstreamCall { request, response_limit_bytes, deadline, idempotent, context, .. } = upstream_call;
+        let UpstreamRequest::Http(request) = request else { return Err(Failure::wrong_kind()) };
         let credential = self.credential(context).await?;
-        let mut in_flight = self.shared.endpoints.pick(tried, deadline.latest).await?;
+        let mut in_flight =
+            self.shared.endpoints.pick(&upstream_call.tried, deadline.latest, context).await?;
         let mut reconnects = if *idempotent { RECONNECT_LIMIT } else { 0 };
         loop {
-            let result = match self.open_at(in_flight.endpoint(), request, credential.clone(), context).await
-            {
+            let result = match self.open_at(&in_flight, request, credential.clone()).await {
                 Ok(response) => {
                     let account = upstream_call.account(*response_limit_bytes);
-                    response.read_whole(*response_limit_bytes, account, progress.as_ref()).await
+                    response.read_whole(*response_limit_bytes, account, upstream_call.progress.as_ref()).await
                 }
                 // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so this does
                 // not count as a failure of the server.
-                Err(error) if reconnects > 0 && error.is_of_reused_connection() => {
+                Err(failure) if reconnects > 0 && failure.is_of_reused_connection() => {
                     reconnects -= 1;
-                    let request_id = context.request_id();
-                    let (upstream, error) = (self.name(), ErrorChain(&error));
+                    let (upstream, request_id) = (self.name(), context.request_id());
+                    let error = failure.into_error(upstream);
+                    let error = ErrorChain(&error);
                     info!(%upstream, request_id, %error, "idle connection was closed, using another");
                     continue;
                 }
-                Err(error) => Err(error),
+                Err(failure) => Err(failure),
             };
             let status = result.as_ref().map(|upstream_response| upstream_response.status);
-            if !self.shared.endpoints.fail_over(&mut in_flight, tried, context, status) {
+            if !self.shared.endpoints.fail_over(&mut in_flight, status) {
                 return result;
             }
         }
     }
 
-    /// Sends a request of no call and returns the response once its headers arrived.
+    /// Sends a request, with the context of its call if it has one, and returns the response once its headers
+    /// arrived.
     pub(in crate::upstream) async fn open(
-        &self,
-        request: HttpRequest,
-        deadline: Instant,
-    ) -> Result<IncomingResponse, UpstreamError> {
-        self.open_for(&CallContext::default(), request, deadline).await
-    }
-
-    /// Sends a request for a call and returns the response once its headers arrived.
-    pub(in crate::upstream) async fn open_for(
         &self,
         context: &CallContext,
         request: HttpRequest,
         deadline: Instant,
-    ) -> Result<IncomingResponse, UpstreamError> {
-        let tried = AttemptedEndpoints::default();
+    ) -> Result<IncomingResponse, Failure> {
         let credential = self.credential(context).await?;
-        let mut in_flight = self.shared.endpoints.pick(&tried, deadline).await?;
+        let mut in_flight =
+            self.shared.endpoints.pick(&AttemptedEndpoints::default(), deadline, context).await?;
         loop {
-            let result = self.open_at(in_flight.endpoint(), &request, credential.clone(), context).await;
+            let result = self.open_at(&in_flight, &request, credential.clone()).await;
             let status = result.as_ref().map(IncomingResponse::status);
-            if !self.shared.endpoints.fail_over(&mut in_flight, &tried, context, status) {
+            if !self.shared.endpoints.fail_over(&mut in_flight, status) {
                 return result;
             }
         }
@@ -167,42 +153,41 @@ impl HttpUpstream {
     /// Sends a request to one endpoint. Follows redirects there, and renews a refused credential once.
     async fn open_at(
         &self,
-        endpoint: &Endpoint,
+        in_flight: &InFlightRequest,
         request: &HttpRequest,
         mut credential: Option<Credential>,
-        context: &CallContext,
-    ) -> Result<IncomingResponse, UpstreamError> {
-        let mut next = self.request_to(endpoint.address(), request)?;
+    ) -> Result<IncomingResponse, Failure> {
+        let mut next = self.request_to(&in_flight.endpoint.address, request)?;
         let (mut redirects_left, mut is_renewed) = (self.shared.settings.max_redirects, false);
         loop {
-            let mut response = self.send_as(endpoint, &next, credential.as_ref(), context).await?;
+            let mut response = self.send_as(in_flight, &next, credential.as_ref()).await?;
             if !is_renewed
-                && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
+                && response.status() == StatusCode::UNAUTHORIZED
+                && let Some((credentials, sent)) = self.shared.credentials.as_ref().zip(credential.as_ref())
+                && let Some(renewed) = credentials
+                    .replace_rejected(sent, &in_flight.context)
+                    .await
+                    .map_err(Failure::Credential)?
             {
                 // A server that responds 401 has not processed the request, so any request may be sent again.
-                discard_body(self.name(), response.into_body()).await;
-                response = self.send_as(endpoint, &next, Some(&renewed), context).await?;
+                discard_body(response.into_body()).await;
+                response = self.send_as(in_flight, &next, Some(&renewed)).await?;
                 (credential, is_renewed) = (Some(renewed), true);
             }
             let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
-            match redirect.filter(|_| redirects_left > 0) {
-                Some((method, uri)) => {
-                    redirects_left -= 1;
-                    discard_body(self.name(), response.into_body()).await;
-                    redirect_to(&mut next, method, uri);
-                }
-                None => {
-                    let (own, credential) =
-                        (self.shared.scrubber.clone(), credential.map(|credential| credential.scrubber));
-                    let scrubber = ResponseScrubber { own, credential };
-                    return Ok(IncomingResponse { upstream: self.name().clone(), response, scrubber });
-                }
-            }
+            let Some((method, uri)) = redirect.filter(|_| redirects_left > 0) else {
+                let own = self.shared.scrubber.clone();
+                let credential = credential.map(|credential| credential.scrubber);
+                return Ok(IncomingResponse { response, scrubber: ResponseScrubber { own, credential } });
+            };
+            redirects_left -= 1;
+            discard_body(response.into_body()).await;
+            redirect_to(&mut next, method, uri);
         }
     }
 
     /// Request of a route with the headers for an address, without credential.
-    fn request_to(&self, address: &Address, request: &HttpRequest) -> Result<Request<Bytes>, UpstreamError> {
+    fn request_to(&self, address: &Address, request: &HttpRequest) -> Result<Request<Bytes>, Failure> {
         let uri = match request.under {
             PathBase::UpstreamUrl => address.join(&request.path_and_query),
             PathBase::Origin => address.join_root(&request.path_and_query),
@@ -210,7 +195,7 @@ impl HttpUpstream {
         };
         let mut outgoing = Request::new(request.body.clone());
         *outgoing.method_mut() = request.method.clone();
-        *outgoing.uri_mut() = uri.map_err(|source| self.unsendable(source))?;
+        *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;
         *outgoing.version_mut() = self.shared.settings.protocol.version();
         let headers = outgoing.headers_mut();
         headers.clone_from(&request.headers);
@@ -228,13 +213,15 @@ impl HttpUpstream {
     /// Sends a request with a credential, and records whether it was accepted.
     async fn send_as(
         &self,
-        endpoint: &Endpoint,
+        in_flight: &InFlightRequest,
         request: &Request<Bytes>,
         credential: Option<&Credential>,
-        context: &CallContext,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let sent = self.send_to(endpoint, authorized(request, credential), context).await;
-        let response = sent.map_err(|(error, _)| error)?;
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let mut request = request.clone().map(connection::full_body);
+        if let Some(credential) = credential {
+            request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
+        }
+        let response = send_to(in_flight, request).await.map_err(|(failure, _)| failure)?;
         if let (Some(credentials), Some(credential)) = (&self.shared.credentials, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
@@ -243,78 +230,33 @@ impl HttpUpstream {
         Ok(response)
     }
 
-    /// Sends one request and checks the framing of the response.
-    ///
-    /// # Errors
-    ///
-    /// The error, and the request if certainly none of it was sent.
-    pub(super) fn send_to(
-        &self,
-        endpoint: &Endpoint,
-        request: Request<RequestBody>,
-        context: &CallContext,
-    ) -> impl Future<Output = SendResult<UpstreamError>> + Send {
-        endpoint.connections().send(request, context).map(|sent| self.check_response(sent))
-    }
-
-    /// Checks the framing of a response.
-    fn check_response(&self, sent: SendResult<SendError>) -> SendResult<UpstreamError> {
-        let mut response =
-            sent.map_err(|(error, unsent)| (UpstreamError::from_send_error(self.name(), error), unsent))?;
-        let not_http =
-            |why: &str| (UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() }, None);
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(not_http("it switched protocols without a request for it"));
-        }
-        if let Err(why) = check_framing(response.version(), response.headers_mut()) {
-            response.body_mut().close();
-            return Err(not_http(why));
-        }
-        if announces_unread_body(response.status(), response.headers()) {
-            response.body_mut().close();
-            // Clients must not see the length of that body either (RFC 9110, section 8.6).
-            response.headers_mut().remove(header::CONTENT_LENGTH);
-        }
-        Ok(response)
-    }
-
     /// Returns the credential for a request, if the upstream needs one.
-    async fn credential(&self, context: &CallContext) -> Result<Option<Credential>, UpstreamError> {
+    async fn credential(&self, context: &CallContext) -> Result<Option<Credential>, Failure> {
         let Some(credentials) = &self.shared.credentials else { return Ok(None) };
-        credentials.credential(context).await.map(Some).map_err(|source| self.no_credential(source))
-    }
-
-    /// Returns another credential if the one that was sent was refused and there is another.
-    async fn renewed(
-        &self,
-        response: &Response<ResponseBody>,
-        sent: Option<&Credential>,
-        context: &CallContext,
-    ) -> Result<Option<Credential>, UpstreamError> {
-        match (&self.shared.credentials, sent) {
-            (Some(credentials), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {
-                credentials.replace_rejected(sent, context).await.map_err(|source| self.no_credential(source))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn no_credential(&self, source: Arc<CredentialError>) -> UpstreamError {
-        UpstreamError::Credential { upstream: self.name().clone(), source }
-    }
-
-    pub(super) fn unsendable(&self, source: http::Error) -> UpstreamError {
-        UpstreamError::Unsendable { upstream: self.name().clone(), source: source.into() }
+        credentials.credential(context).await.map(Some).map_err(Failure::Credential)
     }
 }
 
-/// Copy of a request with its credential.
-fn authorized(request: &Request<Bytes>, credential: Option<&Credential>) -> Request<RequestBody> {
-    let mut request = request.clone().map(connection::full_body);
-    if let Some(credential) = credential {
-        request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
+/// Sends one request and checks the framing of the response.
+///
+/// # Errors
+///
+/// The failure, and the request if certainly none of it was sent.
+pub(super) async fn send_to(in_flight: &InFlightRequest, request: Request<RequestBody>) -> SendResult {
+    let mut response = in_flight.endpoint.connections.send(request, &in_flight.context).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err((Failure::NotHttp("it switched protocols without a request for it".into()), None));
     }
-    request
+    if let Err(why) = check_framing(response.version(), response.headers_mut()) {
+        response.body_mut().close();
+        return Err((Failure::NotHttp(why.into()), None));
+    }
+    if announces_unread_body(response.status(), response.headers()) {
+        response.body_mut().close();
+        // Clients must not see the length of that body either (RFC 9110, section 8.6).
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    Ok(response)
 }
 
 /// Turns a request into the one that follows a redirect.

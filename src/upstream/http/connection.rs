@@ -1,6 +1,13 @@
 //! Connections to one endpoint: TCP, TLS or a UNIX domain socket, with HTTP/1 or HTTP/2 over it.
 
-use std::{error::Error, future::Future, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    io,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
@@ -13,13 +20,14 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     task::AbortHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
-use super::{Address, ConnectTimedOut, HttpSettings, HttpVersion, pool::SendError};
+use super::{Address, HttpSettings, HttpVersion};
 use crate::{
     descriptors::{ADMIN_RESERVE, check_reserve},
     tls::ClientTls,
+    upstream::Failure,
 };
 
 /// Longest status line and headers of a response.
@@ -40,7 +48,7 @@ const H2_KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::f
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Request body: complete in memory, or streamed by passthrough.
-pub(super) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Request body from bytes in memory.
 pub(super) fn full_body(content: Bytes) -> RequestBody {
@@ -63,10 +71,20 @@ enum Destination {
     Unix(Arc<Path>),
 }
 
-/// Connection right after the HTTP handshake.
-pub(super) enum Connected {
+/// Connection after the HTTP handshake.
+pub(super) enum HttpConnection {
     Http1(Http1),
-    Http2(http2::SendRequest<RequestBody>),
+    Http2(Http2),
+}
+
+/// HTTP/2 connection, which all requests share.
+#[derive(Debug, Clone)]
+pub(super) struct Http2 {
+    pub(super) sender: http2::SendRequest<RequestBody>,
+    /// Whether it has served a request.
+    pub(super) is_reused: Arc<AtomicBool>,
+    /// Time of the last request.
+    pub(super) since: Instant,
 }
 
 /// HTTP/1 connection, which serves one request after another. Dropping it closes it, so that a server learns
@@ -113,20 +131,19 @@ impl Connector {
     }
 
     /// Opens a connection. A spawned task drives it until it closes.
-    pub(super) async fn connect(&self) -> Result<Connected, SendError> {
-        let connected = self.in_time(self.open()).await.map_err(SendError::Connect)?;
-        let (stream, agreed_on_h2) = connected.map_err(|error| SendError::Connect(error.into()))?;
+    pub(super) async fn connect(&self) -> Result<HttpConnection, Failure> {
+        let opened = self.in_time(self.open()).await?;
+        let (stream, agreed_on_h2) = opened.map_err(|error| Failure::Connect(error.into()))?;
         let handshake = match self.is_h2_only || agreed_on_h2 {
-            true => http2_handshake(stream).await.map(Connected::Http2),
-            false => http1_handshake(stream).await.map(Connected::Http1),
+            true => http2_handshake(stream).await.map(HttpConnection::Http2),
+            false => http1_handshake(stream).await.map(HttpConnection::Http1),
         };
-        handshake.map_err(|error| SendError::Exchange { error, is_reused: false })
+        handshake.map_err(|error| Failure::from_exchange(error, false))
     }
 
     /// Applies the connect timeout to other work.
-    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, BoxError> {
-        let after = self.timeout;
-        timeout(after, work).await.map_err(|_| ConnectTimedOut { after }.into())
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        timeout(self.timeout, work).await.map_err(|_| Failure::ConnectDeadline(self.timeout))
     }
 
     /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
@@ -175,7 +192,7 @@ async fn http1_handshake(stream: Box<dyn Stream>) -> Result<Http1, hyper::Error>
     Ok(Http1 { sender, is_reused: false, driver })
 }
 
-async fn http2_handshake(stream: Box<dyn Stream>) -> Result<http2::SendRequest<RequestBody>, hyper::Error> {
+async fn http2_handshake(stream: Box<dyn Stream>) -> Result<Http2, hyper::Error> {
     let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(HEAD_LIMIT_BYTES as u32)
@@ -185,5 +202,5 @@ async fn http2_handshake(stream: Box<dyn Stream>) -> Result<http2::SendRequest<R
     let (sender, connection) = handshake.await?;
     // Its errors reach all requests that wait for a response.
     tokio::spawn(connection);
-    Ok(sender)
+    Ok(Http2 { sender, is_reused: Arc::default(), since: Instant::now() })
 }

@@ -25,14 +25,13 @@ use std::time::Duration;
 use http::{HeaderMap, Version};
 use settings_derive::Word;
 
-use super::{
-    AttemptedEndpoints, ProgressEvent, ProgressSender, UpstreamCall, UpstreamError, error::ConnectTimedOut,
-};
+use super::{AttemptedEndpoints, ProgressEvent, ProgressSender, UpstreamCall, UpstreamError};
 use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Fingerprint, Pem, TlsError};
 pub use address::{Address, AddressError};
 pub use client::HttpUpstream;
+pub use connection::RequestBody;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub use credentials::{
     AuthSettings, BasicCredentials, BearerToken, CredentialError, HiddenText, OAuthSettings, TokenUrl,
@@ -41,7 +40,7 @@ pub use endpoints::{
     ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings,
 };
 pub use passthrough::StreamedBody;
-pub(super) use pool::{ResponseBody, SendError};
+pub(super) use pool::ResponseBody;
 pub(super) use response::IncomingResponse;
 pub use response::remove_hop_by_hop;
 pub(super) use secret_scrubber::{EVERYTHING, MARK, ResponseScrubber, pattern_of};

@@ -4,15 +4,16 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header, uri::PathAndQuery};
-use http_body::Body;
-use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Instant;
 
 use super::{
-    AttemptedEndpoints, HttpUpstream, UpstreamError, connection::BoxError, response::remove_hop_by_hop,
+    AttemptedEndpoints, HttpUpstream, ResponseBody, client::send_to, connection::RequestBody,
+    endpoints::InFlightRequest, response::remove_hop_by_hop,
 };
 use crate::{
     telemetry::CallContext,
+    upstream::Failure,
     wire::{MapPoll, PolledFrame},
 };
 
@@ -34,43 +35,35 @@ impl HttpUpstream {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`] if no response headers arrive. A later failure truncates the body.
-    pub async fn stream<B>(
+    /// [`Failure`] if no response headers arrive. A later failure truncates the body.
+    pub async fn stream(
         &self,
-        request: Request<B>,
+        mut request: Request<RequestBody>,
         deadline: Instant,
-    ) -> Result<Response<StreamedBody>, UpstreamError>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let mut request = request.map(|body| UnsyncBoxBody::new(body.map_err(Into::into)));
+    ) -> Result<Response<StreamedBody>, Failure> {
         *request.version_mut() = self.shared.settings.protocol.version();
         request.extensions_mut().clear();
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
-        let mut in_flight = self.shared.endpoints.pick(&tried, deadline).await?;
+        let mut in_flight = self.shared.endpoints.pick(&tried, deadline, &context).await?;
         loop {
-            let address = in_flight.endpoint().address();
-            *request.uri_mut() = address.join(&path).map_err(|source| self.unsendable(source))?;
+            let address = &in_flight.endpoint.address;
+            *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
             let host = HeaderValue::from_str(address.authority().as_str())
                 .expect("an authority has visible ASCII characters only");
             request.headers_mut().insert(header::HOST, host);
-            let (result, unsent) = match self.send_to(in_flight.endpoint(), request, &context).await {
-                Ok(response) => (Ok(response), None),
-                Err((error, unsent)) => (Err(error), unsent),
-            };
-            let status = result.as_ref().map(Response::status);
-            let fails_over = self.shared.endpoints.fail_over(&mut in_flight, &tried, &context, status);
-            match (result, unsent) {
-                (Ok(mut response), _) => {
+            let result = send_to(&in_flight, request).await;
+            let status = result.as_ref().map(Response::status).map_err(|(failure, _)| failure);
+            let fails_over = self.shared.endpoints.fail_over(&mut in_flight, status);
+            match result {
+                Ok(mut response) => {
                     remove_hop_by_hop(response.headers_mut());
                     return Ok(response.map(|body| error_after_flush(body, in_flight)));
                 }
-                (Err(_), Some(unsent)) if fails_over => request = *unsent,
-                (Err(error), _) => return Err(error),
+                Err((_, Some(unsent))) if fails_over => request = *unsent,
+                Err((failure, _)) => return Err(failure),
             }
         }
     }
@@ -78,15 +71,10 @@ impl HttpUpstream {
 
 /// Delays an error by one poll. The server writes nothing after an error, so the bytes before it must be
 /// flushed first.
-fn error_after_flush<B, H>(body: B, held: H) -> UnsyncBoxBody<Bytes, B::Error>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Send + Unpin,
-    H: Send + Unpin + 'static,
-{
+fn error_after_flush(body: ResponseBody, in_flight: InFlightRequest) -> StreamedBody {
     let mut delayed = None;
-    UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<B::Error>, context: &mut Context<'_>| {
-        let _ = &held;
+    UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
+        let _ = &in_flight;
         if let Some(error) = delayed.take() {
             return Poll::Ready(Some(Err(error)));
         }

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::{body::Incoming, client::conn::http2};
+use hyper::body::Incoming;
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout},
@@ -23,9 +23,9 @@ use tokio::{
 
 use super::{
     Address, HttpSettings, HttpVersion,
-    connection::{BoxError, Connected, Connector, Http1, RequestBody},
+    connection::{Connector, Http1, Http2, HttpConnection, RequestBody},
 };
-use crate::telemetry::CallContext;
+use crate::{telemetry::CallContext, upstream::Failure};
 
 /// Time that an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node),
 /// so that requests seldom meet a connection that is just being closed.
@@ -34,23 +34,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Longest time until a connection is ready again after the end of a response. A server that responds without
 /// having read the whole request may never be.
 const READY_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// Reason why no response headers arrived.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::upstream) enum SendError {
-    /// No connection could be opened.
-    #[error(transparent)]
-    Connect(BoxError),
-    /// The exchange over a connection failed.
-    #[error("the exchange failed")]
-    Exchange {
-        /// Error of the HTTP library.
-        #[source]
-        error: hyper::Error,
-        /// Whether the connection was reused. Then the server may just have closed it.
-        is_reused: bool,
-    },
-}
 
 /// Connection pool of one endpoint. When it is dropped, idle connections close, and others once they are
 /// idle.
@@ -69,34 +52,14 @@ pub(super) struct ConnectionPool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The longest idle connection first.
-    idle: VecDeque<Idle>,
-    shared: Option<Shared>,
+    /// Idle connections, and since when. The longest idle one comes first.
+    idle: VecDeque<(Http1, Instant)>,
+    shared: Option<Http2>,
     is_swept: bool,
 }
 
-#[derive(Debug)]
-struct Idle {
-    connection: Http1,
-    since: Instant,
-}
-
-/// HTTP/2 connection.
-#[derive(Debug, Clone)]
-struct Shared {
-    sender: http2::SendRequest<RequestBody>,
-    is_reused: Arc<AtomicBool>,
-    /// Time of the last request.
-    since: Instant,
-}
-
-enum Connection {
-    Http1(Http1),
-    Http2(Shared),
-}
-
-/// The response to a request, or the error and the request if certainly none of it was sent.
-pub(super) type SendResult<E> = Result<Response<ResponseBody>, (E, Option<Box<Request<RequestBody>>>)>;
+/// The response to a request, or the failure and the request if certainly none of it was sent.
+pub(super) type SendResult = Result<Response<ResponseBody>, (Failure, Option<Box<Request<RequestBody>>>)>;
 
 impl ConnectionPool {
     /// Creates an empty pool.
@@ -116,12 +79,12 @@ impl ConnectionPool {
     ///
     /// # Errors
     ///
-    /// The error, and the request if certainly none of it was sent.
+    /// The failure, and the request if certainly none of it was sent.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
         context: &CallContext,
-    ) -> SendResult<SendError> {
+    ) -> SendResult {
         let uri = request.uri().clone();
         loop {
             let connection = match self.take() {
@@ -132,95 +95,80 @@ impl ConnectionPool {
                 },
             };
             context.request_sent();
-            let (sent, is_reused) = match connection {
-                Connection::Http1(mut connection) => {
-                    *request.uri_mut() = origin_form(&uri);
+            let (sent, is_reused, lease) = match connection {
+                HttpConnection::Http1(mut connection) => {
+                    // Request target in origin form (RFC 9112, section 3.2.1).
+                    *request.uri_mut() = uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
                     request.headers_mut().entry(header::HOST).or_insert_with(|| self.host.clone());
                     let is_reused = connection.is_reused;
                     let sent = connection.sender.try_send_request(request).await;
                     connection.is_reused = true;
-                    let lease = Some((connection, Arc::clone(self)));
-                    (
-                        sent.map(|response| response.map(|incoming| ResponseBody { incoming, lease })),
-                        is_reused,
-                    )
+                    (sent, is_reused, Some((connection, Arc::clone(self))))
                 }
-                Connection::Http2(mut shared) => {
+                HttpConnection::Http2(mut shared) => {
                     let is_reused = shared.is_reused.load(Ordering::Relaxed);
                     let sent = shared.sender.try_send_request(request).await;
                     shared.is_reused.fetch_or(sent.is_ok(), Ordering::Relaxed);
-                    (sent.map(|response| response.map(ResponseBody::from_shared)), is_reused)
+                    (sent, is_reused, None)
                 }
             };
             let mut failed = match sent {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok(response.map(|incoming| ResponseBody { incoming, lease })),
                 Err(failed) => failed,
             };
-            let unsent = failed.take_message();
-            if unsent.is_some() {
-                context.request_unsent();
-            }
-            match unsent {
-                // The connection was closed before any part of the request was sent.
-                Some(unsent) if is_reused => request = unsent,
-                Some(_) | None => {
-                    return Err((SendError::Exchange { error: failed.into_error(), is_reused }, None));
-                }
-            }
+            let unsent = failed.take_message().inspect(|_| context.request_unsent());
+            // The connection was closed before any part of the request was sent.
+            let Some(unsent) = unsent.filter(|_| is_reused) else {
+                return Err((Failure::from_exchange(failed.into_error(), is_reused), None));
+            };
+            request = unsent;
             request.uri_mut().clone_from(&uri);
         }
     }
 
     /// Takes the most recently used idle connection, so that surplus ones time out.
-    fn take(&self) -> Option<Connection> {
+    fn take(&self) -> Option<HttpConnection> {
         let mut state = self.state();
         if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
             shared.since = Instant::now();
-            return Some(Connection::Http2(shared.clone()));
+            return Some(HttpConnection::Http2(shared.clone()));
         }
         loop {
-            let Idle { connection, .. } = state.idle.pop_back()?;
+            let (connection, _) = state.idle.pop_back()?;
             if connection.sender.is_ready() {
-                return Some(Connection::Http1(connection));
+                return Some(HttpConnection::Http1(connection));
             }
         }
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
+    async fn connect(self: &Arc<Self>) -> Result<HttpConnection, Failure> {
         // Without idle connections there is nothing to share.
         let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
         let _connecting = match will_share {
             // Waiting for a connection attempt of another request takes no longer than the connect timeout.
-            true => {
-                let lock = self.connector.in_time(self.connecting.lock()).await;
-                Some(lock.map_err(SendError::Connect)?)
-            }
+            true => Some(self.connector.in_time(self.connecting.lock()).await?),
             false => None,
         };
         if will_share && let Some(connection) = self.take() {
             return Ok(connection);
         }
-        let connected = self.connector.connect().await?;
-        self.speaks_h2.store(matches!(connected, Connected::Http2(_)), Ordering::Relaxed);
-        Ok(match connected {
-            Connected::Http1(connection) => Connection::Http1(connection),
-            Connected::Http2(sender) => {
-                let shared = Shared { sender, is_reused: Arc::default(), since: Instant::now() };
-                if self.idle_limit > 0 {
-                    let mut state = self.state();
-                    state.shared = Some(shared.clone());
-                    self.sweep_later(&mut state);
-                }
-                Connection::Http2(shared)
-            }
-        })
+        let connection = self.connector.connect().await?;
+        self.speaks_h2.store(matches!(connection, HttpConnection::Http2(_)), Ordering::Relaxed);
+        if let HttpConnection::Http2(shared) = &connection
+            && self.idle_limit > 0
+        {
+            let mut state = self.state();
+            state.shared = Some(shared.clone());
+            self.sweep_later(&mut state);
+        }
+        Ok(connection)
     }
 
     /// Returns a connection to the pool, unless the pool is full.
     fn keep(self: &Arc<Self>, connection: Http1) {
         let mut state = self.state();
         if state.idle.len() < self.idle_limit {
-            state.idle.push_back(Idle { connection, since: Instant::now() });
+            state.idle.push_back((connection, Instant::now()));
             self.sweep_later(&mut state);
         }
     }
@@ -245,11 +193,11 @@ impl ConnectionPool {
         let now = Instant::now();
         let is_old = |since: Instant| now.saturating_duration_since(since) >= IDLE_TIMEOUT;
         let mut state = self.state();
-        let old = state.idle.iter().take_while(|idle| is_old(idle.since)).count();
+        let old = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
         state.idle.drain(..old);
         // Dropping the sender still lets requests in flight complete.
         state.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
-        let next = state.idle.front().map(|idle| idle.since);
+        let next = state.idle.front().map(|(_, since)| *since);
         let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();
         state.is_swept = next.is_some();
         next.map(|since| since + IDLE_TIMEOUT)
@@ -266,11 +214,6 @@ async fn sweep(pool: Weak<ConnectionPool>) {
     }
 }
 
-/// Request target in origin form (RFC 9112, section 3.2.1).
-fn origin_form(uri: &Uri) -> Uri {
-    uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
-}
-
 /// Response body that returns its connection to the pool once it was read to its end. If it is dropped
 /// earlier, the connection closes.
 #[derive(Debug)]
@@ -281,10 +224,6 @@ pub(in crate::upstream) struct ResponseBody {
 }
 
 impl ResponseBody {
-    fn from_shared(incoming: Incoming) -> Self {
-        Self { incoming, lease: None }
-    }
-
     /// Closes the connection, because further bytes on it can't be trusted.
     pub(super) fn close(&mut self) {
         self.lease = None;
@@ -351,7 +290,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::upstream::http::{ConnectTimedOut, connection::full_body};
+    use crate::upstream::http::connection::full_body;
 
     /// Server that responds `ok` with a header. Reports how many connections were opened and are open.
     async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
@@ -388,7 +327,7 @@ mod tests {
         request
     }
 
-    async fn send(pool: &Arc<ConnectionPool>, address: &Address) -> SendResult<SendError> {
+    async fn send(pool: &Arc<ConnectionPool>, address: &Address) -> SendResult {
         pool.send(request(address), &CallContext::default()).await
     }
 
@@ -493,8 +432,7 @@ mod tests {
             ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
         let _connecting = pool.connecting.lock().await;
         match send(&pool, &address).await {
-            Err((SendError::Connect(error), _)) => assert!(error.is::<ConnectTimedOut>(), "{error}"),
-            Err((SendError::Exchange { error, .. }, _)) => panic!("{error}"),
+            Err((failure, _)) => assert!(matches!(failure, Failure::ConnectDeadline(_)), "{failure:?}"),
             Ok(_) => panic!("there is no server"),
         }
     }
@@ -535,8 +473,8 @@ mod tests {
         tokio::task::yield_now().await;
         tokio::time::pause();
         let sent = timeout(Duration::from_secs(300), send(&pool, &address)).await;
-        let (error, _) = sent.expect("that nothing comes is found out").unwrap_err();
-        assert!(matches!(error, SendError::Exchange { .. }), "{error}");
+        let (failure, _) = sent.expect("that nothing comes is found out").unwrap_err();
+        assert!(matches!(failure, Failure::CutOff(_)), "{failure:?}");
         tokio::time::resume();
         assert_eq!(get(&pool, &address).await, "ok", "over another one");
     }

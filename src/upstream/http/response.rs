@@ -10,12 +10,14 @@ use http::{
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::{ProgressEvent, ProgressSender, ResponseBody, UpstreamError, secret_scrubber::ResponseScrubber};
-use crate::{model::UpstreamResponse, route::UpstreamName, upstream::buffer::BodyAccount};
+use super::{ProgressEvent, ProgressSender, ResponseBody, secret_scrubber::ResponseScrubber};
+use crate::{
+    model::UpstreamResponse,
+    upstream::{Failure, UpstreamResult, buffer::BodyAccount},
+};
 
 /// Response whose headers have arrived.
 pub(in crate::upstream) struct IncomingResponse {
-    pub(super) upstream: UpstreamName,
     pub(super) response: Response<ResponseBody>,
     pub(super) scrubber: ResponseScrubber,
 }
@@ -38,15 +40,14 @@ impl IncomingResponse {
     pub(in crate::upstream) async fn read_whole(
         self,
         limit_bytes: usize,
-        mut account: BodyAccount<'_>,
+        mut account: BodyAccount,
         progress: Option<&ProgressSender>,
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        let Self { upstream, response, scrubber } = self;
-        let (mut head, body) = response.into_parts();
-        let body = read_body(&upstream, body, limit_bytes, &mut account, progress).await?;
+    ) -> UpstreamResult {
+        let (mut head, body) = self.response.into_parts();
+        let body = read_body(body, limit_bytes, &mut account, progress).await?;
         remove_hop_by_hop(&mut head.headers);
-        let upstream_response = scrubber.scrub(UpstreamResponse::new(head.status, head.headers, body));
-        account.finish_response(upstream_response).await.map_err(|full| full.into_error(&upstream))
+        let response = UpstreamResponse::new(head.status, head.headers, body);
+        account.finish_response(self.scrubber.scrub(response)).await
     }
 }
 
@@ -65,13 +66,9 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
             return Err("it has both `Content-Length` and `Transfer-Encoding`, so its end is ambiguous");
         }
         let mut transfer_codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let only = transfer_codings
-            .next()
-            .and_then(|transfer_coding| transfer_coding.to_str().ok())
-            .unwrap_or_default()
-            .trim();
+        let only = transfer_codings.next().map(|coding| coding.as_bytes().trim_ascii()).unwrap_or_default();
         // RFC 2616 had `identity`, which means no encoding.
-        let is_known = only.eq_ignore_ascii_case("chunked") || only.eq_ignore_ascii_case("identity");
+        let is_known = only.eq_ignore_ascii_case(b"chunked") || only.eq_ignore_ascii_case(b"identity");
         if transfer_codings.next().is_some() || !is_known {
             return Err("its `Transfer-Encoding` is another than `chunked`");
         }
@@ -144,80 +141,49 @@ const TRUSTED_BYTES: usize = 1 << 20;
 
 /// Reads the rest of a short body that is not needed, so that its connection can be reused. Errors are
 /// ignored.
-pub(super) async fn discard_body(upstream: &UpstreamName, body: ResponseBody) {
+pub(super) async fn discard_body(body: ResponseBody) {
     const DISCARD_LIMIT_BYTES: usize = 16 << 10;
-    let _ = read_body(upstream, body, DISCARD_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
+    let _ = read_body(body, DISCARD_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }
 
-/// Reads a whole body. If the announced length is over `limit_bytes`, nothing is read. A body in several
-/// chunks reports each as progress. Memory for a long body is reserved first, with `account`.
+/// Reads a whole body. If the announced length is over `limit_bytes`, nothing is read. Each chunk is reported
+/// as progress. Memory for a long body is reserved first, with `account`. Trailers are ignored.
 async fn read_body(
-    upstream: &UpstreamName,
     mut body: ResponseBody,
     limit_bytes: usize,
-    account: &mut BodyAccount<'_>,
+    account: &mut BodyAccount,
     progress: Option<&ProgressSender>,
-) -> Result<Bytes, UpstreamError> {
-    let too_long = || UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes };
+) -> Result<Bytes, Failure> {
     let hint = body.size_hint();
     let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
     if announced > limit_bytes {
-        return Err(too_long());
+        return Err(Failure::TooLong(limit_bytes));
     }
-    account.cover(announced).await.map_err(|full| full.into_error(upstream))?;
-    let received = |bytes: usize| {
-        if let Some(progress) = progress {
-            progress.send(ProgressEvent::Received { bytes: bytes as u64, of: hint.exact() });
-        }
-    };
-    let Some(first) = next_chunk(upstream, &mut body).await? else { return Ok(Bytes::new()) };
-    if first.len() > limit_bytes {
-        return Err(too_long());
-    }
-    received(first.len());
-    // Most responses arrive in one chunk, which is returned without copying.
-    let Some(second) = next_chunk(upstream, &mut body).await? else { return Ok(first) };
-    let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
-    whole.extend_from_slice(&first);
-    let mut chunk = second;
-    loop {
-        if chunk.len() > limit_bytes - whole.len() {
-            return Err(too_long());
-        }
-        account.grow(whole.len() + chunk.len()).await.map_err(|full| full.into_error(upstream))?;
-        whole.extend_from_slice(&chunk);
-        received(whole.len());
-        match next_chunk(upstream, &mut body).await? {
-            Some(next) => chunk = next,
-            None => return Ok(whole.freeze()),
-        }
-    }
-}
-
-/// Returns the next chunk. Trailers are ignored.
-async fn next_chunk(
-    upstream: &UpstreamName,
-    body: &mut ResponseBody,
-) -> Result<Option<Bytes>, UpstreamError> {
+    account.cover(announced).await?;
+    let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES));
     while let Some(frame) = body.frame().await {
-        if let Ok(chunk) = frame.map_err(|error| broken_body(upstream, error))?.into_data()
-            && !chunk.is_empty()
-        {
-            return Ok(Some(chunk));
+        let Ok(chunk) = frame.map_err(broken_body)?.into_data() else { continue };
+        if chunk.is_empty() {
+            continue;
+        }
+        if chunk.len() > limit_bytes - whole.len() {
+            return Err(Failure::TooLong(limit_bytes));
+        }
+        account.grow(whole.len() + chunk.len()).await?;
+        whole.extend_from_slice(&chunk);
+        if let Some(progress) = progress {
+            progress.send(ProgressEvent::Received { bytes: whole.len() as u64, of: hint.exact() });
         }
     }
-    Ok(None)
+    Ok(whole.freeze())
 }
 
-fn broken_body(upstream: &UpstreamName, error: hyper::Error) -> UpstreamError {
-    let upstream = upstream.clone();
+fn broken_body(error: hyper::Error) -> Failure {
     let kind = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
     match kind {
         // Invalid chunked encoding.
-        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
-            UpstreamError::NotHttp { upstream, source: error.into() }
-        }
-        Some(_) | None => UpstreamError::CutOff { upstream, source: error.into() },
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => Failure::NotHttp(error.into()),
+        Some(_) | None => Failure::CutOff(error.into()),
     }
 }
 

@@ -1,20 +1,16 @@
 //! MCP server as a child process over stdio: started on demand, and restarted after it has exited.
 
 use std::{
-    io,
     process::Stdio,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::HeaderMap;
 use serde_json::Map;
 use tokio::{
-    process::{ChildStderr, ChildStdin, ChildStdout},
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
@@ -26,14 +22,14 @@ use super::{
     child_output::{log_errors, secrets_regex},
     jsonrpc,
     lifecycle::{self, NegotiatedSession},
-    not_mcp,
+    whole_response,
 };
 use crate::{
     route::UpstreamName,
     upstream::{
-        UpstreamError,
+        Failure,
         error::QuotedSource,
-        program::{ProcessGroup, Program},
+        program::{Pipes, ProcessGroup, Program},
     },
 };
 
@@ -51,7 +47,6 @@ pub(super) struct ChildLink {
     name: UpstreamName,
     program: Program,
     state: tokio::sync::Mutex<State>,
-    ids: AtomicU64,
     changed: watch::Sender<()>,
 }
 
@@ -101,38 +96,23 @@ struct Running {
 
 impl ChildLink {
     pub(super) fn new(name: UpstreamName, program: Program, changed: watch::Sender<()>) -> Arc<Self> {
-        let (state, ids) = (tokio::sync::Mutex::default(), AtomicU64::new(1));
-        Arc::new(Self { name, program, state, ids, changed })
+        Arc::new(Self { name, program, state: tokio::sync::Mutex::default(), changed })
     }
 
     /// Sends a request and waits for the response.
-    pub(super) async fn request(
-        self: &Arc<Self>,
-        outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, UpstreamError> {
+    pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
         let running = self.running().await?;
-        self.call(&running.handle, outgoing, running.agreed.is_per_request()).await.map(McpResponse::Message)
+        running.handle.call(outgoing, running.agreed.is_per_request()).await.map(McpResponse::Message)
     }
 
     /// Returns what was negotiated with the child, starting it if necessary.
-    pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, UpstreamError> {
-        self.running().await.map(|running| running.agreed)
-    }
-
-    async fn call(
-        &self,
-        handle: &ChildHandle,
-        outgoing: &McpRequest<'_>,
-        is_per_request: bool,
-    ) -> Result<Bytes, UpstreamError> {
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
-        handle.call(id, message, outgoing).await
+    pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, Failure> {
+        self.running().await.map(|running| running.agreed.clone())
     }
 
     /// Returns the child, starting it if necessary. The start continues even if the call that needs it is
     /// dropped: programs that download themselves first take longer than most calls wait.
-    async fn running(self: &Arc<Self>) -> Result<Arc<Running>, UpstreamError> {
+    async fn running(self: &Arc<Self>) -> Result<Arc<Running>, Failure> {
         if let Ok(state) = self.state.try_lock()
             && let Some(running) = state.running.as_ref().filter(|running| !running.handle.is_closed())
         {
@@ -140,12 +120,10 @@ impl ChildLink {
         }
         let link = self.clone();
         let started = tokio::spawn(async move { link.started().await });
-        started.await.unwrap_or_else(|error| {
-            Err(UpstreamError::Connect { upstream: self.name.clone(), source: error.into() })
-        })
+        started.await.unwrap_or_else(|error| Err(Failure::Connect(error.into())))
     }
 
-    async fn started(&self) -> Result<Arc<Running>, UpstreamError> {
+    async fn started(&self) -> Result<Arc<Running>, Failure> {
         let mut state = self.state.lock().await;
         match &state.running {
             Some(running) if !running.handle.is_closed() => return Ok(running.clone()),
@@ -159,82 +137,34 @@ impl ChildLink {
         if let Some(at) = state.not_before {
             let retry_after = at.saturating_duration_since(Instant::now());
             if retry_after > BACKOFF.0 * 2 {
-                return Err(UpstreamError::Restarting { upstream: self.name.clone(), retry_after });
+                return Err(Failure::Restarting(retry_after));
             }
             sleep_until(at).await;
         }
         let began = Instant::now();
-        match self.start().await {
-            Ok(running) => {
-                let running = Arc::new(running);
-                state.running = Some(running.clone());
-                Ok(running)
-            }
-            Err(error) => {
-                state.failed(began.elapsed().min(STABLE_AFTER / 2));
-                Err(error)
-            }
+        let started = self.start().await.map(Arc::new);
+        match &started {
+            Ok(running) => state.running = Some(running.clone()),
+            Err(_) => state.failed(began.elapsed().min(STABLE_AFTER / 2)),
         }
+        started
     }
 
-    async fn start(&self) -> Result<Running, UpstreamError> {
-        let (group, input, output, errors) = self
-            .spawn()
-            .map_err(|error| UpstreamError::Connect { upstream: self.name.clone(), source: error.into() })?;
+    async fn start(&self) -> Result<Running, Failure> {
+        let mut command = self.program.command(&[], &[]);
+        let (group, Pipes { stdin, stdout, stderr }) = ProcessGroup::start(command.stdin(Stdio::piped()))
+            .map_err(|error| Failure::Connect(error.into()))?;
+        let input = stdin.ok_or_else(|| Failure::Connect("the child has no pipe".into()))?;
         let is_serving = Arc::new(AtomicBool::new(false));
         let secrets = secrets_regex(self.program.secrets_pattern());
-        tokio::spawn(log_errors(self.name.clone(), errors, secrets.clone(), is_serving.clone()));
+        tokio::spawn(log_errors(self.name.clone(), stderr, secrets.clone(), is_serving.clone()));
         let (name, changed) = (self.name.clone(), self.changed.clone());
-        let handle = child_actor::spawn(name, changed, secrets, group, input, output);
-        let agreed = timeout(McpUpstream::START_TIMEOUT, self.introduce(&handle)).await;
+        let handle = child_actor::spawn(name, changed, secrets, group, input, stdout);
         let after = McpUpstream::START_TIMEOUT;
-        let agreed = agreed.map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after })??;
+        let agreed = timeout(after, introduce(&handle)).await.map_err(|_| Failure::Deadline(after))??;
         is_serving.store(true, Ordering::Relaxed);
         info!(upstream = %self.name, revision = agreed.revision, "MCP program initialized");
         Ok(Running { handle, agreed, since: Instant::now() })
-    }
-
-    /// Starts the program in its own process group.
-    fn spawn(&self) -> io::Result<(ProcessGroup, ChildStdin, ChildStdout, ChildStderr)> {
-        let mut command = self.program.command(&[], []);
-        let mut group = ProcessGroup::start(command.stdin(Stdio::piped()))?;
-        let missing = || io::Error::other("the child has no pipe");
-        let child = group.child().ok_or_else(missing)?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(input), Some(output), Some(errors)) = pipes else { return Err(missing()) };
-        Ok((group, input, output, errors))
-    }
-
-    /// Negotiates with `initialize` first, and `server/discover` only if that is refused. That costs nothing
-    /// with a local child, and some old servers exit if they receive anything before `initialize`.
-    async fn introduce(&self, handle: &ChildHandle) -> Result<NegotiatedSession, UpstreamError> {
-        let headers = HeaderMap::new();
-        let outgoing = |method, params| McpRequest {
-            method,
-            params,
-            name: None,
-            headers: &headers,
-            limit_bytes: MESSAGE_LIMIT_BYTES,
-            upstream_call: None,
-        };
-        let text = self.call(handle, &outgoing("initialize", lifecycle::initialize()), false).await?;
-        let refused = match super::whole_response(&self.name, &text)?.outcome {
-            Ok(result) => {
-                let agreed =
-                    NegotiatedSession::from_initialize(result).map_err(|error| not_mcp(&self.name, error))?;
-                let initialized = jsonrpc::notification("notifications/initialized", Map::new());
-                handle.send(initialized).await?;
-                return Ok(agreed);
-            }
-            Err(refused) => refused,
-        };
-        let text = self.call(handle, &outgoing("server/discover", Map::new()), true).await?;
-        match super::whole_response(&self.name, &text)?.outcome {
-            Ok(result) => {
-                NegotiatedSession::from_discover(result).map_err(|error| not_mcp(&self.name, error))
-            }
-            Err(_) => Err(not_mcp(&self.name, QuotedSource::from(refused))),
-        }
     }
 
     /// Current state of the program.
@@ -256,6 +186,26 @@ impl ChildLink {
         let Some(running) = self.state.lock().await.running.take() else { return };
         let _ = timeout(CLOSE_TIMEOUT, running.handle.stop()).await;
     }
+}
+
+/// Negotiates with `initialize` first, and `server/discover` only if that is refused. That costs nothing
+/// with a local child, and some old servers exit if they receive anything before `initialize`.
+async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
+    let initialize = McpRequest::new("initialize", lifecycle::initialize(), MESSAGE_LIMIT_BYTES);
+    let text = handle.call(&initialize, false).await?;
+    let refused = match whole_response(&text)?.outcome {
+        Ok(result) => {
+            let agreed = NegotiatedSession::from_initialize(result);
+            let agreed = agreed.map_err(|error| Failure::NotMcp(error.into()))?;
+            handle.send(jsonrpc::initialized()).await?;
+            return Ok(agreed);
+        }
+        Err(refused) => QuotedSource::from(refused),
+    };
+    let discover = McpRequest::new("server/discover", Map::new(), MESSAGE_LIMIT_BYTES);
+    let text = handle.call(&discover, true).await?;
+    let discovered = whole_response(&text)?.outcome.map_err(|_| refused);
+    discovered.and_then(NegotiatedSession::from_discover).map_err(|error| Failure::NotMcp(error.into()))
 }
 
 impl State {

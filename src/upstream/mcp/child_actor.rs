@@ -1,7 +1,14 @@
 //! Actor that owns one child process: its pending calls, its output, its process group, and the watchdog that
 //! stops a child that hangs.
 
-use std::{collections::HashMap, future::Future, io, pin::pin, process::ExitStatus, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    pin::pin,
+    process::ExitStatus,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use regex::Regex;
@@ -19,15 +26,12 @@ use super::{
     McpRequest,
     child_output::{LineReader, OutputLine, shown},
     jsonrpc::{self, RequiredAction, ServerMessage},
+    lifecycle,
 };
 use crate::{
     route::UpstreamName,
     telemetry::UntrustedOutput,
-    upstream::{
-        ProgressSender, UpstreamError,
-        buffer::{BodyAccount, BodyCharge},
-        program::ProcessGroup,
-    },
+    upstream::{Failure, OnDrop, ProgressSender, buffer::BodyAccount, program::ProcessGroup},
 };
 
 /// Longest message that is read from a child. The response limits of routes are lower.
@@ -48,7 +52,7 @@ const NON_MESSAGES_LOGGED: u32 = 5;
 /// Sends calls to the actor of a child. Dropping it stops the child.
 #[derive(Debug)]
 pub(super) struct ChildHandle {
-    name: UpstreamName,
+    ids: AtomicU64,
     commands: mpsc::UnboundedSender<Command>,
     out: mpsc::Sender<Bytes>,
 }
@@ -64,10 +68,10 @@ enum Command {
 
 /// Call that waits for its response.
 struct PendingCall {
-    respond: oneshot::Sender<Result<Bytes, UpstreamError>>,
+    respond: oneshot::Sender<Result<Bytes, Failure>>,
     limit_bytes: usize,
-    /// Memory charge for the response, and the deadline to wait for memory.
-    charge: Option<(BodyCharge, Instant)>,
+    /// Memory account for the response.
+    account: BodyAccount,
     progress: Option<ProgressSender>,
 }
 
@@ -77,39 +81,33 @@ impl ChildHandle {
         self.commands.is_closed()
     }
 
-    /// Sends a request and waits for the response with this id.
+    /// Sends a request and waits for the response. Cancels the call when the future is dropped.
     pub(super) async fn call(
         &self,
-        id: u64,
-        message: Bytes,
         outgoing: &McpRequest<'_>,
-    ) -> Result<Bytes, UpstreamError> {
+        is_per_request: bool,
+    ) -> Result<Bytes, Failure> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
         let (respond, response) = oneshot::channel();
-        let charge = outgoing
-            .upstream_call
-            .and_then(|upstream_call| Some((upstream_call.charge.clone()?, upstream_call.deadline.at)));
         let (limit_bytes, progress) = (outgoing.limit_bytes, outgoing.progress().cloned());
-        let call = PendingCall { respond, limit_bytes, charge, progress };
-        self.commands.send(Command::Call(id, call)).map_err(|_| self.exited_error())?;
-        let mut guard = AbandonOnDrop { handle: self, id, is_over: false };
+        let call = PendingCall { respond, limit_bytes, account: outgoing.account(), progress };
+        self.commands.send(Command::Call(id, call)).map_err(|_| exited())?;
+        let guard = OnDrop::new(|| drop(self.commands.send(Command::Abandon(id))));
         let response = match self.send(message).await {
             Ok(()) => {
                 outgoing.context().request_sent();
-                response.await.unwrap_or_else(|_| Err(self.exited_error()))
+                response.await.unwrap_or_else(|_| Err(exited()))
             }
             Err(failure) => Err(failure),
         };
-        guard.is_over = true;
+        guard.disarm();
         response
     }
 
     /// Sends a message that has no response.
-    pub(super) async fn send(&self, message: Bytes) -> Result<(), UpstreamError> {
-        self.out.send(message).await.map_err(|_| self.exited_error())
-    }
-
-    fn exited_error(&self) -> UpstreamError {
-        UpstreamError::CutOff { upstream: self.name.clone(), source: "MCP program exited".into() }
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), Failure> {
+        self.out.send(message).await.map_err(|_| exited())
     }
 
     /// Stops the child and waits for its exit.
@@ -134,53 +132,45 @@ pub(super) fn spawn(
     let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
     let (commands, received) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(input, messages));
-    let actor = Actor::new(name.clone(), changed, secrets, received, out.clone(), output);
+    let actor = Actor {
+        name,
+        changed,
+        secrets,
+        commands: received,
+        out: out.clone(),
+        output: LineReader::new(output, MESSAGE_LIMIT_BYTES),
+        pending: HashMap::new(),
+        hung_at: None,
+        has_cut_without_id: false,
+        non_messages: 0,
+        stopping: None,
+    };
     tokio::spawn(actor.run(group, writer));
-    ChildHandle { name, commands, out }
+    ChildHandle { ids: AtomicU64::new(PING_ID + 1), commands, out }
 }
 
-/// Cancels a call at the actor when its future is dropped.
-struct AbandonOnDrop<'a> {
-    handle: &'a ChildHandle,
-    id: u64,
-    is_over: bool,
-}
-
-impl Drop for AbandonOnDrop<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            let _ = self.handle.commands.send(Command::Abandon(self.id));
-        }
-    }
+fn exited() -> Failure {
+    Failure::CutOff("MCP program exited".into())
 }
 
 impl PendingCall {
     /// Sends the response to the waiting call. While a long one waits for memory, nothing else is read from
     /// the child, so that a child can't fill the memory.
-    async fn respond(mut self, upstream: &UpstreamName, text: &[u8]) {
+    async fn respond(mut self, text: &[u8]) {
         if text.len() > self.limit_bytes {
-            let limit_bytes = self.limit_bytes;
-            return self.fail_too_long(upstream, limit_bytes);
+            return self.fail_too_long();
         }
-        let mut account = match &self.charge {
-            Some((charge, until)) => BodyAccount::new(Some(charge), self.limit_bytes, *until),
-            None => BodyAccount::none(),
-        };
         let covered = tokio::select! {
-            covered = account.cover(text.len()) => covered,
+            covered = self.account.cover(text.len()) => covered,
             () = self.respond.closed() => return,
         };
-        let response = match covered {
-            Ok(()) => Ok(account.finish(Bytes::copy_from_slice(text))),
-            Err(full) => Err(full.into_error(upstream)),
-        };
+        let response = covered.map(|()| self.account.finish(Bytes::copy_from_slice(text)));
         let _ = self.respond.send(response);
     }
 
-    /// Fails the call because its response is over this limit, or over its own if that is lower.
-    fn fail_too_long(self, upstream: &UpstreamName, limit_bytes: usize) {
-        let limit_bytes = self.limit_bytes.min(limit_bytes);
-        let _ = self.respond.send(Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes }));
+    /// Fails the call because its response is over its limit.
+    fn fail_too_long(self) {
+        let _ = self.respond.send(Err(Failure::TooLong(self.limit_bytes.min(MESSAGE_LIMIT_BYTES))));
     }
 }
 
@@ -215,29 +205,6 @@ enum End {
 }
 
 impl<R: AsyncRead + Unpin> Actor<R> {
-    fn new(
-        name: UpstreamName,
-        changed: watch::Sender<()>,
-        secrets: Option<Regex>,
-        commands: mpsc::UnboundedReceiver<Command>,
-        out: mpsc::Sender<Bytes>,
-        output: R,
-    ) -> Self {
-        Self {
-            name,
-            changed,
-            secrets,
-            commands,
-            out,
-            output: LineReader::new(output, MESSAGE_LIMIT_BYTES),
-            pending: HashMap::new(),
-            hung_at: None,
-            has_cut_without_id: false,
-            non_messages: 0,
-            stopping: None,
-        }
-    }
-
     /// Serves calls until the child exits or is stopped. Afterwards no process of its group is left.
     async fn run(mut self, mut group: ProcessGroup, writer: JoinHandle<()>) {
         let end = self.serve(group.wait()).await;
@@ -245,17 +212,15 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
         writer.abort();
         let is_stopped = matches!(end, End::Stopped);
+        if let End::Hung = end {
+            warn!(upstream = %self.name, after = ?HANG_TIMEOUT, "MCP program does not respond, killing it");
+        }
         let status = match end {
             End::Exited(status) => Ok(status),
-            End::Stopped => timeout(END_TIMEOUT, self.read_until(group.wait())).await,
+            End::Stopped | End::Hung => timeout(END_TIMEOUT, self.read_until(group.wait())).await,
             End::OutputClosed => {
                 self.fail_pending();
                 timeout(END_TIMEOUT, group.wait()).await
-            }
-            End::Hung => {
-                let after = HANG_TIMEOUT;
-                warn!(upstream = %self.name, ?after, "MCP program does not respond, killing it");
-                timeout(END_TIMEOUT, self.read_until(group.wait())).await
             }
         };
         let status = match status {
@@ -364,12 +329,11 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             if let ServerMessage::Response(response) = &message
                 && let Some(call) = response.id.and_then(|id| self.pending.remove(&id))
             {
-                call.respond(&self.name, response.text.as_bytes()).await;
+                call.respond(response.text.as_bytes()).await;
                 continue;
             }
-            let call = jsonrpc::progress_of(&message)
-                .and_then(|id| Some((id, self.pending.get(&id)?.progress.as_ref()?)));
-            match jsonrpc::required_action(&self.name, &message, call) {
+            let client_of = |id| self.pending.get(&id)?.progress.as_ref();
+            match jsonrpc::required_action(&self.name, &message, client_of) {
                 RequiredAction::None => {}
                 RequiredAction::ListsChanged => self.changed.send_replace(()),
                 // A child that does not read its input gets no responses.
@@ -385,7 +349,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         let id = jsonrpc::id_at_beginning(begin);
         self.has_cut_without_id = id.is_none();
         if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
-            call.fail_too_long(&self.name, MESSAGE_LIMIT_BYTES);
+            call.fail_too_long();
         }
     }
 
@@ -398,7 +362,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         let only = self.pending.keys().next().copied().filter(|_| self.pending.len() == 1);
         let by_id = jsonrpc::id_at_end(end).and_then(|id| self.pending.remove(&id));
         if let Some(call) = by_id.or_else(|| self.pending.remove(&only?)) {
-            call.fail_too_long(&self.name, MESSAGE_LIMIT_BYTES);
+            call.fail_too_long();
         }
     }
 
@@ -446,8 +410,19 @@ mod tests {
         fn new() -> Self {
             let (commands, received) = mpsc::unbounded_channel();
             let ((out, sent), (output, read)) = (mpsc::channel(4), duplex(1000));
-            let changed = watch::Sender::new(());
-            let mut actor = Actor::new("old".parse().unwrap(), changed, None, received, out, read);
+            let mut actor = Actor {
+                name: "old".parse().unwrap(),
+                changed: watch::Sender::new(()),
+                secrets: None,
+                commands: received,
+                out,
+                output: LineReader::new(read, MESSAGE_LIMIT_BYTES),
+                pending: HashMap::new(),
+                hung_at: None,
+                has_cut_without_id: false,
+                non_messages: 0,
+                stopping: None,
+            };
             let serving = tokio::spawn(async move { actor.serve(std::future::pending()).await });
             Self { commands, sent, output, serving, next_id: 1 }
         }
@@ -457,7 +432,8 @@ mod tests {
             let id = self.next_id;
             self.next_id += 1;
             let respond = oneshot::channel().0;
-            let call = PendingCall { respond, limit_bytes: 100, charge: None, progress: None };
+            let call =
+                PendingCall { respond, limit_bytes: 100, account: BodyAccount::none(), progress: None };
             assert!(self.commands.send(Command::Call(id, call)).is_ok());
             assert!(self.commands.send(Command::Abandon(id)).is_ok());
             let (cancelled, ping) = (self.sent.recv().await.unwrap(), self.sent.recv().await.unwrap());

@@ -24,16 +24,16 @@ use super::{
     McpRequest, McpResponse, McpUpstream,
     jsonrpc::{self, JsonRpcError, RequiredAction},
     lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
-    not_mcp,
     param_headers::ParamHeaders,
-    sse::{EventParser, is_event_stream},
+    sse::{EventStream, is_event_stream},
     whole_response,
 };
 use crate::{
     model::{UpstreamResponse, encode_header_text},
     route::{HttpRequest, PathBase, UpstreamName},
+    telemetry::CallContext,
     upstream::{
-        ProgressSender, UpstreamError,
+        Failure, OnDrop, ProgressSender,
         buffer::BodyAccount,
         error::QuotedSource,
         http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber},
@@ -74,18 +74,18 @@ struct Session {
 }
 
 /// Reason why a request has no response.
-enum Failure {
+enum SessionFailure {
     /// The server does not know the session, and has not processed the request.
-    SessionLost,
+    Lost,
     /// The server opens no session and refuses with an HTTP status.
     Refused(UpstreamResponse),
-    /// Any other error.
-    Error(UpstreamError),
+    /// Any other failure.
+    Other(Failure),
 }
 
-impl From<UpstreamError> for Failure {
-    fn from(error: UpstreamError) -> Self {
-        Self::Error(error)
+impl From<Failure> for SessionFailure {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
     }
 }
 
@@ -101,6 +101,11 @@ impl Session {
         headers.extend(self.id.clone().map(|id| (SESSION_ID, id)));
         headers
     }
+
+    /// Request that ends the session, if the server has stored it.
+    fn end_request(&self) -> Option<HttpRequest> {
+        self.id.is_some().then(|| request(Method::DELETE, self.headers(), Bytes::new()))
+    }
 }
 
 impl Drop for Session {
@@ -113,12 +118,12 @@ impl Drop for Session {
 impl Drop for HttpLink {
     /// Ends the session in the background. [`close`](Self::close) also waits for it.
     fn drop(&mut self) {
-        if let Some(session) = self.session.get_mut().take().filter(|session| session.id.is_some())
-            && let Ok(runtime) = Handle::try_current()
+        let session = self.session.get_mut().take();
+        if let (Some(request), Ok(runtime)) =
+            (session.and_then(|session| session.end_request()), Handle::try_current())
         {
-            let (http, request) =
-                (self.http.clone(), request(Method::DELETE, session.headers(), Bytes::new()));
-            runtime.spawn(timeout(NOTIFY_TIMEOUT, async move { http.open(request, deadline()).await }));
+            let http = self.http.clone();
+            runtime.spawn(timeout(NOTIFY_TIMEOUT, async move { send(&http, request).await }));
         }
     }
 }
@@ -136,28 +141,25 @@ impl HttpLink {
 
     /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
     /// once.
-    pub(super) async fn request(
-        self: &Arc<Self>,
-        outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, UpstreamError> {
-        match self.try_request(outgoing).await {
-            Ok(response) => Ok(response),
-            Err(Failure::Refused(response)) => {
+    pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
+        self.try_request(outgoing).await.or_else(|failure| match failure {
+            SessionFailure::Refused(response) => {
                 Ok(McpResponse::HttpError(UpstreamResponse { rejects_session: true, ..response }))
             }
-            Err(Failure::Error(error)) => Err(error),
-            Err(Failure::SessionLost) => Err(not_mcp(self.name(), "it forgets every session immediately")),
-        }
+            SessionFailure::Other(failure) => Err(failure),
+            SessionFailure::Lost => Err(Failure::NotMcp("it forgets every session immediately".into())),
+        })
     }
 
-    async fn try_request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
+    async fn try_request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, SessionFailure> {
         let session = self.session().await?;
         match self.request_in_session(&session, outgoing).await {
-            Err(Failure::SessionLost) => {}
+            Err(SessionFailure::Lost) => {}
             result => return result,
         }
         info!(upstream = %self.name(), "MCP session lost, opening another");
-        self.drop_session(&session).await;
+        // Another call may have opened one already.
+        self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
         let session = self.session().await?;
         // A server that lost its sessions may have restarted with other tools.
         if !outgoing.method.ends_with("/list") {
@@ -166,48 +168,52 @@ impl HttpLink {
         self.request_in_session(&session, outgoing).await
     }
 
+    /// Sends a request in a session. Cancels it when the future is dropped before the response. In revision
+    /// 2026-07-28, closing the stream cancels, and no notification is sent.
     async fn request_in_session(
         self: &Arc<Self>,
         session: &Arc<Session>,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, Failure> {
+    ) -> Result<McpResponse, SessionFailure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
-        let body = jsonrpc::request(id, outgoing.method, params);
-        let mut guard = CancelOnDrop { link: self, session, id, is_over: false };
-        let headers = self.param_headers.headers_of(outgoing);
-        let post = post_request(Some(session), &headers, body, outgoing.method, outgoing.name);
-        let response = self.http.open_for(&outgoing.context(), post, deadline()).await;
-        let result = match response {
+        let is_per_request = session.agreed.is_per_request();
+        let body = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
+        let guard = OnDrop::new(|| {
+            if !is_per_request && Handle::try_current().is_ok() {
+                self.notify(session, jsonrpc::cancelled(id));
+            }
+        });
+        let headers = self.param_headers.headers_of(outgoing).into_owned();
+        let post = post_request(Some(session), headers, body, outgoing.method, outgoing.name);
+        let result = match self.http.open(&outgoing.context(), post, deadline()).await {
             Ok(response) => self.read_response(session, response, id, outgoing).await,
-            Err(error) => Err(error.into()),
+            Err(failure) => Err(failure.into()),
         };
-        guard.is_over = true;
+        guard.disarm();
         result
     }
 
     /// Returns what was negotiated with the server, opening a session if necessary.
-    pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, UpstreamError> {
+    pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, Failure> {
         match self.session().await {
-            Ok(session) => Ok(session.agreed),
-            Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Refused(_) | Failure::SessionLost) => {
-                Err(not_mcp(self.name(), "it starts no session"))
+            Ok(session) => Ok(session.agreed.clone()),
+            Err(SessionFailure::Other(failure)) => Err(failure),
+            Err(SessionFailure::Refused(_) | SessionFailure::Lost) => {
+                Err(Failure::NotMcp("it starts no session".into()))
             }
         }
     }
 
     /// Returns the session, opening one if necessary.
-    async fn session(self: &Arc<Self>) -> Result<Arc<Session>, Failure> {
+    async fn session(self: &Arc<Self>) -> Result<Arc<Session>, SessionFailure> {
         let mut open = self.session.lock().await;
         if let Some(session) = &*open {
             return Ok(session.clone());
         }
         let after = McpUpstream::START_TIMEOUT;
-        let begun = timeout(after, self.open_session()).await;
-        let begun = begun.map_err(|_| UpstreamError::Deadline { upstream: self.name().clone(), after })??;
-        let session = Arc::new(begun);
-        if !session.agreed.declared.changes().is_empty() {
+        let opened = timeout(after, self.open_session()).await.map_err(|_| Failure::Deadline(after))?;
+        let session = Arc::new(opened?);
+        if !session.agreed.declared.changes.is_empty() {
             let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
             *session.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
         }
@@ -216,39 +222,13 @@ impl HttpLink {
         Ok(session)
     }
 
-    /// Drops a session, unless another was opened already.
-    async fn drop_session(&self, session: &Arc<Session>) {
-        let mut open = self.session.lock().await;
-        if open.as_ref().is_some_and(|now| Arc::ptr_eq(now, session)) {
-            *open = None;
-        }
-    }
-
     /// Ends the session, so that the server releases its resources.
     pub(super) async fn close(&self) {
-        let Some(session) = self.session.lock().await.take() else { return };
-        if session.id.is_some() {
-            let sent = self.http.open(request(Method::DELETE, session.headers(), Bytes::new()), deadline());
-            if !matches!(timeout(NOTIFY_TIMEOUT, sent).await, Ok(Ok(_))) {
-                debug!(upstream = %self.name(), "ending the MCP session failed");
-            }
-        }
-    }
-}
-
-/// Cancels a request when its future is dropped before the response. In revision 2026-07-28, closing the
-/// stream cancels, and no notification is sent.
-struct CancelOnDrop<'a> {
-    link: &'a Arc<HttpLink>,
-    session: &'a Arc<Session>,
-    id: u64,
-    is_over: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if !self.is_over && !self.session.agreed.is_per_request() && Handle::try_current().is_ok() {
-            self.link.notify(self.session, jsonrpc::cancelled(self.id));
+        let session = self.session.lock().await.take();
+        if let Some(request) = session.and_then(|session| session.end_request())
+            && !matches!(timeout(NOTIFY_TIMEOUT, send(&self.http, request)).await, Ok(Ok(_)))
+        {
+            debug!(upstream = %self.name(), "ending the MCP session failed");
         }
     }
 }
@@ -261,7 +241,8 @@ type Handshake = (Box<RawValue>, Option<HeaderValue>);
 impl HttpLink {
     /// Opens a session with the newest revision. If the server does not support it, falls back to
     /// `initialize` (MCP 2026-07-28, Streamable HTTP, "Backward Compatibility").
-    async fn open_session(self: &Arc<Self>) -> Result<Session, Failure> {
+    async fn open_session(self: &Arc<Self>) -> Result<Session, SessionFailure> {
+        let not_mcp = |source: QuotedSource| Failure::NotMcp(source.into());
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
             && let Ok(agreed) = NegotiatedSession::from_discover(result)
@@ -270,12 +251,11 @@ impl HttpLink {
         }
         let newer = discovered.err().filter(|refused| refused.code == JsonRpcError::UNSUPPORTED_REVISION);
         let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
-        let (result, id) = initialized
-            .map_err(|refused| not_mcp(self.name(), QuotedSource::from(newer.unwrap_or(refused))))?;
-        let agreed = NegotiatedSession::from_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
-        let (session, method) = (Session::new(agreed, id), "notifications/initialized");
-        let message = jsonrpc::notification(method, Map::new());
-        let response = self.post(Some(&session), &HeaderMap::new(), message, method, None).await?;
+        let (result, id) = initialized.map_err(|refused| not_mcp(newer.unwrap_or(refused).into()))?;
+        let agreed = NegotiatedSession::from_initialize(&result).map_err(not_mcp)?;
+        let (session, method) = (Session::new(agreed, id), jsonrpc::INITIALIZED);
+        let post = post_request(Some(&session), HeaderMap::new(), jsonrpc::initialized(), method, None);
+        let response = send(&self.http, post).await?;
         let _ = response.read_whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None).await;
         Ok(session)
     }
@@ -286,36 +266,33 @@ impl HttpLink {
         method: &'static str,
         params: Map<String, Value>,
         is_per_request: bool,
-    ) -> Result<Result<Handshake, JsonRpcError>, Failure> {
-        let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
-        let limit_bytes = MESSAGE_LIMIT_BYTES;
-        let outgoing =
-            McpRequest { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
+    ) -> Result<Result<Handshake, JsonRpcError>, SessionFailure> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let outgoing = McpRequest::new(method, params, MESSAGE_LIMIT_BYTES);
         let agreed = NegotiatedSession { revision: PER_REQUEST, declared: ServerCapabilities::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
         let own = is_per_request.then_some(&*session);
-        let response = self.post(own, &headers, body, method, None).await?;
+        let response = send(&self.http, post_request(own, HeaderMap::new(), body, method, None)).await?;
         let session_id = response.headers().get(&SESSION_ID).cloned();
+        let refused = |message| Ok(Err(JsonRpcError { code: 0, message, is_synthetic: true }));
         match self.read_response(&session, response, id, &outgoing).await {
             Ok(McpResponse::Message(text)) => {
-                let outcome = whole_response(self.name(), &text)?.outcome;
+                let outcome = whole_response(&text)?.outcome;
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
-            Ok(McpResponse::HttpError(upstream_response)) if is_final(upstream_response.status) => {
-                Err(Failure::Refused(upstream_response))
+            Ok(McpResponse::HttpError(response)) if is_final(response.status) => {
+                Err(SessionFailure::Refused(response))
             }
-            Ok(McpResponse::HttpError(upstream_response)) => {
-                let message = format!("it responded to `{method}` with status {}", upstream_response.status);
-                let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
-                Ok(Err(jsonrpc::error_in(text).unwrap_or(JsonRpcError {
-                    code: 0,
-                    message,
-                    is_synthetic: true,
-                })))
+            Ok(McpResponse::HttpError(response)) => {
+                let text = std::str::from_utf8(&response.body).unwrap_or_default();
+                match jsonrpc::error_in(text) {
+                    Some(error) => Ok(Err(error)),
+                    None => refused(format!("it responded to `{method}` with status {}", response.status)),
+                }
             }
-            Err(Failure::Error(error @ UpstreamError::NotMcp { .. })) if is_per_request => {
-                Ok(Err(JsonRpcError { code: 0, message: error.to_string(), is_synthetic: true }))
+            Err(SessionFailure::Other(failure @ Failure::NotMcp(_))) if is_per_request => {
+                refused(failure.into_error(self.name()).to_string())
             }
             Err(failure) => Err(failure),
         }
@@ -331,30 +308,22 @@ fn is_final(status: StatusCode) -> bool {
 // Messages to the server.
 
 impl HttpLink {
-    /// Sends a message that is not the request of a call.
-    async fn post(
-        &self,
-        session: Option<&Session>,
-        more: &HeaderMap,
-        body: Bytes,
-        method: &str,
-        name: Option<&str>,
-    ) -> Result<IncomingResponse, UpstreamError> {
-        self.http.open(post_request(session, more, body, method, name), deadline()).await
-    }
-
     /// Sends a message that has no response, in the background.
-    fn notify(self: &Arc<Self>, session: &Arc<Session>, body: Bytes) {
-        let (link, session) = (self.clone(), session.clone());
+    fn notify(&self, session: &Session, body: Bytes) {
+        let http = self.http.clone();
+        let post = post_request(Some(session), HeaderMap::new(), body, "notifications/cancelled", None);
         tokio::spawn(async move {
-            let headers = HeaderMap::new();
-            let sent = link.post(Some(&session), &headers, body, "notifications/cancelled", None);
-            if let Ok(Ok(response)) = timeout(NOTIFY_TIMEOUT, sent).await {
+            if let Ok(Ok(response)) = timeout(NOTIFY_TIMEOUT, send(&http, post)).await {
                 let read = response.read_whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None);
                 let _ = timeout(END_TIMEOUT, read).await;
             }
         });
     }
+}
+
+/// Sends a message that is not the request of a call.
+async fn send(http: &HttpUpstream, request: HttpRequest) -> Result<IncomingResponse, Failure> {
+    http.open(&CallContext::default(), request, deadline()).await
 }
 
 /// Deadline for selecting an endpoint. Calls have their own timeouts for the response.
@@ -365,12 +334,11 @@ fn deadline() -> Instant {
 /// HTTP request with one message.
 fn post_request(
     session: Option<&Session>,
-    more: &HeaderMap,
+    mut headers: HeaderMap,
     body: Bytes,
     method: &str,
     name: Option<&str>,
 ) -> HttpRequest {
-    let mut headers = more.clone();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if session.is_some_and(|session| session.agreed.is_per_request()) {
@@ -396,7 +364,7 @@ impl HttpLink {
         response: IncomingResponse,
         id: u64,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, Failure> {
+    ) -> Result<McpResponse, SessionFailure> {
         let status = response.status();
         if status.is_success() && is_event_stream(response.headers()) {
             let (body, scrubber) = response.into_body();
@@ -409,61 +377,53 @@ impl HttpLink {
             return Ok(McpResponse::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
         }
         if status.is_success() {
-            return Err(
-                not_mcp(self.name(), "its response body has no JSON-RPC response to the request").into()
-            );
+            let reason = "its response body has no JSON-RPC response to the request";
+            return Err(Failure::NotMcp(reason.into()).into());
         }
         // An error without an id concerns the whole message. For an unknown session, servers of legacy
         // revisions respond 404, and many 400.
         if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
-            return Err(Failure::SessionLost);
+            return Err(SessionFailure::Lost);
         }
         Ok(McpResponse::HttpError(upstream_response))
     }
 
     /// Reads an event stream until the response to the request.
     async fn read_event_stream(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        mut body: ResponseBody,
+        &self,
+        session: &Session,
+        body: ResponseBody,
         scrubber: &ResponseScrubber,
         id: u64,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, UpstreamError> {
-        let limit_bytes = outgoing.limit_bytes;
-        let (mut events, mut account) = (EventParser::new(limit_bytes), outgoing.account());
-        loop {
-            let too_long = |_| UpstreamError::TooLong { upstream: self.name().clone(), limit_bytes };
-            while let Some(data) = events.next().map_err(too_long)? {
-                if let Some(response) = jsonrpc::response_to(&data, id) {
-                    let text = Bytes::copy_from_slice(response.text.as_bytes());
-                    // Reads the rest of the stream and discards it, so that the connection can be reused.
-                    tokio::spawn(timeout(END_TIMEOUT, async move {
-                        while let Some(Ok(_)) = body.frame().await {}
-                    }));
-                    let unscrubbed = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text);
-                    return Ok(McpResponse::Message(account.finish(scrubber.scrub(unscrubbed).body)));
-                }
-                self.handle(session, &data, outgoing.progress().map(|progress| (id, progress)));
+    ) -> Result<McpResponse, Failure> {
+        let mut stream = EventStream::new(body, outgoing.limit_bytes, outgoing.account());
+        while let Some(data) = stream.next().await? {
+            if let Some(response) = jsonrpc::response_to(&data, id) {
+                let text = Bytes::copy_from_slice(response.text.as_bytes());
+                let EventStream { mut body, account, .. } = stream;
+                // Reads the rest of the stream and discards it, so that the connection can be reused.
+                tokio::spawn(timeout(
+                    END_TIMEOUT,
+                    async move { while let Some(Ok(_)) = body.frame().await {} },
+                ));
+                let unscrubbed = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text);
+                return Ok(McpResponse::Message(account.finish(scrubber.scrub(unscrubbed).body)));
             }
-            let cut_off = |source| UpstreamError::CutOff { upstream: self.name().clone(), source };
-            match body.frame().await {
-                Some(Ok(frame)) => {
-                    let Ok(piece) = frame.into_data() else { continue };
-                    let length = events.pending_bytes() + piece.len();
-                    account.grow(length).await.map_err(|full| full.into_error(self.name()))?;
-                    events.push(&piece);
-                }
-                Some(Err(error)) => return Err(cut_off(error.into())),
-                None => return Err(cut_off("the stream ended before the response".into())),
-            }
+            self.handle(session, &data, |token| outgoing.progress().filter(|_| token == id));
         }
+        Err(Failure::CutOff("the stream ended before the response".into()))
     }
 
     /// Handles messages other than responses: notifications, and requests of the server.
-    fn handle(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &ProgressSender)>) {
+    fn handle<'c>(
+        &self,
+        session: &Session,
+        text: &str,
+        client_of: impl Fn(u64) -> Option<&'c ProgressSender>,
+    ) {
         for message in jsonrpc::messages(text) {
-            match jsonrpc::required_action(self.name(), &message, call) {
+            match jsonrpc::required_action(self.name(), &message, &client_of) {
                 RequiredAction::None => {}
                 RequiredAction::ListsChanged => self.changed.send_replace(()),
                 RequiredAction::Respond(response) => self.notify(session, response),
@@ -478,14 +438,11 @@ impl HttpLink {
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
             return request(Method::GET, headers, Bytes::new());
         }
-        let (headers, limit_bytes) = (HeaderMap::new(), MESSAGE_LIMIT_BYTES);
         let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
-        let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
-        let params = params.into_iter().collect();
-        let outgoing =
-            McpRequest { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
+        let params = [("notifications".to_owned(), session.agreed.declared.changes.clone().into())];
+        let outgoing = McpRequest::new(method, params.into_iter().collect(), MESSAGE_LIMIT_BYTES);
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
-        post_request(Some(session), &headers, body, method, None)
+        post_request(Some(session), HeaderMap::new(), body, method, None)
     }
 }
 
@@ -499,7 +456,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         };
         // Holds neither link nor session while it waits: some servers send no headers before the first
         // notification, and the end of the session must end this task.
-        let opened = http.open(request, deadline()).await;
+        let opened = send(&http, request).await;
         let began = Instant::now();
         match opened {
             Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
@@ -507,8 +464,10 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
             }
             // The server offers no such stream.
             Ok(_) => return,
-            Err(error) => debug!(upstream = %error.upstream(), "the notification stream can't be read: \
-             {error}"),
+            Err(failure) => {
+                let error = failure.into_error(http.name());
+                debug!(upstream = %http.name(), "the notification stream can't be read: {error}");
+            }
         }
         if began.elapsed() > BACKOFF.1 {
             wait = BACKOFF.0;
@@ -521,15 +480,10 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
     }
 }
 
-async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: ResponseBody) {
-    let mut events = EventParser::new(MESSAGE_LIMIT_BYTES);
-    while let Some(Ok(frame)) = body.frame().await {
-        frame.into_data().iter().for_each(|piece| events.push(piece));
-        loop {
-            let Ok(next) = events.next() else { return };
-            let Some(data) = next else { break };
-            let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
-            link.handle(&session, &data, None);
-        }
+async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, body: ResponseBody) {
+    let mut stream = EventStream::new(body, MESSAGE_LIMIT_BYTES, BodyAccount::none());
+    while let Ok(Some(data)) = stream.next().await {
+        let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
+        link.handle(&session, &data, |_| None);
     }
 }

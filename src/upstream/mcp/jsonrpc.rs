@@ -104,71 +104,56 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a 
     <&RawValue>::deserialize(member).map(Some)
 }
 
-/// Transport that a message came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Carrier {
-    /// Response to an HTTP request. It is a message even if members are missing.
-    Http,
-    /// Line of a program, which may also be a log line: JSON with only an `id` is not a message.
-    Line,
-}
-
 /// Parses the messages in a string: one, or an array of them, which revision 2025-03-26 allows. Invalid
 /// messages are skipped. The list is empty if the string is not JSON.
 pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
-    messages_from(Carrier::Http, text)
+    messages_if(|_| true, text)
 }
 
-/// Parses the messages in a line of a program's standard output. A message must have `jsonrpc`, and a
-/// `method`, a `result` or an `error`.
+/// Parses the messages in a line of a program's standard output. The line may also be one of a log, so a
+/// message must have `jsonrpc`, and a `method`, a `result` or an `error`.
 pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
-    messages_from(Carrier::Line, text)
+    let is_of_log = |Members { jsonrpc, method, result, error, .. }: &Members<'_>| {
+        jsonrpc.is_none() || (method.is_none() && result.is_none() && error.is_none())
+    };
+    messages_if(|members| !is_of_log(members), text)
 }
 
-fn messages_from(from: Carrier, text: &str) -> Vec<ServerMessage<'_>> {
+fn messages_if(is_message: impl Fn(&Members<'_>) -> bool, text: &str) -> Vec<ServerMessage<'_>> {
     let text = text.trim();
-    if text.starts_with('[') {
-        let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        return parts.into_iter().filter_map(|part| message(from, part.get())).collect();
-    }
-    message(from, text).into_iter().collect()
+    let texts = match text.starts_with('[') {
+        true => {
+            let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+            parts.into_iter().map(RawValue::get).collect()
+        }
+        false => vec![text],
+    };
+    let message = |text| message(text, serde_json::from_str(text).ok().filter(&is_message)?);
+    texts.into_iter().filter_map(message).collect()
 }
 
-fn message(from: Carrier, text: &str) -> Option<ServerMessage<'_>> {
-    let Members { jsonrpc, id, method, params, result, error } = serde_json::from_str(text).ok()?;
-    let is_of_log = jsonrpc.is_none() || (method.is_none() && result.is_none() && error.is_none());
-    if from == Carrier::Line && is_of_log {
-        return None;
+fn message<'a>(text: &'a str, members: Members<'a>) -> Option<ServerMessage<'a>> {
+    let Members { id, method, params, result, error, .. } = members;
+    if let Some(method) = method {
+        return Some(match id {
+            Some(id) => ServerMessage::Request { id, method },
+            None => ServerMessage::Notification { method, params },
+        });
     }
-    let result = result.filter(|result| result.get() != "null");
-    match (method, id, error, result) {
-        (Some(method), Some(id), ..) => Some(ServerMessage::Request { id, method }),
-        (Some(method), None, ..) => Some(ServerMessage::Notification { method, params }),
-        (None, id, Some(error), _) => {
-            let malformed = |_| JsonRpcError {
-                code: 0,
-                message: error.get().chars().take(200).collect(),
-                is_synthetic: false,
-            };
-            let error = serde_json::from_str(error.get()).unwrap_or_else(malformed);
-            Some(ServerMessage::Response(ServerResponse {
-                id: id.and_then(own_id),
-                text,
-                outcome: Err(error),
-            }))
-        }
-        (None, id, None, Some(result)) => Some(ServerMessage::Response(ServerResponse {
-            id: id.and_then(own_id),
-            text,
-            outcome: Ok(result),
+    let outcome = match (error, result.filter(|result| result.get() != "null")) {
+        (Some(error), _) => Err(serde_json::from_str(error.get()).unwrap_or_else(|_| JsonRpcError {
+            code: 0,
+            message: error.get().chars().take(200).collect(),
+            is_synthetic: false,
         })),
-        (None, Some(id), None, None) => {
+        (None, Some(result)) => Ok(result),
+        (None, None) => {
+            id?;
             let message = "its response has neither a result nor an error".to_owned();
-            let error = JsonRpcError { code: JsonRpcError::INTERNAL, message, is_synthetic: true };
-            Some(ServerMessage::Response(ServerResponse { id: own_id(id), text, outcome: Err(error) }))
+            Err(JsonRpcError { code: JsonRpcError::INTERNAL, message, is_synthetic: true })
         }
-        (None, None, None, None) => None,
-    }
+    };
+    Some(ServerMessage::Response(ServerResponse { id: id.and_then(own_id), text, outcome }))
 }
 
 /// Finds the response to one request.
@@ -185,10 +170,8 @@ pub(super) fn error_in(text: &str) -> Option<JsonRpcError> {
 impl<'a> ServerMessage<'a> {
     /// Response, if the message is one.
     pub(super) fn into_response(self) -> Option<ServerResponse<'a>> {
-        match self {
-            Self::Response(response) => Some(response),
-            Self::Request { .. } | Self::Notification { .. } => None,
-        }
+        let Self::Response(response) = self else { return None };
+        Some(response)
     }
 }
 
@@ -205,17 +188,17 @@ pub(super) enum RequiredAction {
 #[serde(rename_all = "camelCase")]
 struct ProgressParams<'a> {
     #[serde(borrow)]
-    progress_token: Option<&'a RawValue>,
+    progress_token: &'a RawValue,
     progress: f64,
     total: Option<f64>,
 }
 
-/// Action for a message that is not a response to a pending call. Progress of `call` is reported to its
-/// client.
-pub(super) fn required_action(
+/// Action for a message that is not a response to a pending call. Progress is reported to the client of its
+/// call: `client_of` has the clients by the id of the call.
+pub(super) fn required_action<'c>(
     upstream: &UpstreamName,
     message: &ServerMessage<'_>,
-    call: Option<(u64, &ProgressSender)>,
+    client_of: impl FnOnce(u64) -> Option<&'c ProgressSender>,
 ) -> RequiredAction {
     match message {
         // Response to a call that was abandoned.
@@ -233,27 +216,16 @@ pub(super) fn required_action(
             "notifications/progress" => {
                 let read =
                     params.and_then(|params| serde_json::from_str::<ProgressParams<'_>>(params.get()).ok());
-                if let (Some(read), Some((id, progress))) = (read, call)
-                    && read
-                        .progress_token
-                        .is_some_and(|token| token.get().trim_matches('"') == id.to_string())
+                if let Some(ProgressParams { progress_token, progress, total }) = read
+                    && let Some(client) = own_id(progress_token).and_then(client_of)
                 {
-                    progress.send(ProgressEvent::Progress { done: read.progress, total: read.total });
+                    client.send(ProgressEvent::Progress { done: progress, total });
                 }
                 RequiredAction::None
             }
             _ => RequiredAction::None,
         },
     }
-}
-
-/// Id of the call whose progress a message reports.
-pub(super) fn progress_of(message: &ServerMessage<'_>) -> Option<u64> {
-    let ServerMessage::Notification { method, params: Some(params) } = message else { return None };
-    let of_progress = method == "notifications/progress";
-    let read: Value = serde_json::from_str(params.get()).ok().filter(|_| of_progress)?;
-    let token = read.get("progressToken")?;
-    token.as_u64().or_else(|| token.as_str()?.parse().ok())
 }
 
 /// Finds the id at the beginning of a line that is too long to parse.
@@ -310,21 +282,18 @@ pub(super) fn request(id: u64, method: &str, params: Map<String, Value>) -> Byte
     written(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
-/// Notification to the server.
-pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
-    let mut message = json!({ "jsonrpc": "2.0", "method": method });
-    if !params.is_empty() {
-        message["params"] = params.into();
-    }
-    written(&message)
+/// Notification to the server that it is initialized.
+pub(super) fn initialized() -> Bytes {
+    written(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
 }
+
+/// Method of that notification.
+pub(super) const INITIALIZED: &str = "notifications/initialized";
 
 /// Notification that cancels a request.
 pub(super) fn cancelled(id: u64) -> Bytes {
-    let mut params = Map::new();
-    params.insert("requestId".into(), id.into());
-    params.insert("reason".into(), "the call was cancelled".into());
-    notification("notifications/cancelled", params)
+    let params = json!({ "requestId": id, "reason": "the call was cancelled" });
+    written(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
 }
 
 /// Response to a request of the server: a result for `ping`, an error for everything else.
@@ -333,9 +302,8 @@ pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
     written(&match method {
         "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
         _ => {
-            let error = json!({ "code": JsonRpcError::METHOD_NOT_FOUND, "message": "this client does not \
-                                 support that" });
-            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+            let (code, message) = (JsonRpcError::METHOD_NOT_FOUND, "this client does not support that");
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
         }
     })
 }

@@ -18,7 +18,7 @@ pub(super) const PER_REQUEST: &str = "2026-07-28";
 const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
 /// Negotiated revision and capabilities.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct NegotiatedSession {
     /// Revision.
     pub(super) revision: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct NegotiatedSession {
 }
 
 /// Capabilities of a server, as far as glossator uses them.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ServerCapabilities {
     /// Prompts.
     pub(super) prompts: bool,
@@ -35,25 +35,8 @@ pub(super) struct ServerCapabilities {
     pub(super) resources: bool,
     /// Completions for arguments of both.
     pub(super) completions: bool,
-    notifies_of_tools: bool,
-    notifies_of_prompts: bool,
-    notifies_of_resources: bool,
-}
-
-impl ServerCapabilities {
-    /// List changes that the server sends notifications for, in the format of `subscriptions/listen`.
-    pub(super) fn changes(&self) -> Map<String, Value> {
-        let declared = [
-            ("toolsListChanged", self.notifies_of_tools),
-            ("promptsListChanged", self.notifies_of_prompts),
-            ("resourcesListChanged", self.notifies_of_resources),
-        ];
-        declared
-            .into_iter()
-            .filter(|(_, declared)| *declared)
-            .map(|(name, _)| (name.to_owned(), true.into()))
-            .collect()
-    }
+    /// List changes that it sends notifications for, in the format of `subscriptions/listen`.
+    pub(super) changes: Map<String, Value>,
 }
 
 /// Result of `initialize` or `server/discover`.
@@ -84,13 +67,11 @@ impl NegotiatedSession {
     /// Parses the result of `server/discover`.
     pub(super) fn from_discover(result: &RawValue) -> Result<Self, QuotedSource> {
         let introduction = Introduction::read(result)?;
-        match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
-            true => Ok(Self { revision: PER_REQUEST, declared: introduction.declared() }),
-            false => {
-                let why = format!("it does not support revision {PER_REQUEST}");
-                Err(QuotedSource::new(why.clone(), why))
-            }
+        if introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
+            return Ok(Self { revision: PER_REQUEST, declared: introduction.declared() });
         }
+        let why = format!("it does not support revision {PER_REQUEST}");
+        Err(QuotedSource::new(why.clone(), why))
     }
 
     /// Whether the revision has no sessions.
@@ -118,13 +99,17 @@ impl<'a> Introduction<'a> {
             let read = of(name).and_then(|capability| serde_json::from_str::<Lists>(capability.get()).ok());
             read.unwrap_or_default().list_changed
         };
+        let changes = [
+            ("tools", "toolsListChanged"),
+            ("prompts", "promptsListChanged"),
+            ("resources", "resourcesListChanged"),
+        ];
+        let changes = changes.into_iter().filter(|(name, _)| list_changed(name));
         ServerCapabilities {
             prompts: of("prompts").is_some(),
             resources: of("resources").is_some(),
             completions: of("completions").is_some(),
-            notifies_of_tools: list_changed("tools"),
-            notifies_of_prompts: list_changed("prompts"),
-            notifies_of_resources: list_changed("resources"),
+            changes: changes.map(|(_, change)| (change.to_owned(), true.into())).collect(),
         }
     }
 }
@@ -146,7 +131,7 @@ pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_per_request: bool) -
     if outgoing.progress().is_some() {
         meta.insert("progressToken".into(), id.into());
     }
-    meta.extend(trace(outgoing.headers));
+    meta.extend(trace(&outgoing.headers));
     let mut params = outgoing.params.clone();
     if !meta.is_empty() {
         params.insert("_meta".into(), meta.into());
@@ -169,10 +154,7 @@ fn client_info() -> Value {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(object) => object,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
-    }
+    if let Value::Object(object) = value { object } else { Map::new() }
 }
 
 #[cfg(test)]
@@ -188,12 +170,12 @@ mod tests {
         let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
         let agreed = NegotiatedSession::from_initialize(&raw(old)).unwrap();
         assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
-        assert_eq!(agreed.declared.changes(), object(json!({ "toolsListChanged": true })));
+        assert_eq!(agreed.declared.changes, object(json!({ "toolsListChanged": true })));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
         assert!(NegotiatedSession::from_initialize(&raw(odd)).unwrap_err().quoted().contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
         let agreed = NegotiatedSession::from_discover(&raw(new)).unwrap();
-        assert!(agreed.is_per_request() && agreed.declared.changes().is_empty());
+        assert!(agreed.is_per_request() && agreed.declared.changes.is_empty());
         assert!(agreed.declared.prompts && !agreed.declared.resources && !agreed.declared.completions);
         assert!(NegotiatedSession::from_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
         assert!(NegotiatedSession::from_discover(&raw("[]")).is_err());

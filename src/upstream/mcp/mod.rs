@@ -18,7 +18,7 @@ mod lifecycle;
 mod param_headers;
 mod sse;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
@@ -33,11 +33,12 @@ use self::{
     child::ChildLink,
     http::HttpLink,
     jsonrpc::{JsonRpcError, ServerResponse},
+    lifecycle::ServerCapabilities,
     param_headers::{MarkedSchema, is_header_mismatch},
 };
 use super::{
-    ErrorSource, ProgressSender, UpstreamCall, UpstreamError, buffer::BodyAccount, error::QuotedSource,
-    http::HttpSettings, program::Program,
+    Failure, ProgressSender, UpstreamCall, UpstreamError, UpstreamResult, buffer::BodyAccount,
+    error::QuotedSource, http::HttpSettings, program::Program,
 };
 use crate::{
     model::UpstreamResponse,
@@ -81,10 +82,8 @@ pub enum McpTransport {
 impl McpUpstreamSettings {
     /// HTTP settings, if the transport is HTTP.
     pub fn http(&self) -> Option<&HttpSettings> {
-        match &self.transport {
-            McpTransport::Http(settings) => Some(settings),
-            McpTransport::Child(_) => None,
-        }
+        let McpTransport::Http(settings) = &self.transport else { return None };
+        Some(settings)
     }
 }
 
@@ -101,13 +100,18 @@ struct McpRequest<'a> {
     /// Name of the tool, prompt or resource, which revision 2026-07-28 requires in a header.
     name: Option<&'a str>,
     /// Headers for a server over HTTP.
-    headers: &'a HeaderMap,
+    headers: Cow<'a, HeaderMap>,
     limit_bytes: usize,
     /// Call that the request is for. `None` for glossator's own requests.
     upstream_call: Option<&'a UpstreamCall>,
 }
 
 impl<'a> McpRequest<'a> {
+    /// A request of glossator itself.
+    fn new(method: &'static str, params: Map<String, Value>, limit_bytes: usize) -> Self {
+        Self { method, params, name: None, headers: Cow::default(), limit_bytes, upstream_call: None }
+    }
+
     /// Channel for progress before the response.
     fn progress(&self) -> Option<&'a ProgressSender> {
         self.upstream_call.and_then(|upstream_call| upstream_call.progress.as_ref())
@@ -119,11 +123,8 @@ impl<'a> McpRequest<'a> {
     }
 
     /// Memory account for the response body.
-    fn account(&self) -> BodyAccount<'a> {
-        match self.upstream_call {
-            Some(upstream_call) => upstream_call.account(self.limit_bytes),
-            None => BodyAccount::none(),
-        }
+    fn account(&self) -> BodyAccount {
+        self.upstream_call.map_or_else(BodyAccount::none, |call| call.account(self.limit_bytes))
     }
 }
 
@@ -181,10 +182,10 @@ impl McpLists {
     /// Whether two sets of lists are equal.
     pub fn are_same(&self, other: &Self) -> bool {
         let of = |lists: &Self| (lists.has_prompts, lists.has_resources, lists.completes);
-        let texts = |lists: &Self| -> Vec<Vec<String>> {
-            lists.lists.iter().map(|list| list.iter().map(|entry| entry.get().to_owned()).collect()).collect()
+        let same = |(one, other): (&McpList, &McpList)| {
+            one.iter().map(|entry| entry.get()).eq(other.iter().map(|entry| entry.get()))
         };
-        of(self) == of(other) && texts(self) == texts(other)
+        of(self) == of(other) && self.lists.iter().zip(&other.lists).all(same)
     }
 }
 
@@ -237,10 +238,8 @@ impl McpUpstream {
 
     /// State of the program. `None` for a server over HTTP.
     pub fn program_state(&self) -> Option<ProgramState> {
-        match &self.link {
-            Link::Http(_) => None,
-            Link::Child(link) => Some(link.program_state()),
-        }
+        let Link::Child(link) = &self.link else { return None };
+        Some(link.program_state())
     }
 
     /// Ends the session, or stops the child. The next request starts another.
@@ -262,18 +261,8 @@ impl McpUpstream {
         wanted: WantedLists,
         known: Option<&McpLists>,
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
-        let mut tools = self.list_of(ListKind::Tools).await?;
-        let declared = match &self.link {
-            Link::Http(link) => {
-                let agreed = link.agreed().await?;
-                match agreed.is_per_request() {
-                    true => tools = link.param_headers.update(&self.name, tools),
-                    false => link.param_headers.clear(),
-                }
-                agreed.declared
-            }
-            Link::Child(link) => link.agreed().await?.declared,
-        };
+        let at = |failure: Failure| failure.into_error(&self.name);
+        let (tools, declared) = self.tools().await.map_err(at)?;
         let (prompts, resources) =
             (wanted.prompts && declared.prompts, wanted.resources && declared.resources);
         let (has_prompts, has_resources, completes) = (prompts, resources, declared.completions);
@@ -286,8 +275,8 @@ impl McpUpstream {
             (ListKind::ResourceTemplates, resources),
         ] {
             if is_there {
-                lists.lists[kind as usize] = self.list_of(kind).await.unwrap_or_else(|error| {
-                    failed = Some(error);
+                lists.lists[kind as usize] = self.list_of(kind).await.unwrap_or_else(|failure| {
+                    failed = Some(at(failure));
                     known.map(|known| known.get(kind).clone()).unwrap_or_default()
                 });
             }
@@ -295,8 +284,23 @@ impl McpUpstream {
         Ok((lists, failed))
     }
 
+    /// Fetches the list of tools, and returns the capabilities of the server with it.
+    async fn tools(&self) -> Result<(McpList, ServerCapabilities), Failure> {
+        let tools = self.list_of(ListKind::Tools).await?;
+        let link = match &self.link {
+            Link::Http(link) => link,
+            Link::Child(link) => return Ok((tools, link.agreed().await?.declared)),
+        };
+        let agreed = link.agreed().await?;
+        if agreed.is_per_request() {
+            return Ok((link.param_headers.update(&self.name, tools), agreed.declared));
+        }
+        link.param_headers.clear();
+        Ok((tools, agreed.declared))
+    }
+
     /// Fetches one list, page by page.
-    async fn list_of(&self, kind: ListKind) -> Result<McpList, UpstreamError> {
+    async fn list_of(&self, kind: ListKind) -> Result<McpList, Failure> {
         let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
             let (entries, next) = self.page(kind, cursor.clone()).await?;
@@ -324,32 +328,24 @@ impl McpUpstream {
         &self,
         kind: ListKind,
         cursor: Option<String>,
-    ) -> Result<(McpList, Option<String>), UpstreamError> {
-        let (headers, (method, member)) = (HeaderMap::new(), kind.names());
-        let outgoing = McpRequest {
-            method,
-            params: cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect(),
-            name: None,
-            headers: &headers,
-            limit_bytes: Self::PAGE_LIMIT_BYTES,
-            upstream_call: None,
-        };
-        let timeout_after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
-        let result = timeout(timeout_after, self.request(&outgoing)).await;
-        let result = result
-            .map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after: timeout_after })??;
-        let text = match result {
+    ) -> Result<(McpList, Option<String>), Failure> {
+        let (method, member) = kind.names();
+        let params = cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect();
+        let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
+        let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
+        let response = timeout(after, self.request(&outgoing)).await.map_err(|_| Failure::Deadline(after))?;
+        let text = match response? {
             McpResponse::Message(text) => text,
-            McpResponse::HttpError(upstream_response) => {
-                return Err(not_mcp(&self.name, format!("its status is {}", upstream_response.status)));
+            McpResponse::HttpError(response) => {
+                return Err(Failure::NotMcp(format!("its status is {}", response.status).into()));
             }
         };
-        let response = whole_response(&self.name, &text)?;
+        let response = whole_response(&text)?;
         let result = match &response.outcome {
             Ok(result) => result,
             // The server has no list of that kind.
             Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
-            Err(error) => return Err(not_mcp(&self.name, QuotedSource::from(error.clone()))),
+            Err(error) => return Err(Failure::NotMcp(QuotedSource::from(error.clone()).into())),
         };
         let page = || -> Result<_, serde_json::Error> {
             let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
@@ -358,10 +354,10 @@ impl McpUpstream {
             let next = members.get("nextCursor").map(|next| serde_json::from_str(next.get())).transpose()?;
             Ok((entries, next.flatten()))
         };
-        page().map_err(|error| not_mcp(&self.name, QuotedSource::from_json(&error)))
+        page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
 
-    async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, UpstreamError> {
+    async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
         match &self.link {
             Link::Http(link) => link.request(outgoing).await,
             Link::Child(link) => link.request(outgoing).await,
@@ -370,11 +366,9 @@ impl McpUpstream {
 }
 
 impl McpUpstream {
-    pub(super) async fn call(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn call(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
-        let UpstreamRequest::Tool(request) = request else {
-            return Err(UpstreamError::wrong_kind(&self.name));
-        };
+        let UpstreamRequest::Tool(request) = request else { return Err(Failure::wrong_kind()) };
         let ToolRequest { method, tool, arguments, effect: _, headers } = request;
         let mut params = Map::new();
         match method {
@@ -391,7 +385,7 @@ impl McpUpstream {
             method: method.as_str(),
             params,
             name: (*method != McpMethod::Complete).then_some(tool),
-            headers,
+            headers: Cow::Borrowed(headers),
             limit_bytes: *response_limit_bytes,
             upstream_call: Some(upstream_call),
         };
@@ -413,7 +407,7 @@ impl McpUpstream {
         match response {
             McpResponse::HttpError(response) => Ok(response),
             McpResponse::Message(text) => {
-                if let Err(error) = &whole_response(&self.name, &text)?.outcome
+                if let Err(error) = &whole_response(&text)?.outcome
                     && *method == McpMethod::CallTool
                     && is_of_no_tool(error)
                 {
@@ -470,12 +464,8 @@ fn is_of_no_tool(error: &JsonRpcError) -> bool {
 }
 
 /// Parses the JSON-RPC response in a string.
-fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<ServerResponse<'a>, UpstreamError> {
-    let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
+fn whole_response(text: &[u8]) -> Result<ServerResponse<'_>, Failure> {
+    let text = std::str::from_utf8(text).map_err(|error| Failure::NotMcp(error.into()))?;
     let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::ServerMessage::into_response);
-    response.ok_or_else(|| not_mcp(upstream, "its response is not a JSON-RPC response"))
-}
-
-fn not_mcp(upstream: &UpstreamName, source: impl Into<ErrorSource>) -> UpstreamError {
-    UpstreamError::NotMcp { upstream: upstream.clone(), source: source.into() }
+    response.ok_or_else(|| Failure::NotMcp("its response is not a JSON-RPC response".into()))
 }

@@ -78,27 +78,25 @@ impl ParamHeaders {
     /// Headers of a request: its own, and those of the arguments of a tool call.
     pub(super) fn headers_of<'a>(&self, outgoing: &McpRequest<'a>) -> Cow<'a, HeaderMap> {
         let tool = outgoing.name.filter(|_| outgoing.method == McpMethod::CallTool.as_str());
-        let Some(schema) = tool.and_then(|tool| self.schema_of(tool)) else {
-            return Cow::Borrowed(outgoing.headers);
-        };
         let mut headers = outgoing.headers.clone();
+        let Some(schema) = tool.and_then(|tool| self.schema_of(tool)) else { return headers };
         let none = Map::new();
         let arguments = outgoing.params.get("arguments").and_then(Value::as_object).unwrap_or(&none);
-        let visited =
+        let Ok(()) =
             for_each_param_header(&schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
                 if let Ok(name) = HeaderName::from_bytes(format!("mcp-param-{suffix}").as_bytes()) {
                     match argument.and_then(param_header_text) {
                         // Without those beyond the number of headers that a map can hold.
-                        Some(text) => headers.try_insert(name, encode_header_text(&text)).ok().flatten(),
+                        Some(text) => {
+                            headers.to_mut().try_insert(name, encode_header_text(&text)).ok().flatten()
+                        }
                         // A header of the client, if forwarded, is about its own arguments.
-                        None => headers.remove(&name),
+                        None => headers.to_mut().remove(&name),
                     };
                 }
                 Ok::<(), Infallible>(())
             });
-        match visited {
-            Ok(()) => Cow::Owned(headers),
-        }
+        headers
     }
 
     fn tools(&self) -> MutexGuard<'_, MarkedTools> {

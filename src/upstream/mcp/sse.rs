@@ -2,6 +2,9 @@
 
 use bytes::{Buf, BytesMut};
 use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+
+use crate::upstream::{Failure, buffer::BodyAccount, http::ResponseBody};
 
 /// Whether a response is an SSE stream, by its media type.
 pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
@@ -9,8 +12,36 @@ pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 
+/// Response body that is an SSE stream. Unread events are charged to the account.
+pub(super) struct EventStream {
+    pub(super) body: ResponseBody,
+    pub(super) account: BodyAccount,
+    events: EventParser,
+}
+
+impl EventStream {
+    /// Reads events of at most this much data.
+    pub(super) fn new(body: ResponseBody, limit_bytes: usize, account: BodyAccount) -> Self {
+        Self { body, account, events: EventParser::new(limit_bytes) }
+    }
+
+    /// Returns the data of the next event, and `None` at the end of the stream.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, Failure> {
+        loop {
+            if let Some(data) = self.events.next()? {
+                return Ok(Some(data));
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            let frame = frame.map_err(|error| Failure::CutOff(error.into()))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            self.account.grow(self.events.pending_bytes() + piece.len()).await?;
+            self.events.push(&piece);
+        }
+    }
+}
+
 /// Parser of an SSE stream (HTML, section 9.2.6), chunk by chunk.
-pub(super) struct EventParser {
+struct EventParser {
     limit_bytes: usize,
     buffer: BytesMut,
     searched: usize,
@@ -18,28 +49,24 @@ pub(super) struct EventParser {
     has_data: bool,
 }
 
-/// The data of an SSE event is over the limit.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct EventTooLong;
-
 impl EventParser {
     /// Creates a parser for SSE events of at most this much data.
-    pub(super) fn new(limit_bytes: usize) -> Self {
+    fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), has_data: false }
     }
 
     /// Adds the next chunk of the stream.
-    pub(super) fn push(&mut self, piece: &[u8]) {
+    fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
     /// Bytes buffered for events that are not complete.
-    pub(super) fn pending_bytes(&self) -> usize {
+    fn pending_bytes(&self) -> usize {
         self.buffer.len() + self.data.len()
     }
 
     /// Returns the data of the next complete event.
-    pub(super) fn next(&mut self) -> Result<Option<String>, EventTooLong> {
+    fn next(&mut self) -> Result<Option<String>, Failure> {
         while let Some(at) =
             self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
         {
@@ -51,7 +78,7 @@ impl EventParser {
             }
             let line = self.buffer.split_to(end);
             let both = self.buffer.starts_with(b"\r\n");
-            self.buffer.advance(if both { 2 } else { 1 });
+            self.buffer.advance(1 + usize::from(both));
             self.searched = 0;
             if line.is_empty() {
                 if std::mem::take(&mut self.has_data) {
@@ -61,13 +88,13 @@ impl EventParser {
             }
             self.line(&String::from_utf8_lossy(&line));
             if self.data.len() > self.limit_bytes {
-                return Err(EventTooLong);
+                return Err(Failure::TooLong(self.limit_bytes));
             }
         }
         self.searched = self.buffer.len();
         // The buffer may also hold a few bytes of a field name.
         match self.data.len() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
-            true => Err(EventTooLong),
+            true => Err(Failure::TooLong(self.limit_bytes)),
             false => Ok(None),
         }
     }
@@ -118,7 +145,7 @@ mod tests {
         for text in ["data: ".to_owned() + &"x".repeat(100), "data: 12345678901\n".repeat(2)] {
             let mut events = EventParser::new(20);
             events.push(text.as_bytes());
-            assert_eq!(events.next(), Err(EventTooLong));
+            assert!(matches!(events.next(), Err(Failure::TooLong(20))));
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     telemetry::CallContext,
     upstream::{
-        FailureStage, UpstreamError,
+        AttemptedEndpoints, Evidence, Failure, FailureStage,
         http::{Address, HttpSettings, connection::Connector, pool::ConnectionPool},
     },
 };
@@ -27,12 +27,15 @@ use crate::{
 /// One IP address or UNIX socket of an upstream. Its connections close when it is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct Endpoint {
-    id: u64,
-    settings: Arc<HttpSettings>,
-    address: Address,
-    at: Option<SocketAddr>,
-    connections: Arc<ConnectionPool>,
-    in_flight: AtomicUsize,
+    /// Number that is unique in the process.
+    pub(super) id: u64,
+    pub(super) settings: Arc<HttpSettings>,
+    /// Configured address.
+    pub(in crate::upstream::http) address: Address,
+    /// IP address and port.
+    pub(super) at: Option<SocketAddr>,
+    pub(in crate::upstream::http) connections: Arc<ConnectionPool>,
+    pub(super) in_flight: AtomicUsize,
     condition: Mutex<EndpointCondition>,
 }
 
@@ -52,33 +55,6 @@ impl Endpoint {
         })
     }
 
-    /// Number that is unique in the process.
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Configured address.
-    pub(in crate::upstream::http) fn address(&self) -> &Address {
-        &self.address
-    }
-
-    /// IP address and port.
-    pub(super) fn socket_address(&self) -> Option<SocketAddr> {
-        self.at
-    }
-
-    pub(in crate::upstream::http) fn connections(&self) -> &Arc<ConnectionPool> {
-        &self.connections
-    }
-
-    pub(super) fn settings(&self) -> &HttpSettings {
-        &self.settings
-    }
-
-    pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
-
     /// Whether requests may be sent to it.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         match self.condition().state(now) {
@@ -92,7 +68,8 @@ impl Endpoint {
             Some(at) if self.address.name().is_some() => format!("{} ({})", self.address, at.ip()),
             Some(_) | None => self.address.to_string(),
         };
-        AddressView { address, state: self.condition().state(now), in_flight: self.in_flight() }
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        AddressView { address, state: self.condition().state(now), in_flight }
     }
 
     /// Records the result of a health check.
@@ -101,15 +78,15 @@ impl Endpoint {
         self.log(change, &CallContext::default());
     }
 
-    /// Records the outcome of a request. The only endpoint of an upstream is used in any state, so nothing is
-    /// logged.
-    fn record(&self, outcome: RequestOutcome, is_only: bool, context: &CallContext) {
-        let change = match outcome {
-            RequestOutcome::Success => self.condition().record_success(),
-            RequestOutcome::Failure => {
+    /// Records the evidence of a request. The only endpoint of an upstream is used in any state, so nothing
+    /// is logged.
+    fn record(&self, evidence: Evidence, is_only: bool, context: &CallContext) {
+        let change = match evidence {
+            Evidence::Success => self.condition().record_success(),
+            Evidence::Failure => {
                 self.condition().record_failure(&self.settings.outlier_detection, Instant::now())
             }
-            RequestOutcome::Unknown => None,
+            Evidence::None => None,
         };
         self.log(change.filter(|_| !is_only), context);
     }
@@ -133,42 +110,29 @@ impl Endpoint {
     }
 }
 
-/// Outcome of a request, as evidence for the health of its endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestOutcome {
-    /// The endpoint responds.
-    Success,
-    /// The endpoint does not respond, or responds with a gateway error (502, 503, 504).
-    Failure,
-    /// No evidence.
-    Unknown,
-}
-
-impl RequestOutcome {
-    /// Outcome of a request, by the status of the response or the error.
-    pub(super) fn from_result(result: Result<StatusCode, &UpstreamError>) -> Self {
-        match result.map_err(|error| error.properties().stage) {
-            Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
-            | Err(FailureStage::NotReached | FailureStage::NoResponse | FailureStage::Malformed) => {
-                Self::Failure
-            }
-            Ok(_) => Self::Success,
-            // A response that is too long proves that the server responds; glossator's own limits prove
-            // nothing.
-            Err(
-                FailureStage::TooLong
-                | FailureStage::Unread
-                | FailureStage::Rejected
-                | FailureStage::Unsendable,
-            ) => Self::Unknown,
+/// Evidence of a request for the health of its endpoint, by the status of the response or the failure. An
+/// endpoint is healthy if it responds, except with a gateway error (502, 503, 504).
+fn evidence(result: Result<StatusCode, &Failure>) -> Evidence {
+    match result.map_err(|failure| failure.properties().stage) {
+        Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+        | Err(FailureStage::NotReached | FailureStage::NoResponse | FailureStage::Malformed) => {
+            Evidence::Failure
         }
+        Ok(_) => Evidence::Success,
+        // A response that is too long proves that the server responds; glossator's own limits prove nothing.
+        Err(
+            FailureStage::TooLong | FailureStage::Unread | FailureStage::Rejected | FailureStage::Unsendable,
+        ) => Evidence::None,
     }
 }
 
 /// Request in flight at its endpoint, counted there until this is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
-    endpoint: Arc<Endpoint>,
+    pub(in crate::upstream::http) endpoint: Arc<Endpoint>,
+    /// Call that it is for, and the endpoints that the call was sent to.
+    pub(in crate::upstream::http) context: CallContext,
+    pub(super) tried: AttemptedEndpoints,
     pub(super) deadline: Instant,
     /// Whether there was no other endpoint to choose from.
     is_only: bool,
@@ -176,20 +140,23 @@ pub(in crate::upstream::http) struct InFlightRequest {
 }
 
 impl InFlightRequest {
-    pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, deadline: Instant) -> Self {
+    pub(super) fn new(
+        endpoint: Arc<Endpoint>,
+        is_only: bool,
+        tried: &AttemptedEndpoints,
+        deadline: Instant,
+        context: &CallContext,
+    ) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
-        endpoint.condition().request_started(&endpoint.settings.outlier_detection, Instant::now);
-        Self { endpoint, deadline, is_only, is_recorded: false }
+        endpoint.condition().request_started(&endpoint.settings.outlier_detection, Instant::now());
+        let (context, tried) = (context.clone(), tried.clone());
+        Self { endpoint, context, tried, deadline, is_only, is_recorded: false }
     }
 
-    pub(in crate::upstream::http) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    /// Records the outcome of the request, or of its first part.
-    pub(super) fn record(&mut self, outcome: RequestOutcome, context: &CallContext) {
+    /// Records the result of the request, or of its first part.
+    pub(super) fn record(&mut self, result: Result<StatusCode, &Failure>) {
         self.is_recorded = true;
-        self.endpoint.record(outcome, self.is_only, context);
+        self.endpoint.record(evidence(result), self.is_only, &self.context);
     }
 }
 
@@ -197,7 +164,7 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         if !self.is_recorded && Instant::now() >= self.deadline {
             // Dropped because its deadline has passed, not because its client cancelled it.
-            self.endpoint.record(RequestOutcome::Failure, self.is_only, &CallContext::default());
+            self.endpoint.record(Evidence::Failure, self.is_only, &CallContext::default());
         }
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

@@ -6,12 +6,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{HeaderValue, Method, Request, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Limited};
 use settings_derive::Section;
 use tokio::{
     runtime::Handle,
-    task::JoinSet,
     time::{sleep, timeout},
 };
 use tracing::debug;
@@ -57,68 +57,58 @@ impl Setting for PathAndQuery {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?;
-        text.parse().ok().filter(|_| text.starts_with('/')).map_or_else(
-            || {
-                let message = format!("{} must begin with `/`, found {}", value.name, value.node.found());
-                value.reject(Invalid::new(message, "write `path: /health`"))
-            },
-            Ok,
-        )
+        if let Some(path) = text.parse().ok().filter(|_| text.starts_with('/')) {
+            return Ok(path);
+        }
+        let message = format!("{} must begin with `/`, found {}", value.name, value.node.found());
+        value.reject(Invalid::new(message, "write `path: /health`"))
     }
 }
 
 impl Endpoints {
     /// Starts the health checks, if they are configured and there is a runtime.
     pub(super) fn check_health(self: Arc<Self>) {
-        let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current())
-        else {
-            return;
-        };
-        let checking = runtime.spawn(check_all(Arc::downgrade(&self), settings));
-        let _ = self.checking.set(checking.abort_handle());
+        if let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current()) {
+            let checking = runtime.spawn(check_all(Arc::downgrade(&self), settings));
+            let _ = self.checking.set(checking.abort_handle());
+        }
     }
 }
 
 async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
-    let settings = Arc::new(settings);
     loop {
         let Some(all) = endpoints.upgrade() else { return };
         let known = all.known().await.unwrap_or_default();
         drop(all);
-        let mut checks = JoinSet::new();
-        for entry in known.iter() {
-            let (endpoint, settings, endpoints) =
-                (entry.endpoint.clone(), settings.clone(), endpoints.clone());
-            checks.spawn(async move {
-                let outcome = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
-                let outcome = outcome.unwrap_or_else(|_| Err("no response in time".into()));
-                if let Err(error) = &outcome {
-                    let error = ErrorChain(&**error);
-                    debug!(address = %endpoint.address(), error = %error, "health check failed");
-                }
-                endpoint.record_check(outcome.is_ok(), settings.unhealthy_threshold);
-                if let (Ok(()), Some(endpoints)) = (outcome, endpoints.upgrade()) {
-                    endpoints.when_healthy.get().inspect(|OnHealthy(callback)| callback());
-                }
-            });
-        }
+        join_all(known.iter().map(|entry| check_one(&endpoints, &entry.endpoint, &settings))).await;
         drop(known);
-        while checks.join_next().await.is_some() {}
         sleep(settings.interval.mul_f64(0.9 + fastrand::f64() / 5.0)).await;
     }
 }
 
+async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &HealthCheckSettings) {
+    let outcome = timeout(settings.timeout, check(endpoint, &settings.path)).await;
+    let outcome = outcome.unwrap_or_else(|_| Err("no response in time".into()));
+    if let Err(error) = &outcome {
+        debug!(address = %endpoint.address, error = %ErrorChain(&**error), "health check failed");
+    }
+    endpoint.record_check(outcome.is_ok(), settings.unhealthy_threshold);
+    if let (Ok(()), Some(endpoints)) = (outcome, endpoints.upgrade()) {
+        endpoints.when_healthy.get().inspect(|OnHealthy(callback)| callback());
+    }
+}
+
 async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
-    let settings = endpoint.settings();
+    let settings = &endpoint.settings;
     let mut request = Request::new(full_body(Bytes::new()));
     *request.method_mut() = Method::GET;
-    *request.uri_mut() = endpoint.address().join(path)?;
+    *request.uri_mut() = endpoint.address.join(path)?;
     *request.version_mut() = settings.protocol.version();
     request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     request.headers_mut().extend(settings.headers.clone());
-    let response = endpoint.connections().send(request, &CallContext::default()).await;
-    let response = response.map_err(|(error, _)| error)?;
+    let response = endpoint.connections.send(request, &CallContext::default()).await;
+    let response = response.map_err(|(failure, _)| failure.into_error(&settings.name))?;
     let status = response.status();
     Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it responded with status {status}").into()) }

@@ -12,21 +12,21 @@ mod resolve;
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::Ordering},
 };
 
 use arc_swap::ArcSwap;
 use http::StatusCode;
 use tokio::{task::AbortHandle, time::Instant};
 
-use self::endpoint::RequestOutcome;
 use super::HttpSettings;
 use crate::{
     telemetry::CallContext,
-    upstream::{AttemptedEndpoints, FailureStage, UpstreamError},
+    upstream::{AttemptedEndpoints, Failure, FailureStage},
 };
 
-pub(super) use endpoint::{Endpoint, InFlightRequest};
+use endpoint::Endpoint;
+pub(super) use endpoint::InFlightRequest;
 pub use health::HealthCheckSettings;
 pub use outlier_detection::{EndpointState, OutlierDetectionSettings};
 pub(super) use resolve::Lookup;
@@ -42,11 +42,11 @@ pub(super) struct Endpoints {
     /// DNS state. `None` if no address has a host name.
     names: Option<resolve::DnsCache>,
     checking: OnceLock<AbortHandle>,
-    when_healthy: OnceLock<OnHealthy>,
+    pub(super) when_healthy: OnceLock<OnHealthy>,
 }
 
 /// Callback for each successful health check.
-struct OnHealthy(Box<dyn Fn() + Send + Sync>);
+pub(super) struct OnHealthy(pub(super) Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for OnHealthy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,13 +95,14 @@ impl Endpoints {
         self: &Arc<Self>,
         tried: &AttemptedEndpoints,
         deadline: Instant,
-    ) -> Result<InFlightRequest, UpstreamError> {
+        context: &CallContext,
+    ) -> Result<InFlightRequest, Failure> {
         let endpoints = self.known().await?;
         let endpoint = pick_any(&endpoints, tried).clone();
         if endpoints.len() > 1 {
-            tried.add(endpoint.id());
+            tried.add(endpoint.id);
         }
-        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, deadline))
+        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, tried, deadline, context))
     }
 
     /// Records the result of a request. If nothing could be sent and there is another endpoint, moves the
@@ -109,27 +110,21 @@ impl Endpoints {
     pub(super) fn fail_over(
         &self,
         in_flight: &mut InFlightRequest,
-        tried: &AttemptedEndpoints,
-        context: &CallContext,
-        result: Result<StatusCode, &UpstreamError>,
+        result: Result<StatusCode, &Failure>,
     ) -> bool {
-        in_flight.record(RequestOutcome::from_result(result), context);
-        let is_unreached = result.is_err_and(|error| error.properties().stage == FailureStage::NotReached);
-        let other = is_unreached.then(|| self.pick_other(tried, in_flight.deadline)).flatten();
+        in_flight.record(result);
+        let is_unreached =
+            result.is_err_and(|failure| failure.properties().stage == FailureStage::NotReached);
+        let other = is_unreached.then(|| self.pick_other(in_flight)).flatten();
         other.map(|other| *in_flight = other).is_some()
     }
 
-    fn pick_other(&self, tried: &AttemptedEndpoints, deadline: Instant) -> Option<InFlightRequest> {
+    fn pick_other(&self, failed: &InFlightRequest) -> Option<InFlightRequest> {
         let endpoints = self.current.load();
         // The only endpoint is never recorded in `tried`.
-        let endpoint = pick_new(&endpoints, tried).filter(|_| endpoints.len() > 1)?.clone();
-        tried.add(endpoint.id());
-        Some(InFlightRequest::new(endpoint, false, deadline))
-    }
-
-    /// Sets a callback for each successful health check. Only the first callback is used.
-    pub(super) fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let _ = self.when_healthy.set(OnHealthy(Box::new(callback)));
+        let endpoint = pick_new(&endpoints, &failed.tried).filter(|_| endpoints.len() > 1)?.clone();
+        failed.tried.add(endpoint.id);
+        Some(InFlightRequest::new(endpoint, false, &failed.tried, failed.deadline, &failed.context))
     }
 
     /// Current endpoints.
@@ -160,7 +155,7 @@ fn pick_any<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<E
         // All that are not ejected have been tried.
         .or_else(|| less_loaded(endpoints, |entry| entry.endpoint.is_open(now)))
         // All are ejected, so nothing is lost by trying one of them.
-        .or_else(|| less_loaded(endpoints, |entry| !tried.has(entry.endpoint.id())))
+        .or_else(|| less_loaded(endpoints, |entry| !tried.has(entry.endpoint.id)))
         .or_else(|| less_loaded(endpoints, |_| true))
         .expect("there is an endpoint")
 }
@@ -168,7 +163,7 @@ fn pick_any<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<E
 /// Selects an endpoint that is not ejected and was not tried.
 fn pick_new<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> Option<&'t Arc<Endpoint>> {
     let now = Instant::now();
-    let is_new = |entry: &Entry| entry.endpoint.is_open(now) && !tried.has(entry.endpoint.id());
+    let is_new = |entry: &Entry| entry.endpoint.is_open(now) && !tried.has(entry.endpoint.id);
     less_loaded(endpoints, |entry| !entry.last_resort && is_new(entry))
         .or_else(|| less_loaded(endpoints, is_new))
 }
@@ -176,15 +171,10 @@ fn pick_new<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> Option<&'
 /// Less loaded of two matching endpoints, chosen at random ("power of two choices"). This is nearly as even
 /// as the least loaded of all, and simultaneous requests do not all choose the same one.
 fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Arc<Endpoint>> {
-    let fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
-    let one = match fitting.len() {
-        0 => return None,
-        1 => return Some(&fitting[0].endpoint),
-        count => fastrand::usize(..count),
-    };
-    let other = (one + fastrand::usize(1..fitting.len())) % fitting.len();
-    let (one, other) = (&fitting[one].endpoint, &fitting[other].endpoint);
-    Some(if other.in_flight() < one.in_flight() { other } else { one })
+    let mut fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
+    fastrand::shuffle(&mut fitting);
+    let two = fitting.into_iter().take(2).map(|entry| &entry.endpoint);
+    two.min_by_key(|endpoint| endpoint.in_flight.load(Ordering::Relaxed))
 }
 
 impl Drop for Endpoints {

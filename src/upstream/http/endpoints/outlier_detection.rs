@@ -110,14 +110,8 @@ impl EndpointCondition {
 
     /// Records that a request is sent to the endpoint. Once the ejection is over, this request is the probe.
     /// If it never ends, another probe follows after `base_ejection_time`.
-    pub(super) fn request_started(
-        &mut self,
-        settings: &OutlierDetectionSettings,
-        now: impl FnOnce() -> Instant,
-    ) {
-        let Some(until) = self.ejected_until else { return };
-        let now = now();
-        if until <= now {
+    pub(super) fn request_started(&mut self, settings: &OutlierDetectionSettings, now: Instant) {
+        if self.ejected_until.is_some_and(|until| until <= now) {
             (self.ejected_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
         }
     }
@@ -183,7 +177,7 @@ mod tests {
             assert_eq!(condition.record_failure(&settings, now), None, "it is out already");
             now += seconds * SECOND;
             assert_eq!(condition.state(now), EndpointState::Probing);
-            condition.request_started(&settings, || now);
+            condition.request_started(&settings, now);
             assert_eq!(condition.state(now), EndpointState::Ejected { remaining: SECOND }, "one is enough");
         }
         assert_eq!(condition.state(now + 3 * SECOND), EndpointState::Probing, "that one never came back");

@@ -1,6 +1,7 @@
 //! Periodic DNS lookups: connections stay open for long, and DNS records change.
 
 use std::{
+    collections::BTreeSet,
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -11,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
-use crate::{telemetry::ErrorChain, upstream::UpstreamError};
+use crate::{telemetry::ErrorChain, upstream::Failure};
 
 /// Time that a failed DNS lookup is cached while no address is known. Requests meanwhile fail with the same
 /// error.
@@ -73,20 +74,17 @@ impl DnsCache {
 impl Endpoints {
     /// Returns the endpoints. Names that are due are resolved again in the background. The request waits for
     /// a lookup only if no address is known, or if the addresses are older than twice the interval.
-    pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
+    pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, Failure> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
         let known = self.current.load_full();
-        match names.last_lookup().at.map(|at| at.elapsed()) {
-            Some(age) if age < refresh && !known.is_empty() => return Ok(known),
-            Some(age) if age < 2 * refresh && !known.is_empty() => {
-                if names.turn.try_lock().is_ok() {
-                    let endpoints = self.clone();
-                    tokio::spawn(async move { endpoints.look_up(names_of(&endpoints)).await });
-                }
-                return Ok(known);
+        let age = names.last_lookup().at.map(|at| at.elapsed()).filter(|_| !known.is_empty());
+        if let Some(age) = age.filter(|age| *age < 2 * refresh) {
+            if age >= refresh && names.turn.try_lock().is_ok() {
+                let endpoints = self.clone();
+                tokio::spawn(async move { Some(endpoints.look_up(endpoints.names.as_ref()?).await) });
             }
-            Some(_) | None => {}
+            return Ok(known);
         }
         let after = self.settings.connect_timeout;
         let found = timeout(after, self.look_up(names)).await;
@@ -99,14 +97,9 @@ impl Endpoints {
             }
             return Ok(known);
         }
-        match found {
-            Err(_) => Err(UpstreamError::ConnectDeadline { upstream: self.settings.name.clone(), after }),
-            Ok(()) => {
-                let error = names.last_lookup().error.unwrap_or_else(|| NO_ADDRESS.to_owned());
-                let (upstream, source) = (self.settings.name.clone(), io::Error::other(error).into());
-                Err(UpstreamError::Connect { upstream, source })
-            }
-        }
+        found.map_err(|_| Failure::ConnectDeadline(after))?;
+        let error = names.last_lookup().error.unwrap_or_else(|| NO_ADDRESS.to_owned());
+        Err(Failure::Connect(io::Error::other(error).into()))
     }
 
     /// Resolves every name, unless another request did so meanwhile.
@@ -122,7 +115,7 @@ impl Endpoints {
         let (mut entries, mut failed) = (Vec::new(), None);
         let before = self.current.load_full();
         for address in self.settings.addresses() {
-            let here = before.iter().filter(|entry| entry.endpoint.address() == address);
+            let here = before.iter().filter(|entry| entry.endpoint.address == *address);
             let Some((host, port)) = address.name() else {
                 entries.extend(here.cloned());
                 continue;
@@ -133,12 +126,12 @@ impl Endpoints {
                     // last resort.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     for at in &found {
-                        let known = here.clone().find(|entry| entry.endpoint.socket_address() == Some(*at));
+                        let known = here.clone().find(|entry| entry.endpoint.at == Some(*at));
                         let endpoint = known.map_or_else(
                             || Endpoint::new(&self.settings, address, Some(*at)),
                             |entry| entry.endpoint.clone(),
                         );
-                        if !entries.iter().any(|entry: &Entry| entry.endpoint.id() == endpoint.id()) {
+                        if !entries.iter().any(|entry: &Entry| entry.endpoint.id == endpoint.id) {
                             entries.push(Entry { endpoint, last_resort: !is_first(at) });
                         }
                     }
@@ -155,11 +148,8 @@ impl Endpoints {
             }
         }
         entries.truncate(ADDRESS_LIMIT);
-        let numbers = |entries: &[Entry]| {
-            let mut numbers: Vec<_> = entries.iter().map(|entry| entry.endpoint.id()).collect();
-            numbers.sort_unstable();
-            numbers
-        };
+        let numbers =
+            |entries: &[Entry]| -> BTreeSet<u64> { entries.iter().map(|entry| entry.endpoint.id).collect() };
         if last.at.is_some() && numbers(&before) != numbers(&entries) {
             let count = entries.len();
             info!(upstream = %self.settings.name, addresses = count, "DNS addresses changed");
@@ -167,9 +157,4 @@ impl Endpoints {
         self.current.store(Arc::new(entries));
         names.record_lookup(failed);
     }
-}
-
-/// State of the DNS lookups. Only called if there are names.
-fn names_of(endpoints: &Endpoints) -> &DnsCache {
-    endpoints.names.as_ref().expect("names are looked up where there are some")
 }

@@ -19,8 +19,10 @@ use super::*;
 use crate::{
     route::{HttpRequest, PathBase},
     telemetry::CallContext,
-    upstream::{Deadline, UpstreamCall, http::HttpUpstream},
+    upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
+
+const BAD: Result<StatusCode, &Failure> = Ok(StatusCode::BAD_GATEWAY);
 
 /// Server that responds with its own name, and reports how many connections to it are open.
 async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<usize>) {
@@ -140,7 +142,7 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     );
     let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
     records.set(&numbers("10.0.0.1:80"));
-    let known = async || endpoints.known().await.unwrap()[0].endpoint.socket_address().unwrap().to_string();
+    let known = async || endpoints.known().await.unwrap()[0].endpoint.at.unwrap().to_string();
     assert_eq!(known().await, "10.0.0.1:80");
     records.set(&numbers("10.0.0.2:80"));
     tokio::time::advance(Duration::from_secs(29)).await;
@@ -162,7 +164,7 @@ async fn a_failed_lookup_is_an_error_and_cached() {
     let upstream = upstream(&records, Duration::from_secs(30));
     for _ in 0..10 {
         let error = lookups(&upstream).await.unwrap_err();
-        assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
+        assert!(matches!(error, UpstreamError { failure: Failure::Connect(_), .. }), "{error}");
         assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no such name");
     }
     assert_eq!(records.lookups(), 1);
@@ -186,7 +188,8 @@ fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
 }
 
 async fn picked(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFlightRequest {
-    endpoints.pick(tried, Instant::now() + Duration::from_secs(1)).await.unwrap()
+    let deadline = Instant::now() + Duration::from_secs(1);
+    endpoints.pick(tried, deadline, &CallContext::default()).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,19 +208,19 @@ async fn the_less_loaded_of_two_endpoints_is_picked() {
 async fn a_failing_endpoint_is_ejected_and_then_probed_by_one_call() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut bad = picked(&endpoints, &AttemptedEndpoints::default()).await;
-    bad.record(RequestOutcome::Failure, &CallContext::default());
-    let bad = bad.endpoint().id();
+    bad.record(BAD);
+    let bad = bad.endpoint.id;
     for _ in 0..20 {
-        assert_ne!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint().id(), bad);
+        assert_ne!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint.id, bad);
     }
     tokio::time::advance(Duration::from_secs(5)).await;
     let mut in_flight_requests = Vec::new();
     for _ in 0..20 {
         in_flight_requests.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
     }
-    assert_eq!(in_flight_requests.iter().filter(|in_flight| in_flight.endpoint().id() == bad).count(), 1);
+    assert_eq!(in_flight_requests.iter().filter(|in_flight| in_flight.endpoint.id == bad).count(), 1);
     for in_flight in &mut in_flight_requests {
-        in_flight.record(RequestOutcome::Success, &CallContext::default());
+        in_flight.record(Ok(StatusCode::OK));
     }
     assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Healthy));
 }
@@ -226,15 +229,13 @@ async fn a_failing_endpoint_is_ejected_and_then_probed_by_one_call() {
 async fn all_endpoints_are_used_if_all_are_ejected() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     for _ in 0..2 {
-        picked(&endpoints, &AttemptedEndpoints::default())
-            .await
-            .record(RequestOutcome::Failure, &CallContext::default());
+        picked(&endpoints, &AttemptedEndpoints::default()).await.record(BAD);
     }
     let is_out = |one: &AddressView| matches!(one.state, EndpointState::Ejected { .. });
     assert!(endpoints.view().iter().all(is_out));
     let tried = AttemptedEndpoints::default();
     let (one, other) = (picked(&endpoints, &tried).await, picked(&endpoints, &tried).await);
-    assert_ne!(one.endpoint().id(), other.endpoint().id());
+    assert_ne!(one.endpoint.id, other.endpoint.id);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,13 +249,13 @@ async fn an_attempt_that_follows_goes_to_another_address() {
             picked(&endpoints, &tried).await,
         ]
         .iter()
-        .map(|in_flight| in_flight.endpoint().id())
+        .map(|in_flight| in_flight.endpoint.id)
         .collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 3);
-        assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
-        picked(&endpoints, &tried).await;
+        let fourth = picked(&endpoints, &tried).await;
+        assert!(endpoints.pick_other(&fourth).is_none());
     }
 }
 
@@ -276,29 +277,19 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     for _ in 0..20 {
-        assert!(
-            picked(&endpoints, &AttemptedEndpoints::default())
-                .await
-                .endpoint()
-                .socket_address()
-                .unwrap()
-                .is_ipv6()
-        );
+        assert!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint.at.unwrap().is_ipv6());
     }
     let tried = AttemptedEndpoints::default();
     let first = picked(&endpoints, &tried).await;
-    let other = endpoints.pick_other(&tried, Instant::now()).unwrap();
-    assert!(
-        first.endpoint().socket_address().unwrap().is_ipv6()
-            && other.endpoint().socket_address().unwrap().is_ipv4()
-    );
+    let other = endpoints.pick_other(&first).unwrap();
+    assert!(first.endpoint.at.unwrap().is_ipv6() && other.endpoint.at.unwrap().is_ipv4());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_only_address_that_cannot_be_reached_is_tried_once() {
     let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), AttemptedEndpoints::default());
-    let _in_flight = picked(&endpoints, &tried).await;
-    assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
+    let in_flight = picked(&endpoints, &tried).await;
+    assert!(endpoints.pick_other(&in_flight).is_none());
 }
 
 #[tokio::test(start_paused = true)]
