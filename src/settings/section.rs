@@ -229,6 +229,16 @@ impl<'a> Cursor<'a> {
         Err(self.report_at(span, invalid))
     }
 
+    /// Like [`Self::reject_at`], with a code.
+    pub(crate) fn reject_coded<T>(
+        &self,
+        at: CodedSpan,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Checked<T> {
+        self.reject_at(at.span, Invalid::new(message, help).with_code(at.code))
+    }
+
     fn report_at(&self, span: SourceSpan, invalid: Invalid) -> Reported {
         let Invalid { code, message, help, shows_value } = invalid;
         let report = self.context.report;
