@@ -91,9 +91,7 @@ impl ExhaustedLimit {
     pub(super) fn message(self) -> String {
         match self {
             Self::Stopped => STOPPED.to_owned(),
-            Self::Work => {
-                format!("takes more than {WORK_HERE} steps, the work limit of a filter")
-            }
+            Self::Work => format!("takes more than {WORK_HERE} steps, the work limit of a filter"),
             Self::Memory => {
                 format!("builds more than {MEMORY_HERE_BYTES} bytes, the memory limit of a filter")
             }
@@ -113,8 +111,8 @@ pub(super) struct RunBudget {
     rounds: Cell<u64>,
     /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
     nested: Cell<usize>,
-    /// The first limit that was exceeded; the run ends then.
-    exhausted: Cell<Option<ExhaustedLimit>>,
+    /// The first limit that was exceeded; the run ends then, and its output is not a result.
+    pub(super) exhausted: Cell<Option<ExhaustedLimit>>,
     /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
     /// Work budget of the call; cancelled when no client waits for the result.
@@ -133,11 +131,6 @@ impl RunBudget {
             raised: Cell::new(None),
             stop: stop.cloned(),
         }
-    }
-
-    /// Reason why the run was ended, if it was: then its output is not a result.
-    pub(super) fn exhausted(&self) -> Option<ExhaustedLimit> {
-        self.exhausted.get()
     }
 
     /// Steps taken and bytes allocated.
@@ -224,7 +217,7 @@ impl RunBudget {
     }
 
     /// Charges a value that is read completely. Returns its approximate length as text, in bytes.
-    pub(super) fn read<'v>(&self, value: &'v Val) -> Result<u64, Error> {
+    pub(super) fn read(&self, value: &Val) -> Result<u64, Error> {
         if !matches!(value, Val::Arr(_) | Val::Obj(_)) {
             let bytes = text_bytes(value);
             return self.charge_steps(bytes / 64).map(|()| bytes);
@@ -233,27 +226,16 @@ impl RunBudget {
         // An explicit list of pending values, because a value may nest deeper than the stack allows.
         let mut inside = vec![(value, 1)];
         while let Some((value, depth)) = inside.pop() {
-            let before = bytes;
-            let mut look = |child: &'v Val| match child {
-                Val::Arr(_) | Val::Obj(_) => inside.push((child, depth + 1)),
-                simple => bytes += text_bytes(simple) + 2,
-            };
-            let count = match value {
-                Val::Arr(items) => {
-                    items.iter().for_each(look);
-                    items.len()
+            let (before, mut count) = (bytes, 0);
+            for part in parts(value) {
+                count += 1;
+                match part {
+                    Val::Arr(_) | Val::Obj(_) => inside.push((part, depth + 1)),
+                    simple => bytes += text_bytes(simple) + 2,
                 }
-                Val::Obj(members) => {
-                    members.iter().for_each(|(key, value)| {
-                        look(key);
-                        look(value);
-                    });
-                    2 * members.len()
-                }
-                Val::Null | Val::Bool(_) | Val::Num(_) | Val::BStr(_) | Val::TStr(_) => 0,
-            };
+            }
             bytes += 2;
-            self.charge_steps(1 + count as u64 / 4 + (bytes - before) / 64)?;
+            self.charge_steps(1 + count / 4 + (bytes - before) / 64)?;
             if depth > DEPTH_LIMIT {
                 return Err(self.exhaust(ExhaustedLimit::Depth));
             }
@@ -263,30 +245,31 @@ impl RunBudget {
 }
 
 /// Whether a value nests too deep, or has more parts than any result.
-fn nests_too_deep<'v>(value: &'v Val) -> bool {
+fn nests_too_deep(value: &Val) -> bool {
     let (mut inside, mut looked_at) = (vec![(value, 1)], 0);
     while let Some((value, depth)) = inside.pop() {
-        let look = |child: &'v Val| {
-            if matches!(child, Val::Arr(_) | Val::Obj(_)) {
-                inside.push((child, depth + 1));
+        for part in parts(value) {
+            looked_at += 1;
+            if matches!(part, Val::Arr(_) | Val::Obj(_)) {
+                inside.push((part, depth + 1));
             }
-        };
-        looked_at += match value {
-            Val::Arr(items) => {
-                items.iter().for_each(look);
-                items.len()
-            }
-            Val::Obj(members) => {
-                members.values().for_each(look);
-                members.len()
-            }
-            Val::Null | Val::Bool(_) | Val::Num(_) | Val::BStr(_) | Val::TStr(_) => 0,
-        };
+        }
         if depth > DEPTH_LIMIT || looked_at > LOOK_LIMIT {
             return true;
         }
     }
     false
+}
+
+/// The items of a list, or the keys and values of an object.
+fn parts(value: &Val) -> impl Iterator<Item = &Val> {
+    let (items, members) = match value {
+        Val::Arr(items) => (Some(items), None),
+        Val::Obj(members) => (None, Some(members)),
+        Val::Null | Val::Bool(_) | Val::Num(_) | Val::BStr(_) | Val::TStr(_) => (None, None),
+    };
+    let members = members.into_iter().flat_map(|members| members.iter());
+    items.into_iter().flat_map(|items| items.iter()).chain(members.flat_map(|(key, value)| [key, value]))
 }
 
 /// Approximate length of a scalar as text, in bytes.

@@ -6,15 +6,16 @@ use std::{collections::HashSet, sync::LazyLock};
 use jaq_core::{
     Bind, Cv, Exn, Native, ValX,
     box_iter::{BoxIter, box_once},
-    load::parse::{BinaryOp, Def, Term},
+    load::parse::{Def, Term},
     native::{Fun, bome, run, v},
 };
 use jaq_json::{Error, Val};
+use regex::Regex;
 
 use super::{
     bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared},
     patterns::{WantedParts, find},
-    rewrite::{bounded_definition, call, collect_calls},
+    rewrite::{bounded_definition, call, collect_calls, pipe},
 };
 use crate::model::{JsonText, NumberOutOfBounds, check_number};
 
@@ -52,91 +53,53 @@ const RAISE: &str =
 /// Library functions that are replaced.
 const REPLACED: [&str; 5] = ["fromjson", "matches", "range", "split_", "split_matches"];
 
-/// Library function wrapped with counters.
-struct Wrapped {
-    name: &'static str,
-    /// Internal name of the original, which no filter can contain.
-    inner: &'static str,
-    argument: Option<&'static str>,
-    /// Names of the functions that count before the call, and that count its result.
-    before: Option<&'static str>,
-    after: Option<&'static str>,
-}
-
-impl Wrapped {
-    /// A function whose result is a string or list of about the size of its input.
-    const fn flat(name: &'static str, inner: &'static str) -> Self {
-        Self { name, inner, argument: None, before: None, after: Some(MADE) }
-    }
-
-    /// A function that compares all parts of a value, and returns a list of the same size.
-    const fn whole(name: &'static str, inner: &'static str, argument: Option<&'static str>) -> Self {
-        Self { name, inner, argument, before: Some(READ), after: Some(MADE) }
-    }
-
-    /// A function that searches for its argument.
-    const fn seeking(name: &'static str, inner: &'static str) -> Self {
-        Self { name, inner, argument: Some("$x"), before: Some(SOUGHT), after: Some(MADE) }
-    }
-
-    fn definition(&self) -> Def<&'static str> {
-        let pipe = |left, right| Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right));
-        let argument =
-            || self.argument.map(|name| if name.starts_with('$') { Term::Var(name) } else { call(name, []) });
-        let mut body = call(self.inner, argument());
-        if let Some(before) = self.before {
-            body = pipe(call(before, argument().filter(|_| before == SOUGHT)), body);
-        }
-        if let Some(after) = self.after {
-            body = pipe(body, call(after, []));
-        }
-        Def { name: self.name, args: self.argument.into_iter().collect(), body }
-    }
-}
-
-const WRAPPED: [Wrapped; 23] = [
-    Wrapped::flat("ascii_downcase", "!ascii_downcase"),
-    Wrapped::flat("ascii_upcase", "!ascii_upcase"),
-    Wrapped::flat("decode_base64", "!decode_base64"),
-    Wrapped::flat("decode_uri", "!decode_uri"),
-    Wrapped::flat("encode_base64", "!encode_base64"),
-    Wrapped::flat("encode_uri", "!encode_uri"),
-    Wrapped::flat("escape_html", "!escape_html"),
-    Wrapped::flat("escape_sh", "!escape_sh"),
-    Wrapped::flat("explode", "!explode"),
-    Wrapped::flat("implode", "!implode"),
-    Wrapped::flat("key_values", "!key_values"),
-    Wrapped::flat("keys_unsorted", "!keys_unsorted"),
-    Wrapped::flat("reverse", "!reverse"),
-    Wrapped::flat("unescape_html", "!unescape_html"),
-    Wrapped::whole("group_by", "!group_by", Some("f")),
-    Wrapped::whole("max_by_or_empty", "!max_by_or_empty", Some("f")),
-    Wrapped::whole("min_by_or_empty", "!min_by_or_empty", Some("f")),
-    Wrapped::whole("sort", "!sort", None),
-    Wrapped::whole("sort_by", "!sort_by", Some("f")),
-    Wrapped::whole("tobytes", "!tobytes", None),
-    Wrapped::seeking("contains", "!contains"),
-    Wrapped::seeking("indices", "!indices"),
-    Wrapped { name: "tojson", inner: "!tojson", argument: None, before: Some(WRITTEN), after: None },
+/// Library functions that are wrapped with counters: their internal names, which no filter can contain, their
+/// argument, and the names of the functions that count before the call, and that count its result.
+const WRAPPED: [(&str, Option<&str>, Option<&str>, Option<&str>); 5] = [
+    // The result is a string or list of about the size of the input.
+    (
+        "!ascii_downcase !ascii_upcase !decode_base64 !decode_uri !encode_base64 !encode_uri !escape_html \
+         !escape_sh !explode !implode !key_values !keys_unsorted !reverse !unescape_html",
+        None,
+        None,
+        Some(MADE),
+    ),
+    // All parts of a value are compared, and the result is a list of the same size.
+    ("!group_by !max_by_or_empty !min_by_or_empty !sort_by", Some("f"), Some(READ), Some(MADE)),
+    ("!sort !tobytes", None, Some(READ), Some(MADE)),
+    // The argument is searched for.
+    ("!contains !indices", Some("$x"), Some(SOUGHT), Some(MADE)),
+    ("!tojson", None, Some(WRITTEN), None),
 ];
 
-/// Definitions before those of the library, which use them.
-fn first_definitions() -> impl Iterator<Item = Def<&'static str>> {
-    let range = jaq_core::load::parse(RANGE, |parser| parser.defs());
-    let range = range.expect("the definition is fixed and tested");
-    range.into_iter().chain(WRAPPED.iter().map(Wrapped::definition))
-}
-
-/// Definitions after those of the library.
-fn last_definitions() -> impl Iterator<Item = Def<&'static str>> {
-    let raise = jaq_core::load::parse(RAISE, |parser| parser.defs());
-    raise.expect("the definitions are fixed and tested").into_iter()
+/// Definitions of the wrapped functions.
+fn wrappers() -> impl Iterator<Item = Def<&'static str>> {
+    WRAPPED.into_iter().flat_map(|(names, argument, before, after)| {
+        names.split(' ').map(move |inner| {
+            let variable =
+                || argument.map(|name| if name.starts_with('$') { Term::Var(name) } else { call(name, []) });
+            let mut body = call(inner, variable());
+            if let Some(before) = before {
+                body = pipe(call(before, variable().filter(|_| before == SOUGHT)), body);
+            }
+            if let Some(after) = after {
+                body = pipe(body, call(after, []));
+            }
+            Def { name: &inner[1..], args: argument.into_iter().collect(), body }
+        })
+    })
 }
 
 /// A library function under its internal name; `None` if it is replaced.
 fn with_internal_name((name, arguments, native): Fun<EngineTypes>) -> Option<Fun<EngineTypes>> {
-    let name = WRAPPED.iter().find(|wrapped| wrapped.name == name).map_or(name, |wrapped| wrapped.inner);
-    (!REPLACED.contains(&name)).then_some((name, arguments, native))
+    let mut wrapped = WRAPPED.into_iter().flat_map(|(names, ..)| names.split(' '));
+    let inner = wrapped.find(|inner| inner[1..] == *name);
+    (!REPLACED.contains(&name)).then(|| (inner.unwrap_or(name), arguments, native))
+}
+
+/// Parses definitions in jq.
+fn parsed(definitions: &'static str) -> Vec<Def<&'static str>> {
+    jaq_core::load::parse(definitions, |parser| parser.defs()).expect("the definitions are fixed and tested")
 }
 
 /// Native function that returns its input, also in paths and updates (`recurse(.[]?) |= …`, `del(.[] | .a)`),
@@ -192,10 +155,10 @@ fn functions() -> Vec<Fun<EngineTypes>> {
         counting!(MADE, |spent: &RunBudget, value| spent.charge_bytes(extent(value))),
         around!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),
         around!(ONE, |_: &RunBudget, _: &Val| Ok(())),
-        run((SUM, v(2), |cv| bome(operation(cv, sum)))),
-        run((DIFFERENCE, v(2), |cv| bome(operation(cv, difference)))),
-        run((PRODUCT, v(2), |cv| bome(operation(cv, product)))),
-        run((QUOTIENT, v(2), |cv| bome(operation(cv, quotient)))),
+        run((SUM, v(2), |cv| bome(operation(cv, charge_sum, |left, right| left + right)))),
+        run((DIFFERENCE, v(2), |cv| bome(operation(cv, charge_difference, |left, right| left - right)))),
+        run((PRODUCT, v(2), |cv| bome(operation(cv, charge_product, |left, right| left * right)))),
+        run((QUOTIENT, v(2), |cv| bome(operation(cv, charge_quotient, |left, right| left / right)))),
         run((SOUGHT, v(1), |mut cv| {
             let sought = cv.0.pop_var();
             bome(seek(cv.0.data().spent, &cv.1, &sought).map(|()| cv.1))
@@ -227,64 +190,56 @@ fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     }
 }
 
-/// Applies an operator to its operands.
+/// Applies an operator to its operands, after charging for it.
 fn operation(
     mut cv: Cv<'_, EngineTypes>,
-    operate: fn(&RunBudget, Val, Val) -> Result<Val, Error>,
+    charge: fn(&RunBudget, &Val, &Val) -> Result<(), Error>,
+    operate: fn(Val, Val) -> Result<Val, Error>,
 ) -> Result<Val, Error> {
     let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
     let spent = cv.0.data().spent;
     // `.` may be one of the operands: with one reference fewer, it is changed in place, not copied.
     drop(cv);
-    operate(spent, left, right)
+    charge(spent, &left, &right)?;
+    let result = operate(left, right)?;
+    spent.number(&result).map(|()| result)
 }
 
-fn sum(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
-    match (&left, &right) {
-        (Val::Num(_), Val::Num(_)) => {
-            spent.charge_steps(1)?;
-            let sum = (left + right)?;
-            return spent.number(&sum).map(|()| sum);
-        }
-        (Val::Null, _) | (_, Val::Null) => spent.charge_steps(1)?,
-        _ => spent.charge_bytes(copied(&left) + extent(&right))?,
+fn charge_sum(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+    match (left, right) {
+        (Val::Num(_), Val::Num(_)) | (Val::Null, _) | (_, Val::Null) => spent.charge_steps(1),
+        _ => spent.charge_bytes(copied(left) + extent(right)),
     }
-    left + right
 }
 
-fn difference(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
-    if let (Val::Arr(_), Val::Arr(_)) = (&left, &right) {
-        spent.read(&left)?;
-        spent.read(&right)?;
-        spent.charge_bytes(copied(&left) + extent(&right))?;
+fn charge_difference(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+    if let (Val::Arr(_), Val::Arr(_)) = (left, right) {
+        spent.read(left)?;
+        spent.read(right)?;
+        spent.charge_bytes(copied(left) + extent(right))?;
     }
-    spent.charge_steps(1)?;
-    let difference = (left - right)?;
-    spent.number(&difference).map(|()| difference)
+    spent.charge_steps(1)
 }
 
-fn product(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
-    match (&left, &right) {
+fn charge_product(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+    match (left, right) {
         (Val::BStr(text) | Val::TStr(text), Val::Num(times))
         | (Val::Num(times), Val::BStr(text) | Val::TStr(text)) => {
             let times = times.as_isize().map_or(u64::MAX, |times| u64::try_from(times).unwrap_or(0));
-            spent.charge_bytes((text.len() as u64).saturating_mul(times))?;
+            spent.charge_bytes((text.len() as u64).saturating_mul(times))
         }
         (Val::Obj(_), Val::Obj(_)) => {
-            spent.read(&right)?;
-            spent.charge_bytes(merged(&left, &right, false))?;
+            spent.read(right)?;
+            spent.charge_bytes(merged(left, right, false))
         }
-        _ => spent.charge_steps(1)?,
+        _ => spent.charge_steps(1),
     }
-    let product = (left * right)?;
-    spent.number(&product).map(|()| product)
 }
 
-fn quotient(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
+fn charge_quotient(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
     /// Memory of a part of a split string, in bytes.
     const PART_BYTES: u64 = 64;
-    if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (&left, &right)
-    {
+    if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (left, right) {
         spent.charge_steps(text.len() as u64 / 64)?;
         let parts = match separator.is_empty() {
             true => text.len(),
@@ -292,8 +247,7 @@ fn quotient(spent: &RunBudget, left: Val, right: Val) -> Result<Val, Error> {
         };
         spent.charge_bytes(parts as u64 * PART_BYTES)?;
     }
-    spent.charge_steps(1)?;
-    left / right
+    spent.charge_steps(1)
 }
 
 /// Bytes that are copied when a value is changed.
@@ -333,55 +287,29 @@ fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
 
 /// Checks the numbers of a JSON text against the bounds.
 fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
-    let mut rest = json;
-    while let Some(start) = rest.find(|sign: char| sign == '"' || sign.is_ascii_digit()) {
-        rest = &rest[start..];
-        let end = if rest.starts_with('"') {
-            let mut escaped = false;
-            let closing = rest.bytes().skip(1).position(|byte| {
-                let closes = byte == b'"' && !escaped;
-                escaped = byte == b'\\' && !escaped;
-                closes
-            });
-            closing.map_or(rest.len(), |position| position + 2)
-        } else {
-            let end = rest.find(|sign: char| !matches!(sign, '0'..='9' | '.' | 'e' | 'E' | '+' | '-'));
-            let end = end.unwrap_or(rest.len());
-            check_number(&rest[..end])?;
-            end
-        };
-        rest = &rest[end..];
-    }
-    Ok(())
+    static STRING_OR_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#""(?:[^"\\]|\\.)*"|[0-9][0-9.eE+\-]*"#).expect("the pattern is fixed and tested")
+    });
+    let mut found = STRING_OR_NUMBER.find_iter(json).map(|found| found.as_str());
+    found.try_for_each(|text| if text.starts_with('"') { Ok(()) } else { check_number(text) })
 }
 
 /// Functions that read or change anything other than their input.
-const IMPURE: [&str; 12] = [
-    "env",
-    "now",
-    "input",
-    "inputs",
-    "halt",
-    "halt_error",
-    "debug",
-    "debug_empty",
-    "stderr",
-    "stderr_empty",
-    "localtime",
-    "strflocaltime",
-];
+const IMPURE: &str = "env now input inputs halt halt_error debug debug_empty stderr stderr_empty localtime \
+     strflocaltime";
+
+fn is_pure(name: &str) -> bool {
+    IMPURE.split(' ').all(|impure| impure != name)
+}
 
 /// All jq definitions, rewritten to count their steps. A later definition replaces an earlier one of the same
 /// name.
 static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
-    first_definitions()
-        .chain(jaq_core::defs())
-        .chain(jaq_std::defs())
-        .chain(jaq_json::defs())
-        .filter(|definition| !IMPURE.contains(&definition.name))
-        .chain(last_definitions())
-        .map(bounded_definition)
-        .collect()
+    // The library uses the first ones.
+    let first = parsed(RANGE).into_iter().chain(wrappers());
+    let library = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    let pure = first.chain(library).filter(|definition| is_pure(definition.name));
+    pure.chain(parsed(RAISE)).map(bounded_definition).collect()
 });
 
 /// Selects the definitions and native functions that a filter calls, directly or indirectly, by name
@@ -403,7 +331,7 @@ pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun
     let functions = jaq_core::funs()
         .chain(jaq_std::funs())
         .chain(jaq_json::funs())
-        .filter(|(name, ..)| !IMPURE.contains(name))
+        .filter(|(name, ..)| is_pure(name))
         .filter_map(with_internal_name)
         .chain(functions())
         .filter(|(name, ..)| used.contains(name));

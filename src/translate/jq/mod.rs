@@ -23,7 +23,7 @@ use jaq_core::{
     load::{Arena, File, Loader, lex, parse::Def},
     unwrap_valr,
 };
-use jaq_json::{Error, Map, Num, Val};
+use jaq_json::{Error, Num, Val};
 use serde_json::Value;
 
 use super::{translator::TranslationLimits, work_budget::WorkBudget};
@@ -173,16 +173,14 @@ impl Jq {
             .map_err(|errors| JqError::new(load_message(MAIN, errors)))?;
         let captured: Vec<String> = captures.iter().map(|name| format!("${name}")).collect();
         let variables = VARIABLES.into_iter().chain(captured.iter().map(String::as_str));
-        let filter =
-            Compiler::default().with_funs(functions).with_global_vars(variables).compile(modules).map_err(
-                |errors| {
-                    let undefined = errors.into_iter().flat_map(|(_, errors)| errors).next();
-                    JqError::new(match undefined {
-                        Some((name, kind)) => format!("there is no {} `{name}`", kind.as_str()),
-                        None => "the filter does not compile".to_owned(),
-                    })
-                },
-            )?;
+        let compiler = Compiler::default().with_funs(functions).with_global_vars(variables);
+        let filter = compiler.compile(modules).map_err(|errors| {
+            let undefined = errors.into_iter().flat_map(|(_, errors)| errors).next();
+            JqError::new(match undefined {
+                Some((name, kind)) => format!("there is no {} `{name}`", kind.as_str()),
+                None => "the filter does not compile".to_owned(),
+            })
+        })?;
         let used_variables = VARIABLES.map(|name| source.contains(name));
         let (source, captures) = (source.into(), captures.into());
         Ok(Self(Arc::new(Compiled { filter, source, used_variables, captures, assignment })))
@@ -223,7 +221,7 @@ impl Jq {
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
         // The filter may have caught the error that ended its run, and continued without the result.
-        if let Some(over) = spent.exhausted() {
+        if let Some(over) = spent.exhausted.get() {
             return Err(JqError::new(over.message()));
         }
         let first = first.ok_or_else(|| JqError::new("returned no value"))?;
@@ -264,7 +262,7 @@ impl Jq {
     /// The first value, if there is one.
     fn first(&self, value: &Value, names: JqNames<'_>, spent: &RunBudget) -> Result<Option<Val>, JqError> {
         let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
-        match spent.exhausted() {
+        match spent.exhausted.get() {
             Some(over) => Err(JqError::new(over.message())),
             None => first.map_err(|_| JqError::new("failed on this input")),
         }
@@ -282,17 +280,16 @@ impl Jq {
         };
         let [args, _, exit, stderr, headers, answers] = self.0.used_variables;
         let made = |is_asked: bool, value: &Value| if is_asked { to_jq(value) } else { Ok(Val::Null) };
-        let status = Val::from(names.status as isize);
-        let exit = match names.exit.filter(|_| exit) {
-            Some(exit) => to_jq(&exit.end.to_json())?,
-            None => Val::Null,
-        };
-        let stderr = match names.exit.filter(|_| stderr) {
-            Some(exit) => Val::utf8_str(exit.stderr_text().into_owned()),
-            None => Val::Null,
-        };
-        let (headers, answers) = (made(headers, names.headers)?, made(answers, names.answers)?);
-        let variables = [made(args, names.args)?, status, exit, stderr, headers, answers];
+        let end = names.exit.map_or(Value::Null, |exit| exit.end.to_json());
+        let stderr = names.exit.filter(|_| stderr).map(|exit| Val::utf8_str(exit.stderr_text().into_owned()));
+        let variables = [
+            made(args, names.args)?,
+            Val::from(names.status as isize),
+            made(exit, &end)?,
+            stderr.unwrap_or(Val::Null),
+            made(headers, names.headers)?,
+            made(answers, names.answers)?,
+        ];
         let variables = variables.into_iter().chain(self.0.captures.iter().map(capture));
         let data = Bounded { table: &self.0.filter.lut, spent };
         let context = Ctx::<bounds::EngineTypes>::new(data, Vars::new(variables));
@@ -302,6 +299,13 @@ impl Jq {
 
 fn is_false(value: Option<&Val>) -> bool {
     matches!(value, None | Some(Val::Null | Val::Bool(false)))
+}
+
+/// Filters are equal if they are written alike.
+impl PartialEq for Jq {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.source == other.0.source
+    }
 }
 
 impl fmt::Debug for Jq {
@@ -322,7 +326,6 @@ fn check_depth(source: &str) -> Result<(), JqError> {
 }
 
 fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> String {
-    let Some((_, error)) = errors.into_iter().next() else { return "the filter can't be read".to_owned() };
     let place = |rest: &str| {
         let offset = rest.as_ptr() as usize - source.as_ptr() as usize;
         match rest.split_whitespace().next() {
@@ -330,17 +333,20 @@ fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> Strin
             None => "the end of the filter".to_owned(),
         }
     };
-    match error {
-        jaq_core::load::Error::Io(_) => "a filter can't import modules".to_owned(),
-        jaq_core::load::Error::Lex(errors) => match errors.into_iter().next() {
-            Some((lex::Expect::Delim(open), _)) => format!("an opening `{open}` is never closed"),
-            Some((expected, rest)) => format!("expected {}, found {}", expected.as_str(), place(rest)),
-            None => "the filter can't be read".to_owned(),
+    let found = match errors.into_iter().next().map(|(_, error)| error) {
+        Some(jaq_core::load::Error::Io(_)) => return "a filter can't import modules".to_owned(),
+        Some(jaq_core::load::Error::Lex(errors)) => match errors.into_iter().next() {
+            Some((lex::Expect::Delim(open), _)) => return format!("an opening `{open}` is never closed"),
+            found => found.map(|(expected, rest)| (expected.as_str(), rest)),
         },
-        jaq_core::load::Error::Parse(errors) => match errors.into_iter().next() {
-            Some((expected, rest)) => format!("expected {}, found {}", expected.as_str(), place(rest)),
-            None => "the filter can't be read".to_owned(),
-        },
+        Some(jaq_core::load::Error::Parse(errors)) => {
+            errors.into_iter().next().map(|(expected, rest)| (expected.as_str(), rest))
+        }
+        None => None,
+    };
+    match found {
+        Some((expected, rest)) => format!("expected {expected}, found {}", place(rest)),
+        None => "the filter can't be read".to_owned(),
     }
 }
 
@@ -366,40 +372,24 @@ fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
         Value::Bool(flag) => Val::Bool(*flag),
         Value::Number(number) => to_jq_number(number)?,
         Value::String(text) => Val::utf8_str(text.clone()),
-        Value::Array(items) => {
-            let mut list = Vec::with_capacity(items.len());
-            for item in items {
-                list.push(to_jq(item)?);
-            }
-            Val::Arr(list.into())
-        }
+        Value::Array(items) => Val::Arr(items.iter().map(to_jq).collect::<Result<Vec<_>, _>>()?.into()),
         Value::Object(members) => {
-            let mut map = Map::with_capacity_and_hasher(members.len(), Default::default());
-            for (key, value) in members {
-                map.insert(Val::utf8_str(key.clone()), to_jq(value)?);
-            }
-            Val::obj(map)
+            let member = |(key, value): (&String, &Value)| Ok((Val::utf8_str(key.clone()), to_jq(value)?));
+            Val::obj(members.iter().map(member).collect::<Result<_, NumberOutOfBounds>>()?)
         }
     })
 }
 
-/// Converts an owned value.
+/// Converts an owned value, whose strings are not copied.
 fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::String(text) => Val::utf8_str(text),
         Value::Array(items) => {
-            let mut list = Vec::with_capacity(items.len());
-            for item in items {
-                list.push(into_jq(item)?);
-            }
-            Val::Arr(list.into())
+            Val::Arr(items.into_iter().map(into_jq).collect::<Result<Vec<_>, _>>()?.into())
         }
         Value::Object(members) => {
-            let mut map = Map::with_capacity_and_hasher(members.len(), Default::default());
-            for (key, value) in members {
-                map.insert(Val::utf8_str(key), into_jq(value)?);
-            }
-            Val::obj(map)
+            let member = |(key, value)| Ok((Val::utf8_str(key), into_jq(value)?));
+            Val::obj(members.into_iter().map(member).collect::<Result<_, NumberOutOfBounds>>()?)
         }
         scalar @ (Value::Null | Value::Bool(_) | Value::Number(_)) => to_jq(&scalar)?,
     })
@@ -442,14 +432,13 @@ fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError
             Value::Array(items.iter().map(|item| from_jq(item, depth + 1, left)).collect::<Result<_, _>>()?)
         }
         Val::Obj(members) => {
-            let mut map = serde_json::Map::with_capacity(members.len());
-            for (key, value) in members.iter() {
-                let Val::TStr(key) = key else {
-                    return Err(JqError::new("returned an object with a key that is not a string"));
-                };
-                map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, left)?);
-            }
-            Value::Object(map)
+            let member = |(key, value): (&Val, &Val)| match key {
+                Val::TStr(key) => {
+                    Ok((String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, left)?))
+                }
+                _ => Err(JqError::new("returned an object with a key that is not a string")),
+            };
+            Value::Object(members.iter().map(member).collect::<Result<_, _>>()?)
         }
     })
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use jaq_core::Cv;
-use jaq_json::{Error, Map, Val};
+use jaq_json::{Error, Val};
 use jaq_std::ValT as _;
 use regex_bites::bytes::{Regex, RegexBuilder};
 
@@ -24,14 +24,6 @@ pub(super) enum WantedParts {
     All,
 }
 
-#[derive(Debug, Default)]
-struct Flags {
-    /// `g`: all matches, not the first one only.
-    all: bool,
-    /// `n`: no empty matches.
-    not_empty: bool,
-}
-
 /// Searches `.` for a pattern with flags. Returns a list of matches, each a list of groups, and of the text
 /// between them.
 pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> {
@@ -41,11 +33,22 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
         let wrong = if text(&pattern).is_some() { flags } else { pattern };
         return Err(Error::typ(wrong, "string"));
     };
-    let (regex, flags, weight) = compile(spent, pattern, flags)?;
+    let (regex, weight) = compile(spent, pattern, flags)?;
+    // All matches, not the first one only; and no empty ones.
+    let (is_global, not_empty) = (flags.contains('g'), flags.contains('n'));
     let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
-    let mut found = Vec::new();
-    let mut place = TextCursor::default();
-    let mut behind = 0;
+    let (mut found, mut behind) = (Vec::new(), 0);
+    // The index of a character is counted from the one before, and not from the beginning each time.
+    let mut place = (0, 0);
+    let mut character_at = |byte: usize| {
+        let (last, index) = place;
+        let index = match byte >= last {
+            true => index + characters(&haystack[last..byte]),
+            false => index - characters(&haystack[byte..last]),
+        };
+        place = (byte, index);
+        index
+    };
     let mut matches = regex.captures_iter(haystack);
     loop {
         // One search takes linear time in the rest of the text, so many searches may take quadratic time.
@@ -53,7 +56,7 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
         let Some(groups) = matches.next() else { break };
         let whole = groups.get(0).expect("a match has its whole");
         spent.work_for((whole.end() - behind.min(whole.end())) as u64 / 64 * weight, 0)?;
-        if flags.not_empty && whole.is_empty() {
+        if not_empty && whole.is_empty() {
             continue;
         }
         if wanted != WantedParts::Matches {
@@ -67,13 +70,12 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
             let groups: Vec<_> = groups
                 .map(|(group, name)| {
                     spent.charge_bytes(GROUP_BYTES)?;
-                    let offset = place.advance_to(haystack, group.start());
-                    Ok(group_to_value(&value, offset, group.as_bytes(), name))
+                    Ok(group_to_value(&value, character_at(group.start()), group.as_bytes(), name))
                 })
                 .collect::<Result<_, Error>>()?;
             found.push(groups.into_iter().collect());
         }
-        if !flags.all {
+        if !is_global {
             break;
         }
     }
@@ -88,14 +90,12 @@ fn text(value: &Val) -> Option<&str> {
     value.as_utf8_bytes().and_then(|bytes| str::from_utf8(bytes).ok())
 }
 
-/// Compiles a pattern. Returns its flags, and the relative cost of a search.
-fn compile(spent: &RunBudget, pattern: &str, written: &str) -> Result<(Regex, Flags, u64), Error> {
-    let mut flags = Flags::default();
+/// Compiles a pattern. Also returns the relative cost of a search.
+fn compile(spent: &RunBudget, pattern: &str, flags: &str) -> Result<(Regex, u64), Error> {
     let mut builder = RegexBuilder::new(pattern);
-    for flag in written.chars() {
+    for flag in flags.chars() {
         match flag {
-            'g' => flags.all = true,
-            'n' => flags.not_empty = true,
+            'g' | 'n' => {}
             'i' => drop(builder.case_insensitive(true)),
             'm' => drop(builder.multi_line(true)),
             's' => drop(builder.dot_matches_new_line(true)),
@@ -109,7 +109,7 @@ fn compile(spent: &RunBudget, pattern: &str, written: &str) -> Result<(Regex, Fl
     for (limit_bytes, weight) in SIZES {
         spent.charge_steps(4 * weight + pattern.len() as u64)?;
         match builder.size_limit(limit_bytes).build() {
-            Ok(regex) => return Ok((regex, flags, weight)),
+            Ok(regex) => return Ok((regex, weight)),
             Err(error) => wrong = Some(error),
         }
     }
@@ -118,35 +118,13 @@ fn compile(spent: &RunBudget, pattern: &str, written: &str) -> Result<(Regex, Fl
 
 fn group_to_value(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val {
     let key = |name: &'static str| Val::utf8_str(Bytes::from_static(name.as_bytes()));
-    let number = |number: usize| Val::from(number);
-    let mut members = Map::default();
-    members.insert(key("offset"), number(offset));
-    members.insert(key("length"), number(characters(group)));
-    members.insert(key("string"), value.as_sub_str(group));
-    if let Some(name) = name {
-        members.insert(key("name"), Val::utf8_str(name.to_owned()));
-    }
-    Val::obj(members)
-}
-
-/// Cursor in a text, in bytes and characters.
-#[derive(Debug, Default)]
-struct TextCursor {
-    byte: usize,
-    character: usize,
-}
-
-impl TextCursor {
-    /// The character index of a byte, which may be before the cursor.
-    fn advance_to(&mut self, text: &[u8], byte: usize) -> usize {
-        if byte >= self.byte {
-            self.character += characters(&text[self.byte..byte]);
-        } else {
-            self.character -= characters(&text[byte..self.byte]);
-        }
-        self.byte = byte;
-        self.character
-    }
+    let members = [
+        (key("offset"), Val::from(offset)),
+        (key("length"), Val::from(characters(group))),
+        (key("string"), value.as_sub_str(group)),
+    ];
+    let name = name.map(|name| (key("name"), Val::utf8_str(name.to_owned())));
+    Val::obj(members.into_iter().chain(name).collect())
 }
 
 fn characters(text: &[u8]) -> usize {

@@ -29,10 +29,10 @@ use super::{
 ///
 /// [`JqError`] for a recursive definition: only the stack would bound it.
 pub(super) fn rewritten(term: Term<&str>) -> Result<Term<&str>, JqError> {
-    let mut steps = Steps { enclosing: Vec::new(), calls_itself: None };
-    let stepwise = steps.stepwise(term);
-    match steps.calls_itself {
-        None => Ok(bounded(stepwise)),
+    let mut rewriter = Rewriter { counts_values: true, enclosing: Vec::new(), calls_itself: None };
+    let rewritten = rewriter.term(term);
+    match rewriter.calls_itself {
+        None => Ok(rewritten),
         Some(name) => Err(JqError::new(format!(
             "`{name}` calls itself, which has no end that can be seen; `recurse` or `reduce` have"
         ))),
@@ -57,53 +57,14 @@ pub(super) fn assignment(term: &Term<&str>) -> Option<&'static str> {
     }
 }
 
-/// Inserts counters of values, and finds recursive definitions.
-struct Steps<'s> {
-    /// Enclosing definitions, with their numbers of arguments.
-    enclosing: Vec<(&'s str, usize)>,
-    /// The first recursive definition.
-    calls_itself: Option<&'s str>,
-}
-
-impl<'s> Steps<'s> {
-    fn stepwise(&mut self, term: Term<&'s str>) -> Term<&'s str> {
-        match term {
-            Term::Def(definitions, inner) => {
-                let mut definition = |definition: Def<&'s str>| {
-                    self.enclosing.push((definition.name, definition.args.len()));
-                    let body = stepped(self.stepwise(definition.body));
-                    self.enclosing.pop();
-                    Def { body, ..definition }
-                };
-                let definitions = definitions.into_iter().map(&mut definition).collect();
-                Term::Def(definitions, Box::new(stepped(self.stepwise(*inner))))
-            }
-            term => {
-                if let Term::Call(name, arguments) = &term
-                    && self.enclosing.contains(&(*name, arguments.len()))
-                {
-                    self.calls_itself.get_or_insert(name);
-                }
-                with_parts(term, &mut |part| stepped(self.stepwise(part)))
-            }
-        }
-    }
-}
-
-fn stepped(term: Term<&str>) -> Term<&str> {
-    match is_single(&term) {
-        true => term,
-        false => Term::BinOp(Box::new(term), BinaryOp::Pipe(None), Box::new(call(STEP, []))),
-    }
-}
-
 /// Loops of the standard library, with their numbers of arguments; each round is a call of the inner `rec`.
 const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
 
 /// Rewrites a definition of the standard library.
 pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s str> {
     let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
-    let mut body = bounded(definition.body);
+    let mut rewriter = Rewriter { counts_values: false, enclosing: Vec::new(), calls_itself: None };
+    let mut body = rewriter.term(definition.body);
     if is_loop && let Term::Def(inner, _) = &mut body {
         for rec in inner {
             rec.body = pipe(call(TICK, []), std::mem::take(&mut rec.body));
@@ -112,29 +73,64 @@ pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s s
     Def { body, ..definition }
 }
 
-/// Inserts counters of loops, operators and stored values.
-fn bounded(term: Term<&str>) -> Term<&str> {
-    match with_parts(term, &mut bounded) {
-        Term::BinOp(left, operator, right) => bounded_operation(*left, operator, *right),
-        Term::Fold(name, over, pattern, rest) => {
-            // The first part is the initial value, the second one the round.
-            let counted = |(index, term)| if index == 1 { call(ROUND, [term]) } else { term };
-            Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
+/// Inserts counters of loops, operators and stored values, and finds recursive definitions.
+struct Rewriter<'s> {
+    /// Whether each value of a term that may have several is counted.
+    counts_values: bool,
+    /// Enclosing definitions, with their numbers of arguments.
+    enclosing: Vec<(&'s str, usize)>,
+    /// The first recursive definition.
+    calls_itself: Option<&'s str>,
+}
+
+impl<'s> Rewriter<'s> {
+    fn part(&mut self, part: Term<&'s str>) -> Term<&'s str> {
+        let is_counted = self.counts_values && !is_single(&part);
+        let part = self.term(part);
+        if is_counted { pipe(part, call(STEP, [])) } else { part }
+    }
+
+    fn definition(&mut self, definition: Def<&'s str>) -> Def<&'s str> {
+        self.enclosing.push((definition.name, definition.args.len()));
+        let body = self.part(definition.body);
+        self.enclosing.pop();
+        Def { body, ..definition }
+    }
+
+    fn term(&mut self, term: Term<&'s str>) -> Term<&'s str> {
+        match term {
+            Term::Def(definitions, inner) => {
+                let definitions =
+                    definitions.into_iter().map(|definition| self.definition(definition)).collect();
+                return Term::Def(definitions, Box::new(self.part(*inner)));
+            }
+            Term::Call(name, ref arguments) if self.enclosing.contains(&(name, arguments.len())) => {
+                self.calls_itself.get_or_insert(name);
+            }
+            _ => {}
         }
-        Term::Arr(Some(inner)) => Term::Arr(Some(Box::new(each(*inner, STORED)))),
-        Term::Obj(members) => {
-            let members = members.into_iter().map(|(key, value)| (key, value.map(stored)));
-            Term::Obj(members.collect())
+        match with_parts(term, &mut |part| self.part(part)) {
+            Term::BinOp(left, operator, right) => bounded_operation(*left, operator, *right),
+            Term::Fold(name, over, pattern, rest) => {
+                // The first part is the initial value, the second one the round.
+                let counted = |(index, term)| if index == 1 { call(ROUND, [term]) } else { term };
+                Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
+            }
+            Term::Arr(Some(inner)) => Term::Arr(Some(Box::new(each(*inner, STORED)))),
+            Term::Obj(members) => {
+                let members = members.into_iter().map(|(key, value)| (key, value.map(stored)));
+                Term::Obj(members.collect())
+            }
+            Term::Str(format, parts) => {
+                let written = |part| match part {
+                    StrPart::Term(term) => StrPart::Term(pipe(term, call(WRITTEN, []))),
+                    other => other,
+                };
+                Term::Str(format, parts.into_iter().map(written).collect())
+            }
+            Term::Recurse => pipe(Term::Recurse, call(STEP, [])),
+            other => other,
         }
-        Term::Str(format, parts) => {
-            let written = |part| match part {
-                StrPart::Term(term) => StrPart::Term(pipe(term, call(WRITTEN, []))),
-                other => other,
-            };
-            Term::Str(format, parts.into_iter().map(written).collect())
-        }
-        Term::Recurse => pipe(Term::Recurse, call(STEP, [])),
-        other => other,
     }
 }
 
@@ -144,29 +140,24 @@ fn bounded_operation<'s>(
     right: Term<&'s str>,
 ) -> Term<&'s str> {
     let function = |math: Math| match math {
-        Math::Add => Some(SUM),
-        Math::Sub => Some(DIFFERENCE),
-        Math::Mul => Some(PRODUCT),
-        Math::Div => Some(QUOTIENT),
-        Math::Rem => None,
+        Math::Add => SUM,
+        Math::Sub => DIFFERENCE,
+        Math::Mul => PRODUCT,
+        Math::Div | Math::Rem => QUOTIENT,
     };
     let (left, right) = match operator {
-        BinaryOp::Math(math) => match function(math) {
-            // jq evaluates every right operand with each left one, not the other way round.
-            Some(name) => return call(name, [as_one(right), as_one(left)]),
-            None => (left, right),
-        },
-        BinaryOp::UpdateMath(math) => match function(math) {
-            // `l += r` is `r as $r | l |= . + $r`.
-            Some(name) => {
-                const RIGHT: &str = "$!right";
-                let change = call(name, [Term::Var(RIGHT), Term::Id]);
-                let update = Term::BinOp(Box::new(left), BinaryOp::Update, Box::new(change));
-                let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
-                return Term::BinOp(Box::new(as_one(right)), bind, Box::new(update));
-            }
-            None => (left, right),
-        },
+        // The result of `%` is small.
+        BinaryOp::Math(Math::Rem) | BinaryOp::UpdateMath(Math::Rem) => (left, right),
+        // jq evaluates every right operand with each left one, not the other way round.
+        BinaryOp::Math(math) => return call(function(math), [as_one(right), as_one(left)]),
+        // `l += r` is `r as $r | l |= . + $r`.
+        BinaryOp::UpdateMath(math) => {
+            const RIGHT: &str = "$!right";
+            let change = call(function(math), [Term::Var(RIGHT), Term::Id]);
+            let update = Term::BinOp(Box::new(left), BinaryOp::Update, Box::new(change));
+            let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
+            return Term::BinOp(Box::new(as_one(right)), bind, Box::new(update));
+        }
         BinaryOp::Pipe(Some(_)) => (stored(left), right),
         BinaryOp::Assign | BinaryOp::UpdateAlt => (left, stored(right)),
         // A value that is updated in place was counted when it was stored.
@@ -184,18 +175,17 @@ fn bounded_operation<'s>(
     Term::BinOp(Box::new(left), operator, Box::new(right))
 }
 
-fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
+pub(super) fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
     Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
 }
 
 /// Pipes each value of a term through a function, which replaces a counter of steps.
 fn each<'s>(term: Term<&'s str>, function: &'static str) -> Term<&'s str> {
-    match term {
-        Term::BinOp(left, BinaryOp::Pipe(None), right) if matches!(&*right, Term::Call(name, arguments) if *name == STEP && arguments.is_empty()) => {
-            pipe(*left, call(function, []))
-        }
-        other => pipe(other, call(function, [])),
-    }
+    let term = match term {
+        Term::BinOp(left, BinaryOp::Pipe(None), right) if matches!(*right, Term::Call(STEP, _)) => *left,
+        other => other,
+    };
+    pipe(term, call(function, []))
 }
 
 /// A term whose values are stored.
