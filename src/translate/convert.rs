@@ -89,6 +89,21 @@ pub(crate) fn without_exponent(number: &str) -> Option<String> {
     Some(format!("{sign}{whole}{dot}{fraction}"))
 }
 
+/// A decimal number of units, as a whole number, truncated: `1.5` times 60 is 90.
+pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
+    // With a unit of up to two exabytes, no product overflows.
+    const MAX_WHOLE_DIGITS: usize = 19;
+    const MAX_FRACTION_DIGITS: usize = 18;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    if number.is_empty() || fraction.is_empty() || whole.len() > MAX_WHOLE_DIGITS || !all_digits {
+        return None;
+    }
+    let fraction = &fraction[..fraction.len().min(MAX_FRACTION_DIGITS)];
+    let (whole, part): (i128, i128) = (format!("0{whole}").parse().ok()?, fraction.parse().ok()?);
+    Some(whole * unit + part * unit / 10_i128.pow(u32::try_from(fraction.len()).ok()?))
+}
+
 /// Parses a boolean by the words of a rule.
 pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
     let text = text.trim();

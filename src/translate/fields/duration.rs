@@ -3,6 +3,8 @@
 use serde_json::Value;
 use settings_derive::Word;
 
+use crate::translate::convert::scaled;
+
 /// Format of a duration, and unit of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurationForm {
@@ -17,7 +19,7 @@ pub struct DurationForm {
 /// Unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeUnit {
-    nanos: i128,
+    pub(super) nanos: i128,
 }
 
 /// Meaning of the two numbers of `4:05`.
@@ -76,27 +78,24 @@ impl DurationForm {
     /// The expected form.
     pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
         let text = text.trim();
-        let (negative, rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest.trim_start()),
-            None => (false, text),
-        };
+        let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest.trim_start()));
         let nanos = match rest.strip_prefix('P') {
             Some(iso) => iso_8601(iso).ok_or(EXPECTED)?,
             None => self.parts(rest)?,
         };
-        let nanos = if negative { -nanos } else { nanos };
-        decimal(nanos, self.gives.nanos).ok_or(EXPECTED)
+        decimal(sign * nanos, self.gives.nanos).ok_or(EXPECTED)
     }
 
     fn parts(&self, text: &str) -> Result<i128, &'static str> {
         let (mut total, mut last_unit, mut rest) = (0_i128, i128::MAX, text);
         while !rest.is_empty() {
             let (number, after) = number_of(rest).ok_or(EXPECTED)?;
-            if after.starts_with(':') || after.starts_with('-') {
+            if after.starts_with([':', '-']) {
                 let days_came = last_unit == DAY || last_unit == WEEK;
-                let fits = last_unit == i128::MAX || days_came;
-                let clock = fits.then(|| self.clock(rest, days_came));
-                return total.checked_add(clock.ok_or(EXPECTED)??).ok_or(EXPECTED);
+                if last_unit != i128::MAX && !days_came {
+                    return Err(EXPECTED);
+                }
+                return total.checked_add(self.clock(rest, days_came)?).ok_or(EXPECTED);
             }
             let spaced = after.trim_start();
             let letters = spaced.find(|c: char| !c.is_alphabetic()).unwrap_or(spaced.len());
@@ -154,53 +153,29 @@ const SHORT_CLOCK: &str =
 
 /// Parses `1DT2H3M4.5S` or `2W`. Years and months are rejected, because their lengths vary.
 fn iso_8601(text: &str) -> Option<i128> {
-    let (date, time) = match text.split_once('T') {
-        Some((_, "")) => return None,
-        Some((date, time)) => (date, time),
-        None => (text, ""),
-    };
-    let (mut total, mut rest, mut found) = (0_i128, date, false);
-    let mut units: &[(char, i128)] = &[('W', WEEK), ('D', DAY)];
-    for part in [date, time] {
-        rest = part;
+    let (date, time) = text.split_once('T').unwrap_or((text, ""));
+    if text.is_empty() || text.ends_with('T') {
+        return None;
+    }
+    let mut total = 0_i128;
+    let units_of_date = [("W", WEEK), ("D", DAY)];
+    let units_of_time = [("H", HOUR), ("M", MINUTE), ("S", SECOND)];
+    for (mut rest, mut units) in [(date, units_of_date.iter()), (time, units_of_time.iter())] {
         while !rest.is_empty() {
             let (number, after) = number_of(rest)?;
-            let letter = after.chars().next()?;
-            let at = units.iter().position(|(name, _)| *name == letter)?;
-            total = total.checked_add(scaled(number, units[at].1)?)?;
-            units = &units[at + 1..];
-            rest = &after[letter.len_utf8()..];
-            found = true;
+            // Each unit occurs once, and in this order.
+            let (unit, after) = units.find_map(|(name, unit)| Some((unit, after.strip_prefix(name)?)))?;
+            total = total.checked_add(scaled(number, *unit)?)?;
+            rest = after;
         }
-        units = &[('H', HOUR), ('M', MINUTE), ('S', SECOND)];
     }
-    (found && rest.is_empty()).then_some(total)
+    Some(total)
 }
 
 /// Splits the number at the beginning, with or without a fraction, from the rest.
 fn number_of(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
-}
-
-/// Converts a number of units to nanoseconds.
-fn scaled(number: &str, unit: i128) -> Option<i128> {
-    const MAX_DIGITS: usize = 18;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if (whole.is_empty() && fraction.is_empty())
-        || (fraction.is_empty() && number.ends_with('.'))
-        || whole.len() > MAX_DIGITS
-        || !digits(whole)
-        || !digits(fraction)
-    {
-        return None;
-    }
-    let fraction = &fraction[..fraction.len().min(MAX_DIGITS)];
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    // At most 10^18 weeks, twice, so no product overflows.
-    Some(whole * unit + part * unit / 10_i128.pow(u32::try_from(fraction.len()).ok()?))
 }
 
 /// Converts nanoseconds to a decimal number of units, without trailing zeros.

@@ -12,9 +12,9 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Setting},
         suggest::quoted,
-        tree::{Kind, Node},
+        tree::{Entry, Kind, Node},
     },
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
@@ -85,7 +85,7 @@ impl From<FieldKind> for FieldType {
 impl FieldType {
     /// JSON Schema of the converted value.
     pub fn schema(&self) -> Map<String, Value> {
-        let mut schema = self.kind.schema();
+        let mut schema = object(self.kind.name_and_schema().1);
         // A number alone does not show its unit.
         if let Some(unit) = self.kind.unit().filter(|_| self.description.is_none()) {
             schema.insert("description".into(), unit.into());
@@ -96,12 +96,9 @@ impl FieldType {
         if self.count == Cardinality::List {
             schema = list_of(schema);
         }
-        if let Some(title) = &self.title {
-            schema.insert("title".into(), title.clone().into());
-        }
-        if let Some(description) = &self.description {
-            schema.insert("description".into(), description.clone().into());
-        }
+        let texts = [("title", &self.title), ("description", &self.description)];
+        schema
+            .extend(texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?.into()))));
         schema
     }
 
@@ -132,15 +129,8 @@ impl FieldType {
             Value::Null => true,
             Value::String(text) => match &self.kind {
                 FieldKind::String | FieldKind::Any => false,
-                FieldKind::Values(values) => text.trim().is_empty() && !values.has_empty_word(),
-                FieldKind::Boolean(_)
-                | FieldKind::Date(_)
-                | FieldKind::DateTime(_)
-                | FieldKind::Duration(_)
-                | FieldKind::Integer(_)
-                | FieldKind::Number(_)
-                | FieldKind::Object(_)
-                | FieldKind::Size(_) => text.trim().is_empty(),
+                FieldKind::Values(values) if values.has_empty_word() => false,
+                _ => text.trim().is_empty(),
             },
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
         }
@@ -219,90 +209,67 @@ impl FieldKind {
         }
     }
 
-    fn schema(&self) -> Map<String, Value> {
-        let schema = match self {
-            Self::Any => json!({}),
-            Self::Object(Some(fields)) => return fields.schema(),
-            Self::Values(values) => return values.schema(),
-            Self::Boolean(_) => json!({ "type": "boolean" }),
-            Self::Date(_) => json!({ "type": "string", "format": "date" }),
-            Self::DateTime(_) => json!({ "type": "string", "format": "date-time" }),
-            Self::String => json!({ "type": "string" }),
-            Self::Duration(_) | Self::Number(_) => json!({ "type": "number" }),
-            Self::Integer(_) => json!({ "type": "integer" }),
-            Self::Size(_) => json!({ "type": "integer", "minimum": 0 }),
-            Self::Object(None) => json!({ "type": "object" }),
-        };
-        object(schema)
-    }
-
     fn apply(&self, value: &Value) -> Result<Value, TypeError> {
+        let name = || self.name_and_schema().0;
         let text = match (self, value) {
-            (Self::Any, value) => return Ok(value.clone()),
-            (Self::Object(None), Value::Object(_)) => return Ok(value.clone()),
             (Self::Object(Some(fields)), Value::Object(found)) => {
                 return fields.apply_to_one(found).map(Value::Object);
             }
-            (Self::Number(_), Value::Number(_)) | (Self::Boolean(_), Value::Bool(_)) => {
-                return Ok(value.clone());
-            }
+            (Self::Any, _)
+            | (Self::Object(None), Value::Object(_))
+            | (Self::Number(_), Value::Number(_))
+            | (Self::Boolean(_), Value::Bool(_)) => return Ok(value.clone()),
             (Self::Values(_), Value::Bool(flag)) => &flag.to_string(),
             (_, Value::String(text)) => text,
             (_, Value::Number(number)) => &number.to_string(),
-            (Self::Object(_), Value::Array(_)) => return Err(self.misfit("an array", "an array")),
+            (Self::Object(_), Value::Array(_)) | (_, Value::Null | Value::Bool(_) | Value::Object(_)) => {
+                let found = crate::model::kind_of(value);
+                return Err(TypeError::expected(&name(), found, found));
+            }
             (_, Value::Array(_)) => {
                 return Err(TypeError::new("was found more than once", "was found more than once"));
             }
-            (_, Value::Null | Value::Bool(_) | Value::Object(_)) => {
-                let found = crate::model::kind_of(value);
-                return Err(self.misfit(found, found));
-            }
         };
-        let found = || quoted(&cut_characters(text, MAX_SHOWN));
-        let plain = || format!("text of {} bytes", text.len());
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
             // A JSON number has no unit and no thousands separators.
             Value::Number(_) => read(text),
             _ => form.plain(text).and_then(|plain| read(&plain)),
         };
-        let expected = |expected: &str| {
-            let what = |found: String| format!("must be {expected}; found {found}");
-            TypeError::new(what(found()), what(plain()))
-        };
         let typed = match self {
-            Self::String => Some(Value::String(text.clone())),
-            Self::Number(form) => number(form, to_number),
-            Self::Integer(form) => number(form, to_integer),
-            Self::Boolean(words) => to_boolean(text, words),
-            Self::Values(values) => values.read(text),
-            Self::Date(form) => return form.date(text).map(Value::String).map_err(|error| expected(&error)),
-            Self::DateTime(form) => {
-                return form.date_time(text).map(Value::String).map_err(|error| expected(&error));
-            }
-            Self::Duration(form) => return form.read(text).map_err(expected),
-            Self::Size(form) => return form.read(text).map_err(expected),
-            Self::Any | Self::Object(_) => None,
+            Self::String => Ok(Value::String(text.clone())),
+            Self::Number(form) => number(form, to_number).ok_or_else(name),
+            Self::Integer(form) => number(form, to_integer).ok_or_else(name),
+            Self::Boolean(words) => to_boolean(text, words).ok_or_else(name),
+            Self::Values(values) => values.read(text).ok_or_else(name),
+            Self::Date(form) => form.date(text).map(Value::String),
+            Self::DateTime(form) => form.date_time(text).map(Value::String),
+            Self::Duration(form) => form.read(text).map_err(str::to_owned),
+            Self::Size(form) => form.read(text).map_err(str::to_owned),
+            Self::Any | Self::Object(_) => Err(name()),
         };
-        typed.ok_or_else(|| self.misfit(&found(), &plain()))
+        typed.map_err(|expected| {
+            let found = quoted(&cut_characters(text, MAX_SHOWN));
+            TypeError::expected(&expected, &found, &format!("text of {} bytes", text.len()))
+        })
     }
 
-    /// `plain` describes the found value without quoting it.
-    fn misfit(&self, found: &str, plain: &str) -> TypeError {
-        let expected = match self {
-            Self::Any => "a value",
-            Self::Boolean(words) => &words.to_string(),
-            Self::Date(_) => "a date",
-            Self::DateTime(_) => "a date and time",
-            Self::Duration(_) => "a duration",
-            Self::Integer(_) => "an integer",
-            Self::Number(_) => "a number",
-            Self::Object(_) => "an object",
-            Self::Size(_) => "a size",
-            Self::String => "a string",
-            Self::Values(values) => &values.to_string(),
+    /// Name of the expected value in messages, and JSON Schema.
+    fn name_and_schema(&self) -> (String, Value) {
+        let (name, schema) = match self {
+            Self::Any => ("a value", json!({})),
+            Self::Boolean(words) => return (words.to_string(), json!({ "type": "boolean" })),
+            Self::Date(_) => ("a date", json!({ "type": "string", "format": "date" })),
+            Self::DateTime(_) => ("a date and time", json!({ "type": "string", "format": "date-time" })),
+            Self::Duration(_) => ("a duration", json!({ "type": "number" })),
+            Self::Integer(_) => ("an integer", json!({ "type": "integer" })),
+            Self::Number(_) => ("a number", json!({ "type": "number" })),
+            Self::Object(None) => ("an object", json!({ "type": "object" })),
+            Self::Object(Some(fields)) => ("an object", fields.schema().into()),
+            Self::Size(_) => ("a size", json!({ "type": "integer", "minimum": 0 })),
+            Self::String => ("a string", json!({ "type": "string" })),
+            Self::Values(values) => return (values.to_string(), values.schema()),
         };
-        let what = |found: &str| format!("must be {expected}; found {found}");
-        TypeError::new(what(found), what(plain))
+        (name.to_owned(), schema)
     }
 }
 
@@ -331,22 +298,23 @@ impl Enumeration {
         self.words.iter().any(|(word, _)| word.is_empty())
     }
 
-    fn schema(&self) -> Map<String, Value> {
-        let mut values: Vec<&Value> = Vec::new();
-        for value in self.words.iter().map(|(_, value)| value).chain(&self.rest) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        let mut kinds: Vec<&str> = Vec::new();
-        for kind in values.iter().map(|value| type_of(value)) {
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
+    fn schema(&self) -> Value {
+        let values = distinct(self.words.iter().map(|(_, value)| value).chain(&self.rest));
+        let kinds = distinct(values.iter().map(|value| type_of(value)));
         let kinds: Value = if let [kind] = kinds[..] { kind.into() } else { kinds.into() };
-        object(json!({ "type": kinds, "enum": values }))
+        json!({ "type": kinds, "enum": values })
     }
+}
+
+/// The items without repetitions, in order.
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for item in items {
+        if !distinct.contains(&item) {
+            distinct.push(item);
+        }
+    }
+    distinct
 }
 
 impl fmt::Display for Enumeration {
@@ -371,46 +339,45 @@ impl Setting for Enumeration {
         const REST: &str = "*";
         /// Escape of the word `*`.
         const STAR: &str = r"\*";
-        let (mut words, mut rest) = (Vec::new(), None);
+        let (mut words, mut places, mut rest) = (Vec::new(), Vec::new(), None);
         let reject = |node: &Node| {
-            let message = format!(
-                "a value must be a string, a number, `true`, `false` or null, found {}",
-                node.found()
-            );
-            value.reject_at(
-                node.span,
-                Invalid::new(message, "write `values: { OK: up, CRIT: down }`").with_code(Code::WrongType),
-            )
+            let found = node.found();
+            let message =
+                format!("a value must be a string, a number, `true`, `false` or null, found {found}");
+            let at = Code::WrongType.at_span(node.span);
+            value.reject_coded(at, message, "write `values: { OK: up, CRIT: down }`")
         };
-        for entry in value.node.as_map().unwrap_or_default() {
-            if matches!(entry.value.kind, Kind::List(_) | Kind::Map(_)) {
-                return reject(&entry.value);
+        for Entry { key, value: node, .. } in value.node.as_map().unwrap_or_default() {
+            if matches!(node.kind, Kind::List(_) | Kind::Map(_)) {
+                return reject(node);
             }
-            match entry.key.text.as_str() {
-                REST => rest = Some(entry.value.to_json()),
-                STAR => words.push((REST.to_owned(), entry.value.to_json())),
-                word => words.push((word.trim().to_owned(), entry.value.to_json())),
-            }
+            let word = match key.text.as_str() {
+                REST => {
+                    rest = Some(node.to_json());
+                    continue;
+                }
+                STAR => REST,
+                word => word.trim(),
+            };
+            words.push((word.to_owned(), node.to_json()));
+            places.push(key.span);
         }
         for item in value.node.as_list().unwrap_or_default() {
             let Some(word) = item.scalar() else { return reject(item) };
             words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
+            places.push(item.span);
         }
         if words.is_empty() {
-            let message = format!(
-                "`values` must be a map from words to values, or a list of words, found {}",
-                value.node.found()
-            );
+            let found = value.node.found();
+            let message =
+                format!("`values` must be a map from words to values, or a list of words, found {found}");
             let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
-            return value.reject(Invalid::new(message, help).with_code(Code::WrongType));
+            return value.reject_coded(Code::WrongType.at_span(value.node.span), message, help);
         }
         let ignore_case =
             value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
-        let keys = value.node.as_map().unwrap_or_default().iter().map(|entry| &entry.key);
-        let keys = keys.filter(|key| key.text != REST).map(|key| key.span);
-        let items = value.node.as_list().unwrap_or_default().iter().map(|item| item.span);
         let mut known = HashMap::new();
-        for (index, ((word, _), place)) in words.iter().zip(keys.chain(items)).enumerate() {
+        for (index, ((word, _), place)) in words.iter().zip(places).enumerate() {
             let compared = if ignore_case { word.to_ascii_lowercase() } else { word.clone() };
             let first = *known.entry(compared).or_insert(index);
             if first == index {

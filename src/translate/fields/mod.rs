@@ -70,13 +70,12 @@ pub enum OnMissing {
     Default(Box<Value>),
 }
 
-/// Type error of a value: its position, from the outside in, and the message.
+/// Type error of a value: its position, from the outside in, and the message. Both may quote the response,
+/// and have a second wording without quotes, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TypeError {
-    place: String,
-    message: String,
-    /// Position and message without quotes of the response, for the log.
-    plain: (String, String),
+    places: [String; 2],
+    messages: [String; 2],
 }
 
 impl Field {
@@ -163,15 +162,14 @@ impl Fields {
     fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, TypeError> {
         let mut typed = Map::with_capacity(self.list.len());
         for field in &self.list {
-            let place = || format!("field `{}`", field.name);
             let value = field
                 .from
                 .find(found)
                 .filter(|value| field.missing == OnMissing::Error || !field.kind.is_missing(value));
             match (value, &field.missing) {
                 (Some(value), _) => {
-                    let value = field.kind.apply(value).map_err(|misfit| misfit.under(&place()))?;
-                    typed.insert(field.name.clone(), value);
+                    let place = |error: TypeError| error.under(&format!("field `{}`", field.name));
+                    typed.insert(field.name.clone(), field.kind.apply(value).map_err(place)?);
                 }
                 (None, OnMissing::Omit) => {}
                 (None, OnMissing::Default(value)) => {
@@ -223,43 +221,39 @@ fn missing(field: &Field, found: &Map<String, Value>) -> TypeError {
 impl TypeError {
     /// `plain` is the message without quotes of the response.
     fn new(message: impl Into<String>, plain: impl Into<String>) -> Self {
-        Self { place: String::new(), message: message.into(), plain: (String::new(), plain.into()) }
+        Self { places: Default::default(), messages: [message.into(), plain.into()] }
+    }
+
+    /// `plain` describes the found value without quoting it.
+    fn expected(expected: &str, found: &str, plain: &str) -> Self {
+        let message = |found: &str| format!("must be {expected}; found {found}");
+        Self::new(message(found), message(plain))
     }
 
     /// Adds an outer position, which must not quote the response.
     fn under(self, outer: &str) -> Self {
-        self.under_either(outer, outer)
+        self.under_either([outer, outer])
     }
 
     /// Adds an outer position that is a name of the response.
     fn under_found(self, name: &str) -> Self {
         let plain = format!("another field, with a name of {} bytes", name.len());
-        self.under_either(&format!("field `{name}`"), &plain)
+        self.under_either([&format!("field `{name}`"), &plain])
     }
 
-    fn under_either(self, outer: &str, plain_outer: &str) -> Self {
-        let under = |outer: &str, place: String| match place.is_empty() {
-            true => outer.to_owned(),
-            false => format!("{outer}, {place}"),
-        };
-        let (plain_place, plain_what) = self.plain;
-        let plain = (under(plain_outer, plain_place), plain_what);
-        Self { place: under(outer, self.place), message: self.message, plain }
+    fn under_either(mut self, outer: [&str; 2]) -> Self {
+        for (place, outer) in self.places.iter_mut().zip(outer) {
+            *place = if place.is_empty() { outer.to_owned() } else { format!("{outer}, {place}") };
+        }
+        self
     }
 }
 
 impl From<TypeError> for ReadError {
-    fn from(misfit: TypeError) -> Self {
-        let (place, message) = &misfit.plain;
-        let place = if place.is_empty() { "the value" } else { place };
-        Self::new(misfit.to_string(), format!("{place} {message}"))
-    }
-}
-
-impl fmt::Display for TypeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.place.is_empty() { "the value" } else { &self.place };
-        write!(formatter, "{place} {}", self.message)
+    fn from(TypeError { places, messages: [message, plain] }: TypeError) -> Self {
+        let or_whole = |place: String| if place.is_empty() { "the value".to_owned() } else { place };
+        let [place, plain_place] = places.map(or_whole);
+        Self::new(format!("{place} {message}"), format!("{plain_place} {plain}"))
     }
 }
 
@@ -328,29 +322,28 @@ impl FromStr for FieldPath {
     type Err = FieldPathError;
 
     fn from_str(text: &str) -> Result<Self, FieldPathError> {
-        let mut steps = Vec::new();
-        let mut rest = text;
-        loop {
-            let (step, after) = match rest.strip_prefix('"') {
-                Some(quoted) => {
-                    let (step, after) = quoted.split_once('"').ok_or(FieldPathError::Quotes)?;
-                    if !after.is_empty() && !after.starts_with('.') {
-                        return Err(FieldPathError::Quotes);
-                    }
-                    (step, after)
-                }
-                None => rest.split_at(rest.find('.').unwrap_or(rest.len())),
-            };
-            if step.is_empty() {
-                return Err(FieldPathError::EmptyStep);
-            }
-            steps.push(step.to_owned());
-            match after.strip_prefix('.') {
-                Some(next) => rest = next,
-                None => return Ok(Self { text: text.to_owned(), steps }),
-            }
-        }
+        Ok(Self { text: text.to_owned(), steps: path_steps(text)? })
     }
+}
+
+/// The names between the dots of a path, without their quotes.
+pub(in crate::translate) fn path_steps(path: &str) -> Result<Vec<String>, FieldPathError> {
+    let (mut steps, mut rest) = (Vec::new(), Some(path));
+    while let Some(path) = rest {
+        let (step, after) = match path.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').ok_or(FieldPathError::Quotes)?,
+            None => path.split_at(path.find('.').unwrap_or(path.len())),
+        };
+        rest = after.strip_prefix('.');
+        if rest.is_none() && !after.is_empty() {
+            return Err(FieldPathError::Quotes);
+        }
+        if step.is_empty() {
+            return Err(FieldPathError::EmptyStep);
+        }
+        steps.push(step.to_owned());
+    }
+    Ok(steps)
 }
 
 impl fmt::Display for FieldPath {

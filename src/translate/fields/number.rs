@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::translate::convert::without_exponent;
+use crate::translate::convert::{scaled, without_exponent};
 
 /// Format of a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,15 +77,10 @@ pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
     };
     let groups: Vec<&str> = whole.split(is_separator).collect();
     let [first, middle @ .., last] = groups.as_slice() else { return Some(whole.to_owned()) };
-    if groups.len() > 1 {
-        let fits = (1..=3).contains(&first.len())
-            && last.len() == 3
-            && middle.iter().all(|group| (2..=3).contains(&group.len()));
-        if !fits {
-            return None;
-        }
-    }
-    Some(groups.concat())
+    let fits = (1..=3).contains(&first.len())
+        && last.len() == 3
+        && middle.iter().all(|group| (2..=3).contains(&group.len()));
+    fits.then(|| groups.concat())
 }
 
 /// Format of a size.
@@ -101,7 +96,7 @@ pub struct SizeForm {
 
 /// Unit of size, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SizeUnit(u128);
+pub struct SizeUnit(i128);
 
 /// Base of `K`, `M` and `kB`, `MB`. `KiB` and `Ki` are always multiples of 1024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -130,7 +125,7 @@ impl SizeUnit {
         }
         let first = name.chars().next()?.to_ascii_uppercase();
         let power = u32::try_from("KMGTPE".find(first)?).ok()? + 1;
-        let base: u128 = match (&name[1..], kilo) {
+        let base: i128 = match (&name[1..], kilo) {
             ("iB" | "i", _) | ("" | "B", KiloBase::Binary) | ("", KiloBase::Mixed) => 1024,
             ("B", KiloBase::Mixed) | ("" | "B", KiloBase::Decimal) => 1000,
             _ => return None,
@@ -149,39 +144,28 @@ impl SizeForm {
         self.bytes(text.trim()).and_then(|bytes| u64::try_from(bytes).ok()).map(Value::from).ok_or(EXPECTED)
     }
 
-    fn bytes(&self, text: &str) -> Option<u128> {
+    fn bytes(&self, text: &str) -> Option<i128> {
         const MAX_DIGITS: usize = 18;
         let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
         let (number, name) = text.split_at(end);
-        let (exponent, name) = match number.ends_with(char::is_whitespace) {
-            true => ("", name),
-            false => name.split_at(exponent_length(name)),
-        };
+        let exponent = if number.ends_with(char::is_whitespace) { 0 } else { exponent_length(name) };
+        let (exponent, name) = name.split_at(exponent);
         let unit = match name.trim_start() {
             "" => self.unit,
             name => SizeUnit::named(name, self.kilo)?,
         };
-        let number = number.trim_end();
-        let (whole, fraction) = match number.split_once(self.decimal) {
-            Some((_, "")) => return None,
-            Some(parts) => parts,
-            None => (number, ""),
-        };
+        let (whole, fraction) =
+            number.trim_end().split_once(self.decimal).unwrap_or((number.trim_end(), "0"));
         let whole = without_groups(whole, if self.decimal == '.' { ',' } else { '.' })?;
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || whole.len() > MAX_DIGITS || !digits(&whole) || !digits(fraction) {
+        if whole.is_empty() || fraction.is_empty() {
             return None;
         }
         let number = without_exponent(&format!("{whole}.{fraction}{exponent}"))?;
-        let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
-        if whole.len() > MAX_DIGITS {
+        if number.find('.').unwrap_or(number.len()) > MAX_DIGITS {
             return None;
         }
-        let fraction = &fraction[..fraction.len().min(MAX_DIGITS)];
-        let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
-        let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-        // At most 10^18 exabytes, so no product overflows.
-        Some(whole.parse::<u128>().ok()? * unit.0 + (2 * part * unit.0 + scale) / (2 * scale))
+        // Half a byte is rounded up.
+        Some((scaled(&number, 2 * unit.0)? + 1) / 2)
     }
 }
 

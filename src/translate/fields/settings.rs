@@ -47,7 +47,7 @@ struct FieldSettings {
     #[key(default = false)]
     optional: bool,
     /// Value of a missing field. `null` fits every type.
-    default: Option<DefaultValue>,
+    default: Option<Value>,
     /// Display name, for people.
     title: Option<String>,
     /// Description, for models and people.
@@ -118,8 +118,9 @@ const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
 ];
 
 /// Type names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub(super) enum TypeName {
+    #[default]
     String,
     Number,
     Integer,
@@ -139,7 +140,7 @@ pub(crate) fn type_names() -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// Type name with its suffixes: `number`, `number?`, `number[]`, `number[]?`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TypeWord {
     pub(super) name: TypeName,
     count: Cardinality,
@@ -177,7 +178,7 @@ impl Setting for TypeWord {
             || "add `[]` for a list, `?` for an optional field".to_owned(),
             |word| format!("did you mean `{word}`?"),
         );
-        value.reject(Invalid::new(message, help).with_code(Code::UnknownWord))
+        value.reject_coded(Code::UnknownWord.at_span(value.node.span), message, help)
     }
 }
 
@@ -222,11 +223,8 @@ impl FieldSettings {
             (Some(None), _) => return Ok(()),
             (Some(Some(TypeWord { name, .. })), Some(entry)) if name != TypeName::String => {
                 let message = format!("`values` defines the type, so `type: {}` has no effect", name.word());
-                return Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(entry.key.span),
-                    &message,
-                    "remove `type`",
-                ));
+                let at = Code::ConflictingKeys.at_span(entry.key.span);
+                return Err(section.reject_at(at, &message, "remove `type`"));
             }
             (_, Some(_)) => "values",
             (Some(Some(TypeWord { name, .. })), None) => name.word(),
@@ -249,15 +247,11 @@ impl FieldSettings {
     }
 
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
-        let TypeWord { name, count, optional } = self.written.unwrap_or(TypeWord {
-            name: TypeName::String,
-            count: Cardinality::One,
-            optional: false,
-        });
-        let entry = |name| value.node.entry(name);
+        let TypeWord { name, count, optional } = self.written.unwrap_or_default();
+        let is_optional = optional || self.optional;
         let reject_key = |name, message: &str, help: &str| {
-            let place = entry(name).map_or(value.place, |entry| entry.key.span);
-            value.reject_at(place, Invalid::new(message, help).with_code(Code::ConflictingKeys))
+            let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
+            value.reject_coded(Code::ConflictingKeys.at_span(place), message, help)
         };
         let decimal = if self.decimal_separator == DecimalSeparator::Comma { ',' } else { '.' };
         let thousands = self.thousands_separator.and_then(|separator| separator.word().chars().next());
@@ -268,7 +262,6 @@ impl FieldSettings {
         }
         let number = NumberForm { prefix: self.prefix, suffix: self.suffix, decimal, thousands };
         let time = TimeForm { format: self.format, zone: self.timezone };
-        let unit = self.input_unit.as_deref();
         if let Some(values) = &self.values {
             warn_of_null_words(value, values, &self.null_values);
         }
@@ -279,32 +272,28 @@ impl FieldSettings {
             (None, TypeName::Integer) => FieldKind::Integer(number),
             (None, TypeName::Boolean) => {
                 let (yes, no) = (self.true_values, self.false_values);
-                if let Some(both) = yes.iter().find(|word| no.iter().any(|no| no.eq_ignore_ascii_case(word)))
-                {
+                let is_no = |word: &&String| no.iter().any(|no| no.eq_ignore_ascii_case(word));
+                if let Some(both) = yes.iter().find(is_no) {
                     let message = format!("`{both}` is in both `true_values` and `false_values`");
-                    let invalid = Invalid::new(message, "remove it from one of the lists")
-                        .with_code(Code::DuplicateValue);
-                    return value.reject_at(value.place, invalid);
+                    let at = Code::DuplicateValue.at_span(value.place);
+                    return value.reject_coded(at, message, "remove it from one of the lists");
                 }
                 FieldKind::Boolean(Booleans { yes, no })
             }
             (None, TypeName::DateTime) => FieldKind::DateTime(time),
             (None, TypeName::Date) => FieldKind::Date(time),
             (None, TypeName::Duration) => {
-                let unit = unit_of(value, unit, TimeUnit::named, "write `ms`, `s`, `min`, `h` or `d`")?;
+                let unit = self.input_unit.as_deref().unwrap_or("s");
+                let help = "write `ms`, `s`, `min`, `h` or `d`";
+                let unit = unit_of(value, unit, TimeUnit::named(unit), help)?;
                 let gives = TimeUnit::named(self.output_unit.word()).unwrap_or(TimeUnit::SECOND);
-                let unit = unit.unwrap_or(TimeUnit::SECOND);
                 FieldKind::Duration(DurationForm { unit, clock: self.clock_format, gives })
             }
             (None, TypeName::Size) => {
-                let kilo = self.kilo_base;
-                let named = |name: &str| SizeUnit::named(name, kilo);
-                let unit = unit_of(value, unit, named, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
-                FieldKind::Size(SizeForm {
-                    kilo,
-                    decimal,
-                    unit: unit.unwrap_or_else(|| SizeForm::default().unit),
-                })
+                let (kilo, unit) = (self.kilo_base, self.input_unit.as_deref().unwrap_or("B"));
+                let help = "write `B`, `K`, `kB`, `KiB`, `MiB`, …";
+                let unit = unit_of(value, unit, SizeUnit::named(unit, kilo), help)?;
+                FieldKind::Size(SizeForm { kilo, decimal, unit })
             }
             (None, TypeName::Object) => FieldKind::Object(self.fields),
             (None, TypeName::Any) => FieldKind::Any,
@@ -312,15 +301,15 @@ impl FieldSettings {
         let (nulls, title, description) = (self.null_values, self.title, self.description);
         let kind = FieldType { kind, count, nulls, title, description };
         let missing = match self.default {
-            Some(_) if optional || self.optional => {
+            Some(_) if is_optional => {
                 let message = "a field with a `default` is never missing";
                 return reject_key("default", message, "remove `optional`");
             }
-            Some(DefaultValue(default)) => {
+            Some(default) => {
                 check_default(value, &kind, &default)?;
                 OnMissing::Default(default.into())
             }
-            None if optional || self.optional => OnMissing::Omit,
+            None if is_optional => OnMissing::Omit,
             None => OnMissing::Error,
         };
         let from = self.from.zip(value.node.get("from").map(|node| node.span));
@@ -349,23 +338,11 @@ fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]
 }
 
 /// The configured unit of numbers without a unit.
-fn unit_of<T>(
-    value: &Cursor<'_>,
-    unit: Option<&str>,
-    named: impl Fn(&str) -> Option<T>,
-    help: &str,
-) -> Checked<Option<T>> {
-    let Some(text) = unit else { return Ok(None) };
-    named(text).map(Some).map_or_else(
-        || {
-            let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
-            value.reject_at(
-                place,
-                Invalid::new(format!("unknown unit `{text}`"), help).with_code(Code::UnknownWord),
-            )
-        },
-        Ok,
-    )
+fn unit_of<T>(value: &Cursor<'_>, name: &str, unit: Option<T>, help: &str) -> Checked<T> {
+    let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
+    let unknown =
+        || value.reject_coded(Code::UnknownWord.at_span(place), format!("unknown unit `{name}`"), help);
+    unit.map_or_else(unknown, Ok)
 }
 
 fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Checked<()> {
@@ -395,7 +372,7 @@ impl Setting for Fields {
         };
         if entries.is_empty() {
             let help = "write `fields: { temperature: number }`, or remove it";
-            return value.reject(Invalid::new("`fields` is empty", help).with_code(Code::EmptyValue));
+            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`fields` is empty", help);
         }
         let (mut fields, mut others, mut checked) = (Vec::new(), None, Ok(()));
         for entry in entries {
@@ -404,13 +381,9 @@ impl Setting for Fields {
                 Err(reported) => checked = Err(reported),
                 Ok(FieldSetting { kind, from, missing }) if name == OTHERS => {
                     if from.is_some() || matches!(missing, OnMissing::Default(_)) {
-                        let message = format!(
-                            "`{OTHERS}` stands for all other fields, so it can't have `from` or `default`"
-                        );
-                        checked = value.reject_at(
-                            entry.key.span,
-                            Invalid::new(message, "remove them").with_code(Code::ConflictingKeys),
-                        );
+                        let message = "`*` stands for all other fields, so it can't have `from` or `default`";
+                        let at = Code::ConflictingKeys.at_span(entry.key.span);
+                        checked = value.reject_coded(at, message, "remove them");
                     }
                     others = Some(kind);
                 }
@@ -435,18 +408,6 @@ impl FromText for FieldPath {
     }
 }
 
-/// Default of a missing field.
-#[derive(Debug)]
-struct DefaultValue(Value);
-
-impl Setting for DefaultValue {
-    const KIND: ValueKind = ValueKind::Anything;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        Ok(Self(value.node.to_json()))
-    }
-}
-
 impl Setting for KiloBase {
     const KIND: ValueKind = ValueKind::Count(1000, 1024);
 
@@ -456,7 +417,8 @@ impl Setting for KiloBase {
             1024 => Ok(Self::Binary),
             _ => {
                 let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
-                value.reject(Invalid::new(message, "write `kilo_base: 1024`").with_code(Code::UnknownWord))
+                let at = Code::UnknownWord.at_span(value.node.span);
+                value.reject_coded(at, message, "write `kilo_base: 1024`")
             }
         }
     }
@@ -467,27 +429,31 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let help = format!("write `{name}: [up, ok]`");
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return value.reject(Invalid::new(format!("`{name}` is empty"), help).with_code(Code::EmptyValue));
+        return value.reject_coded(
+            Code::EmptyValue.at_span(value.node.span),
+            format!("`{name}` is empty"),
+            help,
+        );
     }
-    let word = |item: &Node| match (item.scalar(), &item.kind) {
-        (Some(word), _) => Ok(word),
-        // `NULL`, as databases write it, `~` and an empty value.
-        (None, Kind::Null) => {
-            let message = format!("`{name}` contains a null value of YAML");
-            let help = format!("put it in quotes: `{name}: \"NULL\"`");
-            value.reject_at(item.span, Invalid::new(message, help).with_code(Code::WrongType))
-        }
-        (None, _) => {
-            let message = format!("`{name}` must be a list of words, found {}", item.found());
-            value.reject_at(item.span, Invalid::new(message, help.clone()).with_code(Code::WrongType))
-        }
+    let word = |item: &Node| {
+        let (message, help) = match (item.scalar(), &item.kind) {
+            (Some(word), _) => return Ok(word),
+            // `NULL`, as databases write it, `~` and an empty value.
+            (None, Kind::Null) => (
+                format!("`{name}` contains a null value of YAML"),
+                format!("put it in quotes: `{name}: \"NULL\"`"),
+            ),
+            (None, _) => (format!("`{name}` must be a list of words, found {}", item.found()), help.clone()),
+        };
+        value.reject_coded(Code::WrongType.at_span(item.span), message, help)
     };
     items.iter().map(word).collect()
 }
 
 fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    let texts =
-        value.node.one_or_more().iter().map(|item| text_of(&value.part(item, value.name, ValueKind::Text)));
-    let texts = texts.collect::<Vec<_>>().into_iter().collect::<Checked<Vec<&str>>>()?;
-    Ok(texts.into_iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+    let text = |item| text_of(&value.part(item, value.name, ValueKind::Text));
+    // Each problem is reported, not only the first.
+    let texts: Vec<_> = value.node.one_or_more().iter().map(text).collect();
+    let texts = texts.into_iter().collect::<Checked<Vec<&str>>>()?.into_iter();
+    Ok(texts.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
 }

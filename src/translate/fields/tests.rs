@@ -23,8 +23,8 @@ fn kinds() -> Vec<FieldKind> {
         FieldKind::Date(TimeForm::default()),
         FieldKind::DateTime(local),
         FieldKind::DateTime(logged),
-        FieldKind::DateTime(TimeForm { format: TimeFormat::Unix, zone: None }),
-        FieldKind::Date(TimeForm { format: TimeFormat::UnixMillis, zone: None }),
+        FieldKind::DateTime(TimeForm { format: TimeFormat::Unix(TimeUnit::SECOND), zone: None }),
+        FieldKind::Date(TimeForm { format: TimeFormat::Unix(TimeUnit::named("ms").unwrap()), zone: None }),
         FieldKind::Duration(DurationForm::default()),
         FieldKind::Integer(NumberForm::default()),
         FieldKind::Integer(money.clone()),
@@ -83,7 +83,10 @@ proptest! {
                     prop_assert!(fits && text.as_bytes()[4] == b'-', "{}", text);
                 }
             }
-            Err(misfit) => prop_assert!(misfit.to_string().len() < 700, "{}", misfit),
+            Err(misfit) => {
+                let misfit = ReadError::from(misfit).to_string();
+                prop_assert!(misfit.len() < 700, "{}", misfit);
+            }
         }
     }
 }

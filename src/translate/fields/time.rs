@@ -7,16 +7,19 @@ use jiff::{
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
-use super::settings::{TEXTS, TypeName, TypeWord};
+use super::{
+    TimeUnit,
+    settings::{TEXTS, TypeName, TypeWord},
+};
 use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Setting},
         suggest,
         value::{parsed_settings, text_of},
     },
-    translate::convert::without_exponent,
+    translate::convert::{scaled, without_exponent},
 };
 
 /// Format of a date or timestamp.
@@ -36,17 +39,19 @@ pub enum TimeFormat {
     Standard,
     /// `strftime` directives.
     Directives(String),
-    /// Seconds since 1970, with or without a fraction.
-    Unix,
-    /// Milliseconds since 1970.
-    UnixMillis,
-    /// Microseconds since 1970.
-    UnixMicros,
-    /// Nanoseconds since 1970.
-    UnixNanos,
+    /// A number of these units since 1970, with or without a fraction.
+    Unix(TimeUnit),
     /// The first of these formats that matches. For a timestamp, a date alone is its midnight.
     OneOf(Vec<Self>),
 }
+
+/// Units of time since 1970: the word for the format, the name in messages, and the unit.
+const UNIX_UNITS: [(&str, &str, TimeUnit); 4] = [
+    ("unix", "seconds", TimeUnit::SECOND),
+    ("unix-ms", "milliseconds", TimeUnit { nanos: 1_000_000 }),
+    ("unix-us", "microseconds", TimeUnit { nanos: 1_000 }),
+    ("unix-ns", "nanoseconds", TimeUnit { nanos: 1 }),
+];
 
 /// Time zone, or fixed offset from UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +64,10 @@ impl std::str::FromStr for TimeZoneSetting {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with(['+', '-']) {
             let probe = format!("2000-01-01T00:00{text}");
-            let offset =
-                DateTimeParser::new().parse_pieces(&probe).ok().and_then(|pieces| pieces.to_numeric_offset());
-            return offset
-                .map(|offset| Self(offset.to_time_zone()))
-                .ok_or_else(|| format!("`{text}` is not an offset from UTC"));
+            let pieces = DateTimeParser::new().parse_pieces(&probe).ok();
+            let offset = pieces.and_then(|pieces| pieces.to_numeric_offset());
+            let zone = offset.map(|offset| Self(offset.to_time_zone()));
+            return zone.ok_or_else(|| format!("`{text}` is not an offset from UTC"));
         }
         TimeZone::get(text).map(Self).map_err(|_| format!("unknown time zone `{text}`"))
     }
@@ -77,9 +81,8 @@ impl TimeFormat {
     ///
     /// The mistake, in one sentence.
     pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
-        let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::fixed(Offset::constant(1)));
-        let written = strtime::format(text, &sample).map_err(|error| error.to_string())?;
-        let read = strtime::parse(text, &written).map_err(|error| error.to_string())?;
+        let zone = TimeZone::fixed(Offset::constant(1));
+        let read = read_back(text, zone).map_err(|error| error.to_string())?;
         if read.timestamp().is_none() {
             read.to_date().map_err(|_| "it has no year, month and day".to_owned())?;
             if wants_time && read.hour().is_none() {
@@ -94,32 +97,31 @@ impl TimeFormat {
         let directives = match self {
             Self::Directives(directives) => directives,
             Self::OneOf(forms) => return forms.iter().all(Self::may_have_an_offset),
-            Self::Standard | Self::Unix | Self::UnixMillis | Self::UnixMicros | Self::UnixNanos => {
-                return true;
-            }
+            Self::Standard | Self::Unix(_) => return true,
         };
-        let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
-        let read = strtime::format(directives, &sample).and_then(|written| {
-            let read = strtime::parse(directives, &written)?;
-            Ok(read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some())
-        });
-        read.unwrap_or(false)
+        read_back(directives, TimeZone::UTC).is_ok_and(|read| {
+            read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some()
+        })
     }
-}
 
-impl TimeFormat {
     /// Description of the format, to follow the expected type.
     fn format_names(&self) -> String {
         match self {
             Self::Standard => "such as `2026-11-21T09:30:00Z`".to_owned(),
             Self::Directives(directives) => format!("of the form `{directives}`"),
-            Self::Unix => "as seconds since 1970".to_owned(),
-            Self::UnixMillis => "as milliseconds since 1970".to_owned(),
-            Self::UnixMicros => "as microseconds since 1970".to_owned(),
-            Self::UnixNanos => "as nanoseconds since 1970".to_owned(),
+            Self::Unix(unit) => {
+                let names = UNIX_UNITS.iter().filter(|(_, _, known)| known == unit).map(|(_, name, _)| *name);
+                format!("as {} since 1970", names.collect::<String>())
+            }
             Self::OneOf(forms) => forms.iter().map(Self::format_names).collect::<Vec<_>>().join(", or "),
         }
     }
+}
+
+/// Writes a sample timestamp with `strftime` directives, and parses it with them.
+fn read_back(directives: &str, zone: TimeZone) -> Result<strtime::BrokenDownTime, jiff::Error> {
+    let sample = Timestamp::UNIX_EPOCH.to_zoned(zone);
+    strtime::parse(directives, strtime::format(directives, &sample)?)
 }
 
 /// Parsed date, with a time and an offset if present.
@@ -169,7 +171,7 @@ impl TimeForm {
         } else {
             instant.display_with_offset(offset).to_string()
         };
-        if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
+        self.with_four_digits(written)
     }
 
     /// Parses a date: the calendar day of the upstream.
@@ -178,9 +180,15 @@ impl TimeForm {
     ///
     /// The expected form.
     pub(super) fn date(&self, text: &str) -> Result<String, String> {
-        let found = self.find(text.trim(), A_DATE)?;
-        let written = found.date.to_string();
-        if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
+        self.with_four_digits(self.find(text.trim(), A_DATE)?.date.to_string())
+    }
+
+    /// RFC 3339 requires years of four digits.
+    fn with_four_digits(&self, written: String) -> Result<String, String> {
+        match written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-') {
+            true => Ok(written),
+            false => Err(self.expected("a year from 0 to 9999 in")),
+        }
     }
 
     fn expected(&self, what: &str) -> String {
@@ -210,33 +218,18 @@ impl TimeForm {
         match form {
             TimeFormat::Standard => usual(text),
             TimeFormat::Directives(directives) => parse_with_directives(directives, text),
-            TimeFormat::Unix => self.epoch(text, 9),
-            TimeFormat::UnixMillis => self.epoch(text, 6),
-            TimeFormat::UnixMicros => self.epoch(text, 3),
-            TimeFormat::UnixNanos => self.epoch(text, 0),
+            TimeFormat::Unix(unit) => self.epoch(text, *unit),
             TimeFormat::OneOf(forms) => forms.iter().find_map(|form| self.read(form, text)),
         }
     }
 
-    /// Parses a decimal number of units of 10 to the `power` nanoseconds since 1970; smaller fractions are
-    /// truncated.
-    fn epoch(&self, text: &str, power: usize) -> Option<ParsedTime> {
-        /// Enough for nanoseconds in the year 2200.
-        const MAX_DIGITS: usize = 19;
+    /// Parses a decimal number of units since 1970, truncated to nanoseconds.
+    fn epoch(&self, text: &str, unit: TimeUnit) -> Option<ParsedTime> {
         // Metrics exporters write `1.7e+09`.
         let text = without_exponent(text)?;
-        let (negative, digits) = match text.strip_prefix('-') {
-            Some(digits) => (true, digits),
-            None => (false, text.as_str()),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || whole.len() > MAX_DIGITS || !all_digits(whole) || !all_digits(fraction) {
-            return None;
-        }
-        let fraction = format!("{:0<power$}", &fraction[..fraction.len().min(power)]);
-        let nanos: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let instant = Timestamp::from_nanosecond(if negative { -nanos } else { nanos }).ok()?;
+        let (sign, number) = text.strip_prefix('-').map_or((1, text.as_str()), |number| (-1, number));
+        let number = number.strip_suffix('.').unwrap_or(number);
+        let instant = Timestamp::from_nanosecond(sign * scaled(number, unit.nanos)?).ok()?;
         let offset = self.zone.as_ref().map_or(Offset::UTC, |TimeZoneSetting(zone)| zone.to_offset(instant));
         Some(ParsedTime::from_timestamp(instant, offset))
     }
@@ -285,11 +278,6 @@ fn parse_with_directives(directives: &str, text: &str) -> Option<ParsedTime> {
     ParsedTime::from_parts(read.to_date().ok()?, time, read.offset())
 }
 
-/// RFC 3339 requires years of four digits.
-fn has_four_digits(written: &str) -> bool {
-    written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-')
-}
-
 parsed_settings! {
     TimeZoneSetting = Text, "write `Europe/Oslo`, `UTC` or `+01:00`";
 }
@@ -301,16 +289,14 @@ impl Setting for TimeFormat {
         let written = value.node.one_or_more();
         if written.is_empty() {
             let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
-            return value.reject(Invalid::new("`format` is empty", help).with_code(Code::EmptyValue));
+            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`format` is empty", help);
         }
         let type_word = value.sibling("type").and_then(TypeWord::parse);
         let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
         // In a list of formats, one without a time is intentional.
         let needs_time = is_time && written.len() < 2;
-        let mut forms = Vec::new();
-        for node in written {
-            forms.push(one_format(&value.part(node, value.name, ValueKind::Text), needs_time)?);
-        }
+        let form = |node| one_format(&value.part(node, value.name, ValueKind::Text), needs_time);
+        let mut forms = written.iter().map(form).collect::<Checked<Vec<_>>>()?;
         let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
         if is_time
             && value.sibling("timezone").is_none()
@@ -319,8 +305,7 @@ impl Setting for TimeFormat {
             let message =
                 format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
             let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: UTC`; or use `type: date`";
-            return value
-                .reject_at(node.span, Invalid::new(message, help).with_code(Code::TimeWithoutOffset));
+            return value.reject_coded(Code::TimeWithoutOffset.at_span(node.span), message, help);
         }
         Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
     }
@@ -333,22 +318,21 @@ impl Setting for TimeFormat {
 /// One format of a date or timestamp.
 fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
     let text = text_of(value)?;
-    let error = match text {
-        "iso" => return Ok(TimeFormat::Standard),
-        "unix" => return Ok(TimeFormat::Unix),
-        "unix-ms" => return Ok(TimeFormat::UnixMillis),
-        "unix-us" => return Ok(TimeFormat::UnixMicros),
-        "unix-ns" => return Ok(TimeFormat::UnixNanos),
-        _ => match TimeFormat::directives(text, needs_time) {
-            Ok(format) => return Ok(format),
-            Err(error) => error,
-        },
+    if text == "iso" {
+        return Ok(TimeFormat::Standard);
+    }
+    if let Some((_, _, unit)) = UNIX_UNITS.iter().find(|(word, ..)| *word == text) {
+        return Ok(TimeFormat::Unix(*unit));
+    }
+    let error = match TimeFormat::directives(text, needs_time) {
+        Ok(format) => return Ok(format),
+        Err(error) => error,
     };
-    let named = suggest::nearest(text, ["iso", "unix", "unix-ms", "unix-us", "unix-ns"]);
-    if let Some(name) = named.filter(|_| !text.contains('%')) {
-        let message = format!("`format` is invalid: {error}");
-        let help = format!("did you mean `{name}`?");
-        return value.reject(Invalid::new(message, help).with_code(Code::InvalidFormat));
+    let (at, message) =
+        (Code::InvalidFormat.at_span(value.node.span), format!("`format` is invalid: {error}"));
+    let words = std::iter::once("iso").chain(UNIX_UNITS.map(|(word, ..)| word));
+    if let Some(name) = suggest::nearest(text, words).filter(|_| !text.contains('%')) {
+        return value.reject_coded(at, message, format!("did you mean `{name}`?"));
     }
     let help = match text.contains("%Z") {
         true => {
@@ -357,7 +341,7 @@ fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
         }
         false => "write a `strftime` format such as `%Y-%m-%d %H:%M:%S`, or `unix`",
     };
-    value.reject(Invalid::new(format!("`format` is invalid: {error}"), help).with_code(Code::InvalidFormat))
+    value.reject_coded(at, message, help)
 }
 
 #[cfg(test)]
@@ -367,10 +351,10 @@ mod tests {
     fn form(format: &str, zone: &str) -> TimeForm {
         let format = match format {
             "" => TimeFormat::Standard,
-            "unix" => TimeFormat::Unix,
-            "unix-ms" => TimeFormat::UnixMillis,
-            "unix-us" => TimeFormat::UnixMicros,
-            "unix-ns" => TimeFormat::UnixNanos,
+            "unix" => TimeFormat::Unix(UNIX_UNITS[0].2),
+            "unix-ms" => TimeFormat::Unix(UNIX_UNITS[1].2),
+            "unix-us" => TimeFormat::Unix(UNIX_UNITS[2].2),
+            "unix-ns" => TimeFormat::Unix(UNIX_UNITS[3].2),
             text => TimeFormat::directives(text, false).unwrap(),
         };
         TimeForm { format, zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
