@@ -1,7 +1,7 @@
 //! Character decoding of responses. The charset comes from the rule, a byte order mark, `Content-Type`, or
 //! the document's own declaration: `<meta>` in HTML, the XML declaration.
 
-use std::{borrow::Cow, cell::OnceCell, str::FromStr};
+use std::{cell::OnceCell, str::FromStr};
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -54,12 +54,6 @@ pub(crate) struct DecodedText {
     pub(crate) because: &'static str,
 }
 
-impl DecodedText {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.text
-    }
-}
-
 /// Decodes a body. The first of these decides: the rule's charset, a byte order mark, `Content-Type`, the
 /// document's own declaration, UTF-8.
 ///
@@ -76,10 +70,9 @@ pub(crate) fn decode(
     let body = body.slice(mark..);
     if encoding == UTF_8 {
         let Ok(text) = ByteString::try_from(body) else {
-            let hint = if because == "default" {
-                ", and no charset is declared; `charset` of a rule sets it"
-            } else {
-                ""
+            let hint = match because {
+                "default" => ", and no charset is declared; `charset` of a rule sets it",
+                _ => "",
             };
             return Err(format!("expected text in UTF-8, found invalid bytes{hint}"));
         };
@@ -88,15 +81,10 @@ pub(crate) fn decode(
         }
         return Ok(DecodedText { text, charset: encoding.name(), because });
     }
-    let text = match encoding.decode_without_bom_handling_and_without_replacement(&body) {
-        // ASCII bytes are the same in most charsets, so share the body's buffer.
-        Some(Cow::Borrowed(_)) => ByteString::try_from(body.clone()).ok(),
-        Some(Cow::Owned(text)) => Some(text.into()),
-        None => None,
-    };
-    match text {
-        Some(text) => Ok(DecodedText { text, charset: encoding.name(), because }),
-        None => Err(format!("expected text in {}, found invalid bytes", encoding.name())),
+    let charset = encoding.name();
+    match encoding.decode_without_bom_handling_and_without_replacement(&body) {
+        Some(text) => Ok(DecodedText { text: text.into_owned().into(), charset, because }),
+        None => Err(format!("expected text in {charset}, found invalid bytes")),
     }
 }
 
@@ -128,21 +116,15 @@ fn encoding_of(
                 .to_owned()),
         };
     }
-    match declared(response.media_type().as_deref(), body)? {
-        Some(declared) => Ok((declared.encoding, 0, declared.because)),
-        None => Ok((UTF_8, 0, "default")),
-    }
+    let (encoding, because) = declared(response.media_type().as_deref(), body)?.unwrap_or((UTF_8, "default"));
+    Ok((encoding, 0, because))
 }
 
 /// Searched beginning of a document, in bytes (HTML, section 4.2.5.4).
 const LOOKED_THROUGH_BYTES: usize = 1024;
 
-/// Charset declared by a document.
-pub(super) struct DeclaredCharset {
-    pub(super) encoding: &'static Encoding,
-    /// Position of the declaration.
-    pub(super) because: &'static str,
-}
+/// Charset declared by a document, and the position of the declaration.
+type DeclaredCharset = (&'static Encoding, &'static str);
 
 /// Finds the charset that a document declares; `None` if it declares none.
 ///
@@ -152,18 +134,13 @@ pub(super) struct DeclaredCharset {
 /// # Errors
 ///
 /// A sentence, if the declared name is not a charset.
-pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
+fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
     // Without a byte order mark, only the zero bytes show UTF-16 (XML 1.0, appendix F.1).
-    let wide = match body {
-        [b'<', 0, b'?', 0, ..] => Some(UTF_16LE),
-        [0, b'<', 0, b'?', ..] => Some(UTF_16BE),
-        _ => None,
-    };
-    if let Some(encoding) = wide {
-        return Ok(Some(DeclaredCharset {
-            encoding,
-            because: "the XML declaration, in two bytes a character",
-        }));
+    const IN_TWO_BYTES: &str = "the XML declaration, in two bytes a character";
+    match body {
+        [b'<', 0, b'?', 0, ..] => return Ok(Some((UTF_16LE, IN_TWO_BYTES))),
+        [0, b'<', 0, b'?', ..] => return Ok(Some((UTF_16BE, IN_TWO_BYTES))),
+        _ => {}
     }
     let start = &body[..body.len().min(LOOKED_THROUGH_BYTES)];
     let in_meta = || meta(start).map(|label| named(label.as_bytes(), "`<meta>`"));
@@ -191,12 +168,10 @@ fn named(label: &[u8], place: &'static str) -> Result<DeclaredCharset, String> {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
-            Ok(DeclaredCharset { encoding: UTF_8, because: "a declaration of UTF-16 in single-byte text" })
+            Ok((UTF_8, "a declaration of UTF-16 in single-byte text"))
         }
-        Some(encoding) if encoding == X_USER_DEFINED => {
-            Ok(DeclaredCharset { encoding: WINDOWS_1252, because: place })
-        }
-        Some(encoding) => Ok(DeclaredCharset { encoding, because: place }),
+        Some(encoding) if encoding == X_USER_DEFINED => Ok((WINDOWS_1252, place)),
+        Some(encoding) => Ok((encoding, place)),
         None => {
             Err(format!("expected a charset in {place}, found an unknown name; `charset` of a rule sets it"))
         }
@@ -242,16 +217,13 @@ impl TokenSink for MetaSink {
             && &*name == "meta"
         {
             let value = |name: &str| {
-                attrs
-                    .iter()
-                    .find(|attribute| &*attribute.name.local == name)
-                    .map(|attribute| &*attribute.value)
+                let attribute = attrs.iter().find(|attribute| &*attribute.name.local == name);
+                attribute.map(|attribute| &*attribute.value)
             };
-            let is_content_type =
-                value("http-equiv").is_some_and(|value| value.eq_ignore_ascii_case("content-type"));
+            let is_content_type = |value: &str| value.eq_ignore_ascii_case("content-type");
+            let content = || value("content").filter(|_| value("http-equiv").is_some_and(is_content_type));
             let charset = value("charset").filter(|charset| !charset.is_empty());
-            let charset =
-                charset.or_else(|| value("content").filter(|_| is_content_type).and_then(charset_in));
+            let charset = charset.or_else(|| content().and_then(charset_in));
             if let Some(charset) = charset {
                 self.charset.get_or_init(|| charset.to_owned());
             }
@@ -284,7 +256,7 @@ mod tests {
         let response = UpstreamResponse::new(StatusCode::OK, headers, Bytes::from_static(body));
         let decoded = decode(&response, &response.body, rule.map(|label| label.parse().unwrap()));
         match (decoded, expected) {
-            (Ok(decoded), Ok(text)) => assert_eq!(decoded.as_str(), text),
+            (Ok(decoded), Ok(text)) => assert_eq!(decoded.text, text),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
         }
@@ -340,7 +312,7 @@ mod tests {
     fn check_declared(media_type: &str, body: &str, expected: Option<(&str, &str)>) {
         let media_type = (!media_type.is_empty()).then_some(media_type);
         let found = declared(media_type, body.as_bytes()).unwrap();
-        let found = found.map(|declared| (declared.encoding.name(), declared.because));
+        let found = found.map(|(encoding, because)| (encoding.name(), because));
         assert_eq!(found, expected);
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
 };
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
@@ -13,9 +13,13 @@ use ruzstd::decoding::{
     FrameDecoder, StreamingDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
+use settings_derive::Word;
 
 use super::read_error::{ReadError, at_most};
-use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
+use crate::{
+    model::{LimitedWriter, UpstreamResponse, cut_bytes},
+    settings::value::Word as _,
+};
 
 /// Maximum number of encodings of one body; no server needs more.
 const ENCODING_LIMIT: usize = 3;
@@ -46,51 +50,27 @@ pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Res
 /// Names of the encodings, in the order of decoding; `None` for a body without an encoding.
 pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
     let names = encodings(response).ok().filter(|names| !names.is_empty() && !response.body.is_empty())?;
-    Some(names.iter().rev().map(|encoding| encoding.name()).collect::<Vec<_>>().join(", then "))
+    Some(names.iter().rev().map(|encoding| encoding.word()).collect::<Vec<_>>().join(", then "))
 }
 
 /// Content encoding (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 enum ContentEncoding {
     Gzip,
     Deflate,
+    #[word("br")]
     Brotli,
     Zstd,
 }
 
-impl ContentEncoding {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Deflate => "deflate",
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
-/// Reason why data could not be decompressed.
-#[derive(Debug)]
-enum DecodeError {
-    TooLong,
-    CutOff,
-    Broken(String),
-}
-
-/// Classifies the error of a decoder, or of the limited writer that receives its output.
-impl From<io::Error> for DecodeError {
-    fn from(error: io::Error) -> Self {
-        const MAX_SHOWN_BYTES: usize = 200;
-        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-        while let Some(inner) = cause {
-            match inner.downcast_ref().map(io::Error::kind) {
-                Some(io::ErrorKind::FileTooLarge) => return Self::TooLong,
-                Some(io::ErrorKind::UnexpectedEof) => return Self::CutOff,
-                _ => cause = inner.source(),
-            }
-        }
-        Self::Broken(cut_bytes(&error.to_string(), MAX_SHOWN_BYTES))
-    }
+/// Classifies the error of a decoder, or of the limited writer that receives its output: data that is too
+/// long, data that ends early, or invalid data.
+fn kind_of(error: &io::Error) -> ErrorKind {
+    let first: &(dyn Error + 'static) = error;
+    let mut kinds = std::iter::successors(Some(first), |&error| error.source())
+        .filter_map(|error| error.downcast_ref().map(io::Error::kind));
+    let is_known = |kind: &ErrorKind| matches!(kind, ErrorKind::FileTooLarge | ErrorKind::UnexpectedEof);
+    kinds.find(is_known).unwrap_or(ErrorKind::InvalidData)
 }
 
 /// Encodings that `Content-Encoding` lists, in order, without `identity`.
@@ -100,21 +80,17 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
     for value in response.headers.get_all(header::CONTENT_ENCODING) {
         for name in value.as_bytes().split(|byte| *byte == b',') {
             let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
-            names.push(match name.as_str() {
-                "" | "identity" => continue,
-                "gzip" | "x-gzip" => ContentEncoding::Gzip,
-                "deflate" => ContentEncoding::Deflate,
-                "br" => ContentEncoding::Brotli,
-                "zstd" => ContentEncoding::Zstd,
-                _ => {
-                    let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity";
-                    let found = cut_bytes(&name, MAX_SHOWN_BYTES);
-                    return Err(ReadError::new(
-                        format!("{expected}, found `{found}`"),
-                        format!("{expected}, found text of {} bytes", name.len()),
-                    ));
-                }
-            });
+            let name = if name == "x-gzip" { "gzip" } else { &name };
+            if matches!(name, "" | "identity") {
+                continue;
+            }
+            let Some((_, known)) = ContentEncoding::WORDS.iter().find(|(word, _)| *word == name) else {
+                let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity";
+                let found = cut_bytes(name, MAX_SHOWN_BYTES);
+                let plain = format!("{expected}, found text of {} bytes", name.len());
+                return Err(ReadError::new(format!("{expected}, found `{found}`"), plain));
+            };
+            names.push(*known);
             at_most(ENCODING_LIMIT, names.len(), "encodings in `Content-Encoding`")?;
         }
     }
@@ -122,14 +98,15 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
 }
 
 fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
+    const MAX_SHOWN_BYTES: usize = 200;
     let mut out = LimitedWriter::new(limit_bytes);
-    let undone = match encoding {
+    let decoded = match encoding {
         ContentEncoding::Gzip => gzip(data, &mut out),
         ContentEncoding::Deflate if is_zlib(data) => match inflate(data, true, &mut out) {
-            Err(DecodeError::Broken(what)) => {
+            Err(error) if kind_of(&error) == ErrorKind::InvalidData => {
                 // Raw deflate data may by chance begin like a zlib header.
                 out = LimitedWriter::new(limit_bytes);
-                inflate(data, false, &mut out).map_err(|_| DecodeError::Broken(what))
+                inflate(data, false, &mut out).map_err(|_| error)
             }
             other => other,
         },
@@ -137,31 +114,32 @@ fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<
         ContentEncoding::Brotli => brotli(data, &mut out),
         ContentEncoding::Zstd => zstd(data, limit_bytes, &mut out),
     };
-    let name = encoding.name();
-    match undone {
-        Ok(()) => Ok(out.into_bytes().into()),
-        Err(DecodeError::TooLong) => Err(format!(
+    let Err(error) = decoded else { return Ok(out.into_bytes().into()) };
+    let name = encoding.word();
+    Err(match kind_of(&error) {
+        ErrorKind::FileTooLarge => format!(
             "expected a response of at most {limit_bytes} bytes (`response_limit`), found more after \
              decoding {name}"
-        )),
-        Err(DecodeError::CutOff) => {
-            Err(format!("expected data in {name}, found data that ends early, after {} bytes", data.len()))
+        ),
+        ErrorKind::UnexpectedEof => {
+            format!("expected data in {name}, found data that ends early, after {} bytes", data.len())
         }
-        Err(DecodeError::Broken(what)) => Err(format!(
-            "expected data in {name}, as `Content-Encoding` declares, found invalid data: {what}"
-        )),
-    }
+        _ => format!(
+            "expected data in {name}, as `Content-Encoding` declares, found invalid data: {}",
+            cut_bytes(&error.to_string(), MAX_SHOWN_BYTES)
+        ),
+    })
 }
 
 /// Accepts zero bytes and line ends after the data, which some servers append; anything else is an error.
-fn check_trailing(rest: &[u8]) -> Result<(), DecodeError> {
+fn check_trailing(rest: &[u8]) -> io::Result<()> {
     match rest.iter().all(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
         true => Ok(()),
-        false => Err(DecodeError::Broken(format!("{} bytes after its end", rest.len()))),
+        false => Err(io::Error::other(format!("{} bytes after its end", rest.len()))),
     }
 }
 
-fn gzip(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
+fn gzip(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     let mut rest = data;
     for _ in 0..MEMBER_LIMIT {
         io::copy(&mut GzDecoder::new(&mut rest), out)?;
@@ -170,7 +148,7 @@ fn gzip(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
             return check_trailing(rest);
         }
     }
-    Err(DecodeError::Broken(format!("more than {MEMBER_LIMIT} members")))
+    Err(io::Error::other(format!("more than {MEMBER_LIMIT} members")))
 }
 
 /// Whether `deflate` data has the zlib wrapper (RFC 1950), as it should. Servers sent raw deflate for years
@@ -184,7 +162,7 @@ fn is_zlib(data: &[u8]) -> bool {
 const PART_BYTES: usize = 32 << 10;
 
 // Without flate2's reader: at the end of truncated data, it reports success.
-fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), DecodeError> {
+fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> io::Result<()> {
     let mut decoder = Decompress::new(wrapped);
     let mut part = vec![0; PART_BYTES];
     loop {
@@ -192,13 +170,13 @@ fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), De
         // Both counts are at most the length of a slice.
         let status = decoder
             .decompress(&data[read_before as usize..], &mut part, FlushDecompress::None)
-            .map_err(|error| DecodeError::Broken(error.to_string()))?;
+            .map_err(io::Error::other)?;
         let (read, made) = (decoder.total_in(), (decoder.total_out() - made_before) as usize);
         out.write_all(&part[..made])?;
         match status {
             Status::StreamEnd => return check_trailing(&data[read as usize..]),
             Status::Ok | Status::BufError if read == read_before && made == 0 => {
-                return Err(DecodeError::CutOff);
+                return Err(ErrorKind::UnexpectedEof.into());
             }
             Status::Ok | Status::BufError => {}
         }
@@ -206,7 +184,7 @@ fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), De
 }
 
 // Without the crate's reader: it accepts windows beyond the 16 MiB of RFC 7932, a non-standard extension.
-fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
+fn brotli(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     let memory = StandardAlloc::default;
     let mut state = BrotliState::new_strict(memory(), memory(), memory());
     let (mut left, mut position, mut total) = (data.len(), 0, 0);
@@ -227,9 +205,9 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
         match result {
             BrotliResult::ResultSuccess => return check_trailing(&data[position..]),
             BrotliResult::NeedsMoreOutput => {}
-            BrotliResult::NeedsMoreInput => return Err(DecodeError::CutOff),
+            BrotliResult::NeedsMoreInput => return Err(ErrorKind::UnexpectedEof.into()),
             BrotliResult::ResultFailure => {
-                return Err(DecodeError::Broken(format!("no such code at byte {position}")));
+                return Err(io::Error::other(format!("no such code at byte {position}")));
             }
         }
     }
@@ -238,7 +216,7 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), DecodeError> {
 /// Largest zstd window, in bytes; the response limit if that is larger (RFC 9659, section 3).
 const ZSTD_WINDOW_BYTES: usize = 8 << 20;
 
-fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), DecodeError> {
+fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> io::Result<()> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(ZSTD_WINDOW_BYTES.max(limit_bytes) as u64);
     let mut rest = data;
@@ -252,24 +230,21 @@ fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), 
                 length, ..
             })) => {
                 let after = usize::try_from(length).ok().and_then(|length| rest.get(length..));
-                rest = after.ok_or(DecodeError::CutOff)?;
+                rest = after.ok_or(ErrorKind::UnexpectedEof)?;
                 continue;
             }
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_))) => {
-                return Err(DecodeError::Broken("it does not begin as zstd does".to_owned()));
+                return Err(io::Error::other("it does not begin as zstd does"));
             }
-            Err(error) => return Err(io::Error::other(error).into()),
+            Err(error) => return Err(io::Error::other(error)),
         };
         if let Some(expected) = decoder.get_checksum_from_data()
             && decoder.get_calculated_checksum() != Some(expected)
         {
-            return Err(DecodeError::Broken("the checksum is not that of the data".to_owned()));
+            return Err(io::Error::other("the checksum is not that of the data"));
         }
     }
-    match check_trailing(rest) {
-        Ok(()) => Ok(()),
-        Err(_) => Err(DecodeError::Broken(format!("more than {MEMBER_LIMIT} frames"))),
-    }
+    check_trailing(rest).map_err(|_| io::Error::other(format!("more than {MEMBER_LIMIT} frames")))
 }
 
 #[cfg(test)]

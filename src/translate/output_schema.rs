@@ -3,11 +3,7 @@
 use serde_json::{Map, Value, json};
 use settings_derive::Word;
 
-use super::{
-    convert,
-    read_error::ReadError,
-    work_budget::{STOPPED, WorkBudget},
-};
+use super::{WorkBudget, convert, read_error::ReadError, work_budget::STOPPED};
 use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
 
 /// Schema of a route's `structuredContent`.
@@ -30,20 +26,6 @@ enum Root {
     Object,
     /// Any other value, or several kinds: advertised under `result`.
     Other,
-}
-
-impl Root {
-    /// Kind of the root; adds a missing `"type": "object"`.
-    fn from_document(document: Map<String, Value>) -> (Self, Map<String, Value>) {
-        match document.get("type") {
-            Some(kind) if kind == "object" => (Self::Object, document),
-            Some(_) => (Self::Other, document),
-            None => {
-                let kind = ("type".to_owned(), Value::from("object"));
-                (Self::Object, std::iter::once(kind).chain(document).collect())
-            }
-        }
-    }
 }
 
 /// Clients that receive a value that is not an object as `{"result": …}`.
@@ -79,10 +61,17 @@ impl OutputSchema {
     ///
     /// [`OutputSchemaError`] if it is not a valid schema, or can't be advertised to every client.
     pub fn new(document: Map<String, Value>, wrap: WrapNonObjects) -> Result<Self, OutputSchemaError> {
-        let (root, document) = Root::from_document(document);
-        if root == Root::Other && refers_to_root(&Value::Object(document.clone())) {
-            return Err(OutputSchemaError::RootReference);
-        }
+        let (root, document) = match document.get("type") {
+            Some(kind) if kind == "object" => (Root::Object, document),
+            Some(_) if refers_to_root(&Value::Object(document.clone())) => {
+                return Err(OutputSchemaError::RootReference);
+            }
+            Some(_) => (Root::Other, document),
+            None => {
+                let kind = ("type".to_owned(), Value::from("object"));
+                (Root::Object, std::iter::once(kind).chain(document).collect())
+            }
+        };
         Ok(Self { schema: Schema::compile(&document)?, root, wrap })
     }
 
@@ -133,13 +122,11 @@ impl OutputSchema {
         changed |= convert::convert_to_schema(&mut value, self.schema.document());
         let violations = self.violations(&value, stop)?;
         if !violations.is_empty() {
-            let messages: Vec<_> = violations
-                .iter()
-                .map(|violation| match violation.path.as_str() {
-                    "" => format!("it {}", violation.message),
-                    path => format!("`{path}` {}", violation.message),
-                })
-                .collect();
+            let message = |Violation { path, message, .. }: &Violation| match path.as_str() {
+                "" => format!("it {message}"),
+                path => format!("`{path}` {message}"),
+            };
+            let messages: Vec<_> = violations.iter().map(message).collect();
             let plain: Vec<_> = violations.iter().map(|violation| violation.plain.as_str()).collect();
             return Err(ReadError::new(messages.join("; "), plain.join("; ")));
         }
@@ -155,9 +142,7 @@ impl OutputSchema {
         };
         Ok(self.wrap.apply(structured))
     }
-}
 
-impl OutputSchema {
     fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, ReadError> {
         let Some((stop, steps_left)) = stop.and_then(|stop| Some((stop, stop.steps_left()?))) else {
             return Ok(self.schema.violations(value, Self::MAX_VIOLATIONS));
@@ -165,10 +150,9 @@ impl OutputSchema {
         let step_limit = steps_left.saturating_mul(WorkBudget::CHECK_STEPS).min(CHECK_STEP_LIMIT);
         let checked = self.schema.check(value, Self::MAX_VIOLATIONS, step_limit);
         let steps = checked.as_ref().map_or(u64::MAX, |checked| checked.steps / WorkBudget::CHECK_STEPS);
-        if stop.spend(steps) {
-            Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations))
-        } else {
-            Err(STOPPED.into())
+        match stop.spend(steps) {
+            true => Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations)),
+            false => Err(STOPPED.into()),
         }
     }
 }
@@ -185,18 +169,13 @@ impl WrapNonObjects {
 
 /// Wraps a schema for `{"result": …}`. Definitions move to the new root, to which references point.
 fn wrapped(mut document: Map<String, Value>) -> Map<String, Value> {
-    let mut outer = Map::new();
-    let mut hoisted = Map::new();
-    for key in ["$schema", "$defs", "definitions"] {
-        if let Some(value) = document.shift_remove(key) {
-            hoisted.insert(key.to_owned(), value);
-        }
-    }
-    outer.insert("type".into(), "object".into());
-    outer.insert("properties".into(), json!({ "result": document }));
-    outer.insert("required".into(), json!(["result"]));
-    outer.extend(hoisted);
-    outer
+    let hoisted = ["$schema", "$defs", "definitions"].map(|key| document.shift_remove_entry(key));
+    let outer = [
+        ("type".to_owned(), "object".into()),
+        ("properties".to_owned(), json!({ "result": document })),
+        ("required".to_owned(), json!(["result"])),
+    ];
+    outer.into_iter().chain(hoisted.into_iter().flatten()).collect()
 }
 
 fn refers_to_root(schema: &Value) -> bool {
