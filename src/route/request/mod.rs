@@ -252,7 +252,7 @@ pub(super) struct RequestRenderer<'a> {
 
 impl<'a> RequestRenderer<'a> {
     pub(super) fn new(arguments: &'a Arguments, stop: Option<&'a WorkBudget>) -> Self {
-        Self { arguments, stop, budget: TemplateBudget::for_result().until(stop), names: None }
+        Self { arguments, stop, budget: TemplateBudget::new(stop), names: None }
     }
 
     pub(super) fn render(&mut self, template: &Template) -> Result<String, RequestError> {

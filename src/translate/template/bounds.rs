@@ -35,23 +35,20 @@ pub(crate) struct TemplateBudget {
 }
 
 impl TemplateBudget {
-    /// Budget of one result or request, equal to the limit of a single template.
-    pub(crate) fn for_result() -> Self {
-        Self { remaining_steps: Cell::new(FUEL), stop: None }
-    }
-
-    /// Adds the work budget of the call, which is cancelled when no client waits for the result.
-    pub(crate) fn until(self, stop: Option<&WorkBudget>) -> Self {
-        Self { stop: stop.cloned(), ..self }
+    /// Budget of one result or request, equal to the limit of a single template. `stop` is the work budget of
+    /// the call, which is cancelled when no client waits for the result.
+    pub(crate) fn new(stop: Option<&WorkBudget>) -> Self {
+        Self { remaining_steps: Cell::new(FUEL), stop: stop.cloned() }
     }
 
     /// Fails if the budget is used up.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
-        if self.remaining_steps.get() == 0 {
-            let message = "the templates together exceed the work limit of one template".to_owned();
-            return Err(TemplateError { message, line: None });
+        match self.remaining_steps.get() {
+            0 => Err(TemplateError::without_line(
+                "the templates together exceed the work limit of one template".to_owned(),
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Charges the steps of a rendering; `None` if it exceeded its limit.
@@ -108,38 +105,34 @@ impl RenderContext {
     pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
         let left = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
         self.lookup_left_bytes.store(left, Ordering::Relaxed);
-        match left > 0 && !self.is_stopped_for(bytes) {
+        match left > 0 && !self.is_stopped_after(bytes) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::InvalidOperation, "reads too much")),
         }
     }
 
     /// Whether filters and operators may write so many more bytes.
-    pub(super) fn allows_output(&self, bytes: usize) -> bool {
+    fn allows_output(&self, bytes: usize) -> bool {
         let left = self.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
         self.output_left_bytes.store(left.unwrap_or(0), Ordering::Relaxed);
-        left.is_some() && !self.is_stopped_for(bytes as u64)
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.is_stopped_for(0)
+        left.is_some() && !self.is_stopped_after(bytes as u64)
     }
 
     /// Whether the call is cancelled, after charging so many bytes.
-    fn is_stopped_for(&self, bytes: u64) -> bool {
+    fn is_stopped_after(&self, bytes: u64) -> bool {
         self.stop.as_ref().is_some_and(|stop| !stop.spend(bytes / STEP_BYTES))
     }
 
     /// Fails if a lookup was refused.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
-        let message = if self.is_stopped() {
+        let message = if self.is_stopped_after(0) {
             STOPPED.to_owned()
         } else if self.lookup_left_bytes.load(Ordering::Relaxed) == 0 {
             format!("reads more than {LOOKED_UP_LIMIT_BYTES} bytes of strings and lists")
         } else {
             return Ok(());
         };
-        Err(TemplateError { message, line: None })
+        Err(TemplateError::without_line(message))
     }
 }
 
@@ -149,7 +142,7 @@ impl Object for RenderContext {
             return Some(Value::from_dyn_object(Arc::clone(self)));
         }
         let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
-        (!self.is_stopped()).then_some(value)
+        (!self.is_stopped_after(0)).then_some(value)
     }
 }
 
@@ -172,7 +165,7 @@ pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     });
     if most.max().unwrap_or(0).max(source.matches("elif").count()) > OPERATOR_LIMIT {
         let message = format!("more than {OPERATOR_LIMIT} operators in one expression");
-        return Err(TemplateError { message, line: None });
+        return Err(TemplateError::without_line(message));
     }
     Ok(())
 }
@@ -198,8 +191,10 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
 /// Charges output before it is written.
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Templates are always rendered with these counters.
-    let names = RenderContext::from_state(state).ok_or_else(output_too_large)?;
-    if names.allows_output(bytes) { Ok(()) } else { Err(output_too_large()) }
+    match RenderContext::from_state(state).is_some_and(|names| names.allows_output(bytes)) {
+        true => Ok(()),
+        false => Err(output_too_large()),
+    }
 }
 
 /// Error of a rendering that exceeds the limit.

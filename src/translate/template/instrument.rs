@@ -5,7 +5,7 @@
 //! is looked up is piped through a filter that counts its length. So is each operand of `~` and `+`, once per
 //! copy. `a * b` becomes a filter that counts before it repeats a text.
 
-use std::{ops::Range, sync::LazyLock};
+use std::{iter::once, sync::LazyLock};
 
 use minijinja::{
     Environment, Error, Expression, State, Value,
@@ -60,11 +60,7 @@ impl InstrumentedTemplate {
     }
 
     /// Position in the configured template of a position in the instrumented source.
-    pub(super) fn position_in_source(&self, place: Range<usize>) -> Range<usize> {
-        self.offset(place.start)..self.offset(place.end)
-    }
-
-    fn offset(&self, offset: usize) -> usize {
+    pub(super) fn position_in_source(&self, offset: usize) -> usize {
         let (mut added, mut removed) = (0, 0);
         for edit in &self.edits {
             let begin = edit.at + added - removed;
@@ -87,45 +83,10 @@ impl Edits<'_> {
         self.list.push(Edit { at, removed: 0, text: text.into() });
     }
 
-    fn statements(&mut self, statements: &[Stmt<'_>]) {
-        statements.iter().for_each(|statement| self.statement(statement));
-    }
-
     fn statement(&mut self, statement: &Stmt<'_>) {
-        match statement {
-            Stmt::Template(template) => self.statements(&template.children),
-            Stmt::EmitExpr(emitted) => self.expression(&emitted.expr),
-            Stmt::EmitRaw(_) => {}
-            Stmt::ForLoop(each) => {
-                self.expression(&each.iter);
-                self.expressions(&each.filter_expr);
-                self.statements(&each.body);
-                self.statements(&each.else_body);
-            }
-            Stmt::IfCond(condition) => {
-                self.expression(&condition.expr);
-                self.statements(&condition.true_body);
-                self.statements(&condition.false_body);
-            }
-            Stmt::WithBlock(block) => {
-                self.expressions(block.assignments.iter().map(|(_, value)| value));
-                self.statements(&block.body);
-            }
-            Stmt::Set(set) => self.expression(&set.expr),
-            Stmt::SetBlock(block) => {
-                self.expressions(&block.filter);
-                self.statements(&block.body);
-            }
-            Stmt::AutoEscape(block) => {
-                self.expression(&block.enabled);
-                self.statements(&block.body);
-            }
-            Stmt::FilterBlock(block) => {
-                self.expression(&block.filter);
-                self.statements(&block.body);
-            }
-            Stmt::Do(call) => self.call(&call.call.expr, &call.call.args),
-        }
+        let (expressions, bodies) = parts(statement);
+        self.expressions(expressions);
+        bodies.into_iter().flatten().for_each(|statement| self.statement(statement));
     }
 
     fn expressions<'e, 's: 'e>(&mut self, expressions: impl IntoIterator<Item = &'e Expr<'s>>) {
@@ -134,57 +95,10 @@ impl Edits<'_> {
 
     fn expression(&mut self, expression: &Expr<'_>) {
         match expression {
-            Expr::Const(_) => {}
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.looked_up(expression),
-            Expr::Slice(slice) => {
-                self.expression(&slice.expr);
-                self.expressions([&slice.start, &slice.stop, &slice.step].into_iter().flatten());
-            }
-            Expr::UnaryOp(operation) => self.expression(&operation.expr),
             Expr::BinOp(operation) => self.operation(operation),
-            Expr::Compare(comparison) => {
-                self.expression(&comparison.expr);
-                self.expressions(comparison.ops.iter().map(|next| &next.expr));
-            }
-            Expr::IfExpr(choice) => {
-                self.expressions([&choice.true_expr, &choice.test_expr]);
-                self.expressions(&choice.false_expr);
-            }
-            Expr::Filter(filter) => {
-                self.expressions(&filter.expr);
-                self.arguments(&filter.args);
-            }
-            Expr::Test(test) => {
-                self.expression(&test.expr);
-                self.arguments(&test.args);
-            }
-            Expr::Call(call) => self.call(&call.expr, &call.args),
-            Expr::List(list) => self.expressions(&list.items),
-            Expr::Tuple(tuple) => self.expressions(&tuple.items),
-            Expr::Map(map) => {
-                self.expressions(&map.keys);
-                self.expressions(&map.values);
-            }
+            other => self.expressions(children(other)),
         }
-    }
-
-    fn call(&mut self, called: &Expr<'_>, arguments: &[CallArg<'_>]) {
-        match called {
-            // A function name is not a value.
-            Expr::Var(_) => {}
-            Expr::GetAttr(method) => self.expression(&method.expr),
-            other => self.expression(other),
-        }
-        self.arguments(arguments);
-    }
-
-    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
-        self.expressions(arguments.iter().map(|argument| match argument {
-            CallArg::Pos(value)
-            | CallArg::Kwarg(_, value)
-            | CallArg::PosSplat(value)
-            | CallArg::KwargSplat(value) => value,
-        }));
     }
 
     /// Instruments a variable with its attributes and subscripts: of `args.rows[n].text` the whole, and `n`.
@@ -291,6 +205,72 @@ impl Edits<'_> {
     }
 }
 
+/// The expressions of a statement, and the statements inside it.
+fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'s>]>) {
+    match statement {
+        Stmt::Template(template) => (Vec::new(), vec![&template.children]),
+        Stmt::EmitRaw(_) => (Vec::new(), Vec::new()),
+        Stmt::EmitExpr(emitted) => (vec![&emitted.expr], Vec::new()),
+        Stmt::ForLoop(each) => {
+            (once(&each.iter).chain(&each.filter_expr).collect(), vec![&each.body, &each.else_body])
+        }
+        Stmt::IfCond(condition) => (vec![&condition.expr], vec![&condition.true_body, &condition.false_body]),
+        Stmt::WithBlock(block) => {
+            (block.assignments.iter().map(|(_, value)| value).collect(), vec![&block.body])
+        }
+        Stmt::Set(set) => (vec![&set.expr], Vec::new()),
+        Stmt::SetBlock(block) => (block.filter.iter().collect(), vec![&block.body]),
+        Stmt::AutoEscape(block) => (vec![&block.enabled], vec![&block.body]),
+        Stmt::FilterBlock(block) => (vec![&block.filter], vec![&block.body]),
+        Stmt::Do(call) => (parts_of_call(&call.call.expr, &call.call.args), Vec::new()),
+    }
+}
+
+/// The expressions directly inside another.
+fn children<'e, 's>(expression: &'e Expr<'s>) -> Vec<&'e Expr<'s>> {
+    match expression {
+        Expr::Const(_) | Expr::Var(_) => Vec::new(),
+        Expr::GetAttr(attribute) => vec![&attribute.expr],
+        Expr::GetItem(item) => vec![&item.expr, &item.subscript_expr],
+        Expr::Slice(slice) => {
+            once(&slice.expr).chain(&slice.start).chain(&slice.stop).chain(&slice.step).collect()
+        }
+        Expr::UnaryOp(operation) => vec![&operation.expr],
+        Expr::BinOp(operation) => vec![&operation.left, &operation.right],
+        Expr::Compare(comparison) => {
+            once(&comparison.expr).chain(comparison.ops.iter().map(|next| &next.expr)).collect()
+        }
+        Expr::IfExpr(choice) => {
+            [&choice.true_expr, &choice.test_expr].into_iter().chain(&choice.false_expr).collect()
+        }
+        Expr::Filter(filter) => filter.expr.iter().chain(values(&filter.args)).collect(),
+        Expr::Test(test) => once(&test.expr).chain(values(&test.args)).collect(),
+        Expr::Call(call) => parts_of_call(&call.expr, &call.args),
+        Expr::List(list) => list.items.iter().collect(),
+        Expr::Tuple(tuple) => tuple.items.iter().collect(),
+        Expr::Map(map) => map.keys.iter().chain(&map.values).collect(),
+    }
+}
+
+fn parts_of_call<'e, 's>(called: &'e Expr<'s>, arguments: &'e [CallArg<'s>]) -> Vec<&'e Expr<'s>> {
+    let called = match called {
+        // A function name is not a value.
+        Expr::Var(_) => None,
+        Expr::GetAttr(method) => Some(&method.expr),
+        other => Some(other),
+    };
+    called.into_iter().chain(values(arguments)).collect()
+}
+
+fn values<'e, 's>(arguments: &'e [CallArg<'s>]) -> impl Iterator<Item = &'e Expr<'s>> {
+    arguments.iter().map(|argument| match argument {
+        CallArg::Pos(value)
+        | CallArg::Kwarg(_, value)
+        | CallArg::PosSplat(value)
+        | CallArg::KwargSplat(value) => value,
+    })
+}
+
 /// Registers the counting filters.
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(LOOKED_UP, |state: &State<'_, '_>, value: Value| {
@@ -351,8 +331,9 @@ mod tests {
         assert_eq!(source, expected);
         // Unchanged text maps back to its original position.
         for (offset, _) in written.match_indices(|c: char| c.is_ascii_alphanumeric()) {
-            let found: Vec<usize> =
-                (0..counted.source.len()).filter(|place| counted.offset(*place) == offset).collect();
+            let found: Vec<usize> = (0..counted.source.len())
+                .filter(|place| counted.position_in_source(*place) == offset)
+                .collect();
             let stays =
                 found.iter().any(|place| counted.source[*place..].starts_with(&written[offset..=offset]));
             assert!(stays, "{written}: {offset} is at {found:?}");

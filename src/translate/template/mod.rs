@@ -16,12 +16,12 @@ use instrument::InstrumentedTemplate;
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 pub(crate) use values::from_json;
-use values::{json_text, markdown_table, to_json, write_encoded, write_escaped, write_value};
+use values::{json_text, markdown_table, to_json, write_value};
 pub use values::{message_variables, request_variables};
 
 use super::{
     WorkBudget,
-    leak_filter::{ClientStrings, redact_error_text_for},
+    leak_filter::{ClientStrings, redact_error_text},
 };
 use crate::model::LimitedWriter;
 
@@ -32,12 +32,12 @@ use crate::model::LimitedWriter;
 pub struct Template(Box<TemplateSource>);
 
 struct TemplateSource {
-    source: Box<str>,
+    source: String,
     place: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
-    names: Box<[String]>,
-    paths: Box<[String]>,
+    names: Vec<String>,
+    paths: Vec<String>,
 }
 
 /// Instrumented template, with an engine for it …
@@ -83,7 +83,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     instrument::add(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
         let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
-        Ok::<_, Error>(redact_error_text_for(&text, &ClientStrings::from_arguments(&args)))
+        Ok::<_, Error>(redact_error_text(&text, &ClientStrings::from_arguments(&args)))
     });
     environment.add_filter("tojson", json_text);
     environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
@@ -128,8 +128,7 @@ impl Template {
         if source.contains("redact") && !names.iter().any(|name| name == "args") {
             names.push("args".to_owned());
         }
-        let (names, paths) = (names.into(), paths.into());
-        let source = source.into();
+        let source = source.to_owned();
         Ok(Self(Box::new(TemplateSource { source, place, compiled: OnceLock::new(), names, paths })))
     }
 
@@ -145,7 +144,7 @@ impl Template {
     /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or too long an
     /// output.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
-        self.render_within(names, &TemplateBudget::for_result())
+        self.render_within(names, &TemplateBudget::new(None))
     }
 
     /// Renders on a thread that serves other calls, too, without a second attempt elsewhere. `stop` counts
@@ -155,7 +154,7 @@ impl Template {
     ///
     /// As [`Self::render`], with a lower limit of work.
     pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
-        let rendered = self.render_within(names, &TemplateBudget::for_result().until(Some(stop)));
+        let rendered = self.render_within(names, &TemplateBudget::new(Some(stop)));
         if stop.is_used_up() { Err(TemplateError::too_slow()) } else { rendered }
     }
 
@@ -189,10 +188,9 @@ impl Template {
         looked_up.check()?;
         match rendered {
             Ok(()) => Ok(String::from_utf8(text.into_bytes()).expect("templates write text")),
-            Err(_) if text.is_over() => Err(TemplateError {
-                message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"),
-                line: None,
-            }),
+            Err(_) if text.is_over() => {
+                Err(TemplateError::without_line(format!("writes more than {TEXT_LIMIT_BYTES} bytes")))
+            }
             Err(error) => Err(TemplateError::from_engine(&error, source, &compiled.counted)),
         }
     }
@@ -200,6 +198,11 @@ impl Template {
     /// Top-level variables that the template uses, such as `args` and `structured`.
     pub fn names(&self) -> &[String] {
         &self.0.names
+    }
+
+    /// Whether the template uses this variable.
+    pub(super) fn uses(&self, name: &str) -> bool {
+        self.0.names.iter().any(|used| used == name)
     }
 
     /// Variables that the template uses, with their attributes: `args.city`, `structured`.
@@ -221,17 +224,22 @@ impl Compiled {
 /// Environment with one template.
 fn compiled(source: &str, place: OutputContext) -> Result<Environment<'static>, TemplateError> {
     let mut environment = COMMON.clone();
-    match place {
-        OutputContext::Text => environment.set_formatter(write_value),
-        OutputContext::Address => environment.set_formatter(write_encoded),
-        OutputContext::Xml => {
-            environment.set_formatter(write_escaped);
-            // Marks the output of a block or a filter as escaped.
-            environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
-        }
+    environment.set_formatter(move |out, state, value| write_value(place, out, state, value));
+    if place == OutputContext::Xml {
+        // Marks the output of a block or a filter as escaped.
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     }
     environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::new(&error))?;
     Ok(environment)
+}
+
+/// The expressions and statements of a template: the insides of `{{ … }}` and `{% … %}`.
+pub(super) fn expressions(source: &str) -> impl Iterator<Item = &str> {
+    let parts = source.split("{{").flat_map(|part| {
+        part.split("{%").enumerate().map(|(index, part)| (part, if index == 0 { "}}" } else { "%}" }))
+    });
+    // A part without its end is inside a comment, for example.
+    parts.skip(1).filter_map(|(part, end)| part.split_once(end)).map(|(inside, _)| inside)
 }
 
 /// Variables that are sliced (`args.city[:5]`), which the engine omits from its list of variables.
@@ -240,10 +248,8 @@ fn sliced(source: &str) -> Vec<String> {
         Regex::new(r"([A-Za-z_][\w.]*)\s*(?:\[[^\[\]:]*\]\s*)*\[[^\[\]]*:[^\[\]]*\]")
             .expect("the pattern is fixed and tested")
     });
-    let expressions = source.split("{{").flat_map(|part| part.split("{%")).skip(1);
-    let expressions = expressions.map(|part| part.split("}}").next().unwrap_or(part));
     // The pattern takes a tenth of a megabyte, and few templates contain a bracket.
-    let with_brackets = expressions.filter(|inside| inside.contains('['));
+    let with_brackets = expressions(source).filter(|inside| inside.contains('['));
     with_brackets.flat_map(|inside| SLICE.captures_iter(inside)).map(|found| found[1].to_owned()).collect()
 }
 
@@ -256,10 +262,13 @@ impl fmt::Debug for Template {
 impl TemplateError {
     /// For a template that exceeds the work limit of threads that serve other calls, too.
     fn too_slow() -> Self {
-        let message = format!(
+        Self::without_line(format!(
             "takes more than {SHORT_FUEL} steps, or reads too much, the limit where other calls share the \
              thread"
-        );
+        ))
+    }
+
+    pub(super) fn without_line(message: String) -> Self {
         Self { message, line: None }
     }
 
@@ -268,7 +277,8 @@ impl TemplateError {
     }
 
     fn from_engine(error: &Error, source: &str, counted: &InstrumentedTemplate) -> Self {
-        let place = error.range().and_then(|range| source.get(counted.position_in_source(range)));
+        let position = |offset| counted.position_in_source(offset);
+        let place = error.range().and_then(|range| source.get(position(range.start)..position(range.end)));
         let place = place.filter(|words| !words.is_empty()).map(|words| format!(" in `{words}`"));
         Self { message: Self::message(error) + &place.unwrap_or_default(), line: error.line() }
     }

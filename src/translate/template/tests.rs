@@ -106,7 +106,7 @@ fn an_error_has_its_position_in_the_configured_template() {
 fn a_template_stops_when_the_call_is_cancelled() {
     let template = Template::compile("{{ 1 if text else 2 }}").unwrap();
     let stop = WorkBudget::default();
-    let budget = TemplateBudget::for_result().until(Some(&stop));
+    let budget = TemplateBudget::new(Some(&stop));
     let names = Value::from_pairs([("text", "a")]);
     assert_eq!(template.render_within(&names, &budget).unwrap(), "1");
     stop.cancel();
@@ -124,7 +124,7 @@ fn json_of_values_that_share_others_has_an_end() {
 #[test]
 fn templates_have_a_budget_together() {
     let busy = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %}").unwrap();
-    let (names, budget) = (Value::from(()), TemplateBudget::for_result());
+    let (names, budget) = (Value::from(()), TemplateBudget::new(None));
     let error = (0..1000).find_map(|_| busy.render_within(&names, &budget).err()).unwrap();
     assert!(error.message.contains("together exceed"), "{error}");
     assert!(busy.render(&names).is_ok());
@@ -163,7 +163,7 @@ fn a_template_stays_within_its_step_budget() {
     let names = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
     let has_run_out = |source: &str| {
         let stop = WorkBudget::with_steps(10_000);
-        let budget = TemplateBudget::for_result().until(Some(&stop));
+        let budget = TemplateBudget::new(Some(&stop));
         let template = Template::compile(source).unwrap();
         // Each of several blocks may take the limit of one; together they may not.
         let failed = (0..5).any(|_| template.render_within(&names, &budget).is_err());

@@ -4,7 +4,10 @@ use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json};
 
-use super::bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large};
+use super::{
+    OutputContext,
+    bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large},
+};
 use crate::{
     model::{Arguments, kind_of},
     translate::convert::without_exponent,
@@ -81,71 +84,48 @@ fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
         ValueKind::Undefined | ValueKind::None => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
         ValueKind::Number => serde_json::from_str(&value.to_string()).unwrap_or(Json::Null),
-        ValueKind::Seq | ValueKind::Iterable => match value.try_iter() {
-            Ok(items) => items.map(|item| json_within(&item, left)).collect::<Result<_, _>>()?,
-            Err(_) => Json::Null,
-        },
-        ValueKind::Map => match value.try_iter() {
-            Ok(keys) => {
-                let member = |key: Value| {
-                    let item =
-                        value.get_item(&key).map_or(Ok(Json::Null), |item| json_within(&item, left))?;
-                    Ok((key.to_string(), item))
-                };
-                Json::Object(keys.map(member).collect::<Result<_, Error>>()?)
+        kind @ (ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) => {
+            let Ok(items) = value.try_iter() else { return Ok(Json::Null) };
+            if kind != ValueKind::Map {
+                return items.map(|item| json_within(&item, left)).collect();
             }
-            Err(_) => Json::Null,
-        },
+            let member = |key: Value| {
+                let item = value.get_item(&key).map_or(Ok(Json::Null), |item| json_within(&item, left))?;
+                Ok((key.to_string(), item))
+            };
+            Json::Object(items.map(member).collect::<Result<_, Error>>()?)
+        }
         _ => Json::String(value.to_string()),
     })
-}
-
-/// Writes `{{ value }}`: lists and objects as JSON, null as `null`, other values as text.
-pub(super) fn write_value(
-    out: &mut minijinja::Output<'_>,
-    state: &mut minijinja::State<'_, '_>,
-    value: &Value,
-) -> Result<(), Error> {
-    let written = if is_written_as_json(value) { Value::from(json_text(value)?) } else { value.clone() };
-    minijinja::escape_formatter(out, state, &written)
-}
-
-fn is_written_as_json(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None)
-}
-
-fn text_of(value: &Value) -> Result<String, Error> {
-    if is_written_as_json(value) { json_text(value) } else { Ok(value.to_string()) }
 }
 
 /// All characters but the unreserved ones of RFC 3986, section 2.3.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Writes a value for a URL, percent-encoded except for unreserved characters (RFC 3986, section 2.3).
-pub(super) fn write_encoded(
+/// Writes `{{ value }}`: lists and objects as JSON, null as `null`, other values as text. A URL has the value
+/// percent-encoded, XML has it escaped so that it is read as text only.
+pub(super) fn write_value(
+    place: OutputContext,
     out: &mut minijinja::Output<'_>,
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    // Undefined is an error, not an empty text.
-    if value.is_undefined() {
-        return minijinja::escape_formatter(out, state, value);
-    }
-    let encoded = utf8_percent_encode(&text_of(value)?, ENCODED).to_string();
-    minijinja::escape_formatter(out, state, &Value::from(encoded))
+    let is_json = matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None);
+    let text = || if is_json { json_text(value) } else { Ok(value.to_string()) };
+    let written = match place {
+        // Undefined is an error, not an empty text.
+        _ if value.is_undefined() => value.clone(),
+        OutputContext::Text if !is_json => value.clone(),
+        OutputContext::Text => Value::from(text()?),
+        OutputContext::Address => Value::from(utf8_percent_encode(&text()?, ENCODED).to_string()),
+        // Output that is marked as safe is escaped already.
+        OutputContext::Xml if value.is_safe() => value.clone(),
+        OutputContext::Xml => Value::from_safe_string(escaped(&text()?)),
+    };
+    minijinja::escape_formatter(out, state, &written)
 }
 
-/// Writes a value for XML, escaped so that it is read as text only.
-pub(super) fn write_escaped(
-    out: &mut minijinja::Output<'_>,
-    state: &mut minijinja::State<'_, '_>,
-    value: &Value,
-) -> Result<(), Error> {
-    // Undefined is an error; output that is marked as safe is escaped already.
-    if value.is_undefined() || value.is_safe() {
-        return minijinja::escape_formatter(out, state, value);
-    }
-    let text = text_of(value)?;
+fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -159,7 +139,7 @@ pub(super) fn write_escaped(
             c => escaped.push(c),
         }
     }
-    minijinja::escape_formatter(out, state, &Value::from_safe_string(escaped))
+    escaped
 }
 
 /// Limit of the columns of a table; more are an error. Without it, rows with different names would make a
@@ -178,25 +158,23 @@ const TABLE_LIMIT_BYTES: usize = 16 << 20;
 pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Result<String, Error> {
     let rows: Vec<Map<String, Json>> = match value {
         Json::Array(rows) => rows.iter().map(as_row).collect(),
-        Json::Object(members) => members
-            .iter()
-            .map(|(key, value)| {
-                Map::from_iter([("key".to_owned(), key.as_str().into()), ("value".to_owned(), value.clone())])
-            })
-            .collect(),
+        Json::Object(members) => {
+            let row = |(key, value): (&String, &Json)| {
+                Map::from_iter([("key".to_owned(), key.clone().into()), ("value".to_owned(), value.clone())])
+            };
+            members.iter().map(row).collect()
+        }
         Json::Null => Vec::new(),
         Json::Bool(_) | Json::Number(_) | Json::String(_) => {
             return Err(invalid(format!("a table needs a list or an object, found {}", kind_of(value))));
         }
     };
-    let columns = match columns {
-        Some(columns) => columns,
-        None => columns_of(&rows)?,
-    };
+    let given = columns.as_ref().map(|columns| columns.len().to_string());
+    let columns = columns.unwrap_or_else(|| columns_of(&rows));
     if columns.len() > COLUMN_LIMIT {
+        let found = given.unwrap_or_else(|| "more".to_owned());
         return Err(invalid(format!(
-            "a table may have at most at most {COLUMN_LIMIT} columns, found {}",
-            columns.len()
+            "a table may have at most at most {COLUMN_LIMIT} columns, found {found}"
         )));
     }
     if columns.is_empty() {
@@ -224,28 +202,20 @@ fn as_row(row: &Json) -> Map<String, Json> {
     }
 }
 
-fn columns_of(rows: &[Map<String, Json>]) -> Result<Vec<String>, Error> {
+/// The columns of rows, in order of first occurrence; at most one more than the limit.
+fn columns_of(rows: &[Map<String, Json>]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in rows.iter().flat_map(Map::keys) {
-        if !columns.contains(name) {
+        if columns.len() <= COLUMN_LIMIT && !columns.contains(name) {
             columns.push(name.clone());
-            if columns.len() > COLUMN_LIMIT {
-                return Err(invalid(format!(
-                    "a table may have at most at most {COLUMN_LIMIT} columns, found more"
-                )));
-            }
         }
     }
-    Ok(columns)
+    columns
 }
 
 fn line(table: &mut String, cells: impl Iterator<Item = String>) {
     table.push('|');
-    for cell in cells {
-        table.push(' ');
-        table.push_str(&cell);
-        table.push_str(" |");
-    }
+    table.extend(cells.map(|cell| format!(" {cell} |")));
     table.push('\n');
 }
 
@@ -254,7 +224,7 @@ fn cell(value: &Json) -> String {
     let text = match value {
         Json::Null => String::new(),
         Json::String(text) => text.trim().to_owned(),
-        Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => value.to_string(),
+        other => other.to_string(),
     };
     text.replace('|', "\\|").replace("\r\n", "<br>").replace(['\n', '\r'], "<br>")
 }
