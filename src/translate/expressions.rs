@@ -1,37 +1,19 @@
 //! Compiler of jq filters and templates in configuration files. Reports each problem at its position.
 
-use std::{cell::RefCell, collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Jq, JqError, Template};
+use super::{Jq, Template, TemplateError, pattern::compiled_once, template::expressions};
 use crate::settings::{
     code::Code,
     report::Report,
-    section::{Checked, Cursor, Invalid, Setting as _},
+    section::{Checked, Cursor, Setting as _},
     source::SourceSpan,
     suggest,
     tree::{Kind, Node},
     value::text_of,
 };
-
-/// Cache of compiled filters for one load of the configuration, by source: a rule that many routes use is
-/// compiled once. Compiling takes a millisecond and more, which is too long for a program that serves one
-/// request and exits.
-#[derive(Default)]
-pub(crate) struct Filters(RefCell<HashMap<(String, Vec<String>), Jq>>);
-
-impl Filters {
-    fn filter(&self, text: &str, captures: &[String]) -> Result<Jq, JqError> {
-        let key = (text.to_owned(), captures.to_owned());
-        if let Some(known) = self.0.borrow().get(&key) {
-            return Ok(known.clone());
-        }
-        let filter = Jq::compile_with(text, captures)?;
-        self.0.borrow_mut().insert(key, filter.clone());
-        Ok(filter)
-    }
-}
 
 /// Compiles a jq filter, which may use these captures as variables.
 ///
@@ -42,7 +24,8 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
     let text = text_of(value)?;
     value.check_cancelled()?;
     let report = value.context.report;
-    report.cache::<Filters>().filter(text, captures).or_else(|error| {
+    let key = (text.to_owned(), captures.to_owned());
+    compiled_once(report, key, || Jq::compile_with(text, captures)).or_else(|error| {
         let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
         let message = error.to_string();
         let mut renamed = value.context.renamed_variables.iter();
@@ -55,7 +38,8 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
         };
         let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
         let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
-        value.reject_at(place, Invalid::new(format!("{} is not a jq filter: {message}", value.name), help).with_code(Code::InvalidJq))
+        let message = format!("{} is not a jq filter: {message}", value.name);
+        value.reject_coded(Code::InvalidJq.at_span(place), message, help)
     })
 }
 
@@ -72,13 +56,10 @@ fn hint_at_key(message: &str) -> String {
     const IMPURE_FILTERS: [&str; 9] =
         ["debug", "env", "halt", "halt_error", "input", "inputs", "localtime", "now", "stderr"];
     let name = message.strip_prefix("there is no filter `").and_then(|rest| rest.strip_suffix('`'));
-    match name.filter(|name| !IMPURE_FILTERS.contains(name)) {
-        Some(name) => match suggest::nearest(name, COMMON_JQ_FILTERS) {
-            Some(nearest) => format!("did you mean `{nearest}` or `.{name}`? "),
-            None => format!("did you mean `.{name}`? "),
-        },
-        None => String::new(),
-    }
+    let Some(name) = name.filter(|name| !IMPURE_FILTERS.contains(name)) else { return String::new() };
+    let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
+    let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
+    format!("did you mean {other}`.{name}`? ")
 }
 
 /// Reads a jq condition, which may not be an assignment.
@@ -94,13 +75,10 @@ pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 pub(crate) fn check_condition(value: &Cursor<'_>, condition: Jq) -> Checked<Jq> {
     match condition.assignment() {
         None => Ok(condition),
-        Some(operator) => value.reject_at(
-            value.node.span,
-            Invalid::new(
-                format!("{} assigns with `{operator}`, so it is always true", value.name),
-                "compare with `==`: `.ok == false`",
-            )
-            .with_code(Code::AssignmentInCondition),
+        Some(operator) => value.reject_coded(
+            Code::AssignmentInCondition.at_span(value.node.span),
+            format!("{} assigns with `{operator}`, so it is always true", value.name),
+            "compare with `==`: `.ok == false`",
         ),
     }
 }
@@ -119,28 +97,24 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
     let template = Template::compile(&text).or_else(|error| {
         let span = error.line.map_or(node.span, |line| report.line_in(node, line));
         let help = "syntax: `{{ name }}` inserts a value, `{% if … %}` is a condition, `{{ x | default('y') }}` is a default";
-        value.reject_at(
-            span,
-            Invalid::new(format!("{} is not a template: {error}", value.name), help)
-                .with_code(Code::InvalidTemplate),
-        )
+        let message = format!("{} is not a template: {error}", value.name);
+        value.reject_coded(Code::InvalidTemplate.at_span(span), message, help)
     })?;
     let mut known = report_unknown_filters(report, node, &text) & report_methods(report, node, &text);
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
-        known = false;
         let mut renamed = value.context.renamed_variables.iter();
         let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
-        let help = match names {
-            _ if renamed.is_some() => {
-                renamed.map(|(_, now)| format!("write `{now}`, or run `glossator migrate`"))
-            }
-            ["args"] | ["args", "input_responses"] if name == "omit" => Some(
+        let help = match (renamed, names) {
+            (Some((_, now)), _) => Some(format!("write `{now}`, or run `glossator migrate`")),
+            (None, ["args"] | ["args", "input_responses"]) if name == "omit" => Some(
                 "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
                  else; write `{% if args.x %}…{% endif %}`"
                     .to_owned(),
             ),
-            ["args"] | ["args", "input_responses"] => Some(format!("write an argument as `{{{{ args.{name} }}}}`")),
-            _ => {
+            (None, ["args"] | ["args", "input_responses"]) => {
+                Some(format!("write an argument as `{{{{ args.{name} }}}}`"))
+            }
+            (None, _) => {
                 let help = suggest::help(name, "known names", names.iter().copied());
                 // A field of the result is often written without the name of the result.
                 let is_field = names.contains(&"structured")
@@ -151,20 +125,26 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
                 })
             }
         };
-        report.error(
-            Code::UnknownName.at_span(span_of_name(report, node.span, name)),
-            format!("unknown name `{name}` in a template"),
-            help,
-        );
+        known = report_unknown(report, node, "name", name, help);
     }
     value.checked(known.then_some(template))
 }
 
+/// Reports an unknown name, filter, test or method of a template; returns `false`.
+fn report_unknown(report: &Report<'_>, node: &Node, what: &str, name: &str, help: Option<String>) -> bool {
+    let at = Code::UnknownName.at_span(span_of_name(report, node.span, name));
+    report.error(at, format!("unknown {what} `{name}` in a template"), help);
+    false
+}
+
 /// Whether a name is a global of the template engine, such as `range`.
 fn is_global(name: &str) -> bool {
-    Template::compile(&format!("{{{{ {name} is defined }}}}"))
-        .and_then(|template| template.render(&minijinja::Value::from(())))
-        .is_ok_and(|text| text == "true")
+    rendered(&format!("{name} is defined")).is_ok_and(|text| text == "true")
+}
+
+/// Renders an expression without variables.
+fn rendered(expression: &str) -> Result<String, TemplateError> {
+    Template::compile(&format!("{{{{ {expression} }}}}"))?.render(&minijinja::Value::from(()))
 }
 
 /// Reports unknown filters and tests at load: the template engine finds them only when it renders the
@@ -174,24 +154,19 @@ fn report_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
     // Fast path: most templates only insert values, and need no search.
     let with_uses = expressions(text).filter(|part| part.contains('|') || part.contains("is"));
     for found in with_uses.flat_map(|part| USE.captures_iter(part)) {
-        let (name, what, probe) = match (found.name("filter"), found.name("test")) {
-            (Some(name), _) => (name.as_str(), "filter", format!("{{{{ 0 | {} }}}}", name.as_str())),
-            (None, Some(name)) => (name.as_str(), "test", format!("{{{{ 0 is {} }}}}", name.as_str())),
+        let (name, what, operator, common) = match (found.name("filter"), found.name("test")) {
+            (Some(name), _) => (name.as_str(), "filter", "|", COMMON_FILTERS),
+            (None, Some(name)) => (name.as_str(), "test", "is", COMMON_TESTS),
             (None, None) => continue,
         };
-        if COMMON_FILTERS.contains(&name) || COMMON_TESTS.contains(&name) || name == SLOW_FILTER {
+        if [COMMON_FILTERS, COMMON_TESTS, SLOW_FILTER].iter().any(|names| names.split(' ').any(|n| n == name))
+        {
             continue;
         }
-        let rendered = Template::compile(&probe).and_then(|probe| probe.render(&minijinja::Value::from(())));
+        let rendered = rendered(&format!("0 {operator} {name}"));
         if rendered.is_err_and(|error| error.message.starts_with(&format!("unknown {what}"))) {
-            known = false;
-            let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
-            let help = suggest::help(name, "some known ones", common.iter().copied());
-            report.error(
-                Code::UnknownName.at_span(span_of_name(report, node.span, name)),
-                format!("unknown {what} `{name}` in a template"),
-                help,
-            );
+            let help = suggest::help(name, "some known ones", common.split(' '));
+            known = report_unknown(report, node, what, name, help);
         }
     }
     known
@@ -208,13 +183,10 @@ fn report_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
         if matches!(of.as_str(), "loop" | "self") {
             continue;
         }
-        known = false;
         let method = method.as_str();
         let help = match method {
             "upper" | "lower" | "title" | "capitalize" | "trim" | "items" | "replace" | "join" | "split"
-            | "lines" => {
-                format!("write a filter: `x | {method}`")
-            }
+            | "lines" => format!("write a filter: `x | {method}`"),
             "strip" => "write a filter: `x | trim`".to_owned(),
             "get" => "write `x.name | default(…)`".to_owned(),
             "keys" => "write a filter: `x | list`".to_owned(),
@@ -223,67 +195,19 @@ fn report_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
             }
             _ => "write a filter, `x | upper`, in place of a method".to_owned(),
         };
-        report.error(
-            Code::UnknownName.at_span(span_of_name(report, node.span, method)),
-            format!("unknown method `{method}` in a template"),
-            help,
-        );
+        known = report_unknown(report, node, "method", method, Some(help));
     }
     known
 }
 
 /// Common tests and filters, for suggestions; the engine has more.
-const COMMON_TESTS: [&str; 8] =
-    ["defined", "false", "mapping", "none", "number", "sequence", "string", "true"];
-const COMMON_FILTERS: [&str; 19] = [
-    "abs",
-    "capitalize",
-    "default",
-    "first",
-    "float",
-    "int",
-    "join",
-    "last",
-    "length",
-    "lower",
-    "map",
-    "markdown_table",
-    "replace",
-    "round",
-    "sort",
-    "title",
-    "tojson",
-    "trim",
-    "upper",
-];
+const COMMON_TESTS: &str = "defined false mapping none number sequence string true";
+const COMMON_FILTERS: &str = "abs capitalize default first float int join last length lower map \
+     markdown_table replace round sort title tojson trim upper";
 
 /// Common jq filters, for suggestions; the language has more.
-const COMMON_JQ_FILTERS: [&str; 24] = [
-    "add",
-    "all",
-    "any",
-    "contains",
-    "first",
-    "flatten",
-    "from_entries",
-    "group_by",
-    "join",
-    "keys",
-    "last",
-    "length",
-    "map",
-    "not",
-    "select",
-    "sort_by",
-    "split",
-    "startswith",
-    "test",
-    "to_entries",
-    "tonumber",
-    "tostring",
-    "unique",
-    "values",
-];
+const COMMON_JQ_FILTERS: &str = "add all any contains first flatten from_entries group_by join keys last \
+     length map not select sort_by split startswith test to_entries tonumber tostring unique values";
 
 /// Position of a name in a span; the whole span if the name can't be found as written.
 pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) -> SourceSpan {
@@ -293,12 +217,10 @@ pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) ->
         let (before, after) = (&text[..*at], &text[at + name.len()..]);
         !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word)
     });
-    match found {
-        Some((at, _)) => {
-            SourceSpan { file: span.file, start: span.start + at, end: span.start + at + name.len() }
-        }
-        None => span,
-    }
+    found.map_or(span, |(at, _)| {
+        let start = span.start + at;
+        SourceSpan { start, end: start + name.len(), ..span }
+    })
 }
 
 /// A known filter. A probe of it would compile all its patterns.
@@ -326,35 +248,6 @@ fn handles_missing(source: &str, name: &str) -> bool {
         && USES_OF_ARGUMENTS
             .captures_iter(source)
             .any(|found| WAYS.iter().filter_map(|way| found.name(way)).any(|x| x.as_str() == name))
-}
-
-/// Iterates over the expressions and statements of a template: `{{ … }}` and `{% … %}`.
-fn expressions(text: &str) -> impl Iterator<Item = &str> {
-    let (mut rest, mut unclosed) = (text, Vec::new());
-    std::iter::from_fn(move || {
-        loop {
-            rest = &rest[rest.find('{')?..];
-            let end = match rest.as_bytes().get(1) {
-                Some(b'{') => Some("}}"),
-                Some(b'%') => Some("%}"),
-                _ => None,
-            };
-            let Some(end) = end.filter(|end| !unclosed.contains(end)) else {
-                rest = &rest[1..];
-                continue;
-            };
-            match rest[2..].find(end) {
-                Some(inside) => {
-                    let (found, behind) = rest.split_at(2 + inside + end.len());
-                    rest = behind;
-                    return Some(found);
-                }
-                // Inside a comment, for example. The same end is not in the rest either, so the rest is not
-                // searched for it again.
-                None => unclosed.push(end),
-            }
-        }
-    })
 }
 
 // Names and white space are ASCII, as in Jinja: with all of Unicode, these patterns would add 5 ms to the
@@ -393,9 +286,9 @@ mod tests {
     #[test]
     fn expressions_are_what_is_closed() {
         let found = |text| expressions(text).collect::<Vec<_>>();
-        assert_eq!(found("a {{ b }}{ {% if c %}d{% endif %}"), ["{{ b }}", "{% if c %}", "{% endif %}"]);
-        assert_eq!(found("{{{ a }}} {{\n'%}' }}"), ["{{{ a }}", "{{\n'%}' }}"]);
-        assert_eq!(found("{# {{ #} {% if a | b %}{% c"), ["{% if a | b %}"]);
+        assert_eq!(found("a {{ b }}{ {% if c %}d{% endif %}"), [" b ", " if c ", " endif "]);
+        assert_eq!(found("{{{ a }}} {{\n'%}' }}"), ["{ a ", "\n'%}' "]);
+        assert_eq!(found("{# {{ #} {% if a | b %}{% c"), [" if a | b "]);
         assert_eq!(found("{"), [""; 0]);
     }
 

@@ -6,19 +6,19 @@ use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
 use super::{
+    Jq, Pattern, PatternError, TEMPLATE_NAMES,
     expressions::{read_condition, span_of_name},
-    jq::Jq,
-    pattern::{Captures, Pattern, PatternError},
+    pattern::Captures,
     response_view::{LazyExtraction, ResponseView},
     scope::Scope,
-    variables::{TEMPLATE_NAMES, jq_names},
+    variables::jq_names,
 };
 use crate::{
     model::{ProgramEnd, UpstreamResponse},
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Setting},
         suggest::quoted,
         tree::{Entry, Kind},
         value::{OneOrMore, parsed_settings},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Conditions of a rule; it matches when all of them hold.
-#[derive(Debug, Default, Section)]
+#[derive(Debug, Default, PartialEq, Section)]
 #[section(id = "when")]
 pub struct Matcher {
     /// HTTP status: `404`, `4xx` or `400-499`, or a list.
@@ -64,7 +64,7 @@ pub struct Matcher {
 }
 
 /// Headers, each with a pattern that one of its values must match.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct HeaderPatterns(pub Vec<(HeaderName, Pattern)>);
 
 /// Pattern of an HTTP status, or of a range.
@@ -100,38 +100,20 @@ impl Matcher {
 
     /// Whether it has no condition.
     pub fn is_empty(&self) -> bool {
-        self.status.is_none()
-            && self.exit.is_none()
-            && self.stderr.is_none()
-            && self.content_type.is_none()
-            && self.headers.0.is_empty()
-            && self.text.is_none()
-            && self.json.is_none()
-            && self.args.is_none()
-            && self.value.is_none()
-            && self.not.is_none()
+        *self == Self::default()
     }
 
     /// Whether its conditions, except on the status, are among those of another. A condition on the value
     /// never is, because the two rules may have different extractors.
     pub fn covers_except_status(&self, other: &Self) -> bool {
-        let pattern = |own: &Option<Pattern>, other: &Option<Pattern>| {
-            own.is_none() || own.as_ref().map(Pattern::to_string) == other.as_ref().map(Pattern::to_string)
-        };
-        let filter = |own: &Option<Jq>, other: &Option<Jq>| {
-            own.is_none() || own.as_ref().map(Jq::source) == other.as_ref().map(Jq::source)
-        };
-        let has_header = |(name, pattern): &(HeaderName, Pattern)| {
-            let is_same = |(known, other): &(HeaderName, Pattern)| {
-                known == name && other.to_string() == pattern.to_string()
-            };
-            other.headers.0.iter().any(is_same)
-        };
-        (self.content_type.is_none() || self.content_type == other.content_type)
-            && self.headers.0.iter().all(has_header)
-            && pattern(&self.text, &other.text)
-            && filter(&self.json, &other.json)
-            && filter(&self.args, &other.args)
+        fn is_among<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
+            own.is_none() || own == other
+        }
+        is_among(&self.content_type, &other.content_type)
+            && self.headers.0.iter().all(|header| other.headers.0.contains(header))
+            && is_among(&self.text, &other.text)
+            && is_among(&self.json, &other.json)
+            && is_among(&self.args, &other.args)
             && self.value.is_none()
             && self.not.is_none()
             && !self.is_about_programs()
@@ -149,30 +131,23 @@ impl Matcher {
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let response = view.response;
-        if let Some(patterns) = &self.status
-            && !patterns.0.iter().any(|pattern| pattern.matches(response.status))
-        {
-            return Err(format!("`status` is {}, expected {}", response.status.as_u16(), listed(patterns)));
-        }
-        if let Some(patterns) = &self.content_type {
-            let media_type = response.media_type().unwrap_or_default();
-            if !patterns.0.iter().any(|pattern| pattern.matches(&media_type)) {
-                let found = if media_type.is_empty() { "missing".into() } else { format!("`{media_type}`") };
-                return Err(format!("`content_type` is {found}, expected {}", listed(patterns)));
-            }
-        }
-        if let Some(patterns) = &self.exit
-            && !response
-                .exit
-                .as_ref()
-                .is_some_and(|exit| patterns.0.iter().any(|pattern| pattern.matches(exit.end)))
-        {
-            return Err(format!(
-                "{}, expected `exit_status` to be {}",
-                status_text(response),
-                listed(patterns)
-            ));
-        }
+        match_any(
+            &self.status,
+            |pattern| pattern.matches(response.status),
+            || format!("`status` is {}, expected", response.status.as_u16()),
+        )?;
+        let has_type =
+            |pattern: &MediaPattern| response.media_type().is_some_and(|found| pattern.matches(&found));
+        match_any(&self.content_type, has_type, || match response.media_type() {
+            Some(media_type) => format!("`content_type` is `{media_type}`, expected"),
+            None => "`content_type` is missing, expected".to_owned(),
+        })?;
+        let end = response.exit.as_ref().map(|exit| exit.end);
+        match_any(
+            &self.exit,
+            |pattern| end.is_some_and(|end| pattern.matches(end)),
+            || format!("{}, expected `exit_status` to be", status_text(response)),
+        )?;
         let mut captures = Captures::new();
         if let Some(pattern) = &self.stderr {
             let Some(exit) = &response.exit else {
@@ -182,11 +157,8 @@ impl Matcher {
             captures.extend(found.ok_or_else(|| format!("`stderr` does not match `{pattern}`"))?);
         }
         for (name, pattern) in &self.headers.0 {
-            let found = response
-                .headers
-                .get_all(name)
-                .iter()
-                .find_map(|value| pattern.captures(&String::from_utf8_lossy(value.as_bytes())));
+            let mut values = response.headers.get_all(name).iter();
+            let found = values.find_map(|value| pattern.captures(&String::from_utf8_lossy(value.as_bytes())));
             captures.extend(found.ok_or_else(|| format!("no header `{name}` matches `{pattern}`"))?);
         }
         if let Some(pattern) = &self.text {
@@ -218,6 +190,20 @@ impl Matcher {
     }
 }
 
+/// Fails if there are patterns and none of them matches. `found` is the beginning of the reason.
+fn match_any<T: fmt::Display>(
+    patterns: &Option<OneOrMore<T>>,
+    matches: impl Fn(&T) -> bool,
+    found: impl FnOnce() -> String,
+) -> Result<(), String> {
+    let Some(OneOrMore(patterns)) = patterns.as_ref().filter(|patterns| !patterns.0.iter().any(matches))
+    else {
+        return Ok(());
+    };
+    let listed: Vec<_> = patterns.iter().map(|pattern| format!("`{pattern}`")).collect();
+    Err(format!("{} {}", found(), listed.join(" or ")))
+}
+
 fn captures(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     capturing(value).map(Some)
 }
@@ -229,11 +215,8 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
         let message =
             format!("the capture name `{name}` is reserved: templates have a variable of that name");
-        let place = span_of_name(value.context.report, value.node.span, name);
-        return value.reject_at(
-            place,
-            Invalid::new(message, format!("rename it to `found_{name}`")).with_code(Code::ReservedName),
-        );
+        let at = Code::ReservedName.at_span(span_of_name(value.context.report, value.node.span, name));
+        return value.reject_coded(at, message, format!("rename it to `found_{name}`"));
     }
     Scope::from_cursor(value).add_captures(pattern.names());
     Ok(pattern)
@@ -248,12 +231,9 @@ fn read_args_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
     let not = Scope::from_cursor(value).with_own_captures(|| Matcher::read(value))?;
     if not.is_empty() {
+        let message = "`not` has no condition, so the rule would never match";
         let help = "write a condition: `not: { text: '^OK' }`";
-        return value.reject_at(
-            value.place,
-            Invalid::new("`not` has no condition, so the rule would never match", help)
-                .with_code(Code::EmptyValue),
-        );
+        return value.reject_coded(Code::EmptyValue.at_span(value.place), message, help);
     }
     Ok(Some(Box::new(not)))
 }
@@ -267,10 +247,8 @@ impl Setting for HeaderPatterns {
             let text = &entry.key.text;
             let name = text.parse().or_else(|_| {
                 let message = format!("`{text}` is not a header name");
-                value.reject_at(
-                    entry.key.span,
-                    Invalid::new(message, "write letters, digits and `-`").with_code(Code::InvalidName),
-                )
+                let at = Code::InvalidName.at_span(entry.key.span);
+                value.reject_coded(at, message, "write letters, digits and `-`")
             });
             let pattern = format!("the pattern of the header `{text}`");
             let pattern = capturing(&value.member(entry, &pattern, ValueKind::Text));
@@ -291,8 +269,10 @@ parsed_settings! {
     MediaPattern = Text, "write the type without parameters: `text/plain`, `text/*`";
 }
 
-fn listed<T: fmt::Display>(patterns: &OneOrMore<T>) -> String {
-    patterns.0.iter().map(|pattern| format!("`{pattern}`")).collect::<Vec<_>>().join(" or ")
+/// Parses a range such as `400-499`, or a single number.
+fn range<T: PartialOrd>(text: &str, number: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((number(first.trim())?, number(last.trim())?)).filter(|(first, last)| first <= last)
 }
 
 impl StatusPattern {
@@ -315,27 +295,19 @@ impl FromStr for StatusPattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        let number = |text: &str| text.trim().parse().ok().filter(|code| (100..=599).contains(code));
-        let pattern = match text.strip_suffix("xx") {
+        let range = match text.strip_suffix("xx") {
             Some(class) => {
                 let class = class.parse::<u16>().ok().filter(|class| (1..=5).contains(class));
-                class.map(|class| Self { first: class * 100, last: class * 100 + 99 })
+                class.map(|class| (class * 100, class * 100 + 99))
             }
-            None => match text.split_once('-') {
-                Some((first, last)) => match (number(first), number(last)) {
-                    (Some(first), Some(last)) if first <= last => Some(Self { first, last }),
-                    _ => None,
-                },
-                None => number(text).map(|code| Self { first: code, last: code }),
-            },
+            None => range(text, |code| code.parse().ok().filter(|code| (100..=599).contains(code))),
         };
-        let wrong = || {
+        range.map(|(first, last)| Self { first, last }).ok_or_else(|| {
             PatternError::new(format!(
                 "expected a status such as `404`, `4xx` or `400-499`, found {}",
                 quoted(text)
             ))
-        };
-        pattern.ok_or_else(wrong)
+        })
     }
 }
 
@@ -367,13 +339,12 @@ impl FromStr for MediaPattern {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let good = |part: &str| {
-            let part = part.strip_prefix('*').unwrap_or(part);
-            part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+            let rest = part.strip_prefix('*').unwrap_or(part);
+            !part.is_empty()
+                && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
         };
         match text.split_once('/') {
-            Some((kind, subtype))
-                if !kind.is_empty() && !subtype.is_empty() && good(kind) && good(subtype) =>
-            {
+            Some((kind, subtype)) if good(kind) && good(subtype) => {
                 Ok(Self { kind: kind.to_ascii_lowercase(), subtype: subtype.to_ascii_lowercase() })
             }
             _ => Err(PatternError::new(format!(
@@ -410,9 +381,8 @@ impl ExitPattern {
         match (self, end) {
             (Self::Codes(first, last), ProgramEnd::Code(code)) => (first..=last).contains(&code),
             (Self::Signal(number), ProgramEnd::Signal(found)) => number == found,
-            (Self::AnySignal, ProgramEnd::Signal(_)) => true,
-            (Self::Codes(..), ProgramEnd::Signal(_))
-            | (Self::Signal(_) | Self::AnySignal, ProgramEnd::Code(_)) => false,
+            (Self::AnySignal, end) => matches!(end, ProgramEnd::Signal(_)),
+            (Self::Codes(..) | Self::Signal(_), _) => false,
         }
     }
 }
@@ -421,20 +391,14 @@ impl FromStr for ExitPattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        let code = |text: &str| match text.trim().parse() {
+        let code = |text: &str| match text.parse() {
             Ok(ProgramEnd::Code(code)) => Some(code),
             Ok(ProgramEnd::Signal(_)) | Err(_) => None,
         };
-        let pattern = match text.split_once('-') {
-            Some((first, last)) => match (code(first), code(last)) {
-                (Some(first), Some(last)) if first <= last => Some(Self::Codes(first, last)),
-                _ => None,
-            },
-            None if text == ANY_SIGNAL => Some(Self::AnySignal),
-            None => text.parse().ok().map(|end| match end {
-                ProgramEnd::Code(code) => Self::Codes(code, code),
-                ProgramEnd::Signal(number) => Self::Signal(number),
-            }),
+        let pattern = match text.parse() {
+            _ if text == ANY_SIGNAL => Some(Self::AnySignal),
+            Ok(ProgramEnd::Signal(number)) => Some(Self::Signal(number)),
+            _ => range(text, code).map(|(first, last)| Self::Codes(first, last)),
         };
         pattern.ok_or_else(|| {
             PatternError::new(format!(

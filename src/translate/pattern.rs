@@ -1,13 +1,14 @@
 //! Regular expressions of the configuration.
 
-use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, fmt, hash::Hash, sync::Arc};
 
 use regex::Regex;
 
 use crate::settings::{
     code::Code,
     keys::ValueKind,
-    section::{Checked, Cursor, Invalid, Setting},
+    report::Report,
+    section::{Checked, Cursor, Setting},
     value::text_of,
 };
 
@@ -20,7 +21,14 @@ pub struct Pattern(Arc<Compiled>);
 
 struct Compiled {
     regex: Regex,
-    names: Box<[String]>,
+    names: Vec<String>,
+}
+
+/// Patterns are equal if they are written alike.
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.regex.as_str() == other.0.regex.as_str()
+    }
 }
 
 /// Reason why a text is not a valid pattern.
@@ -92,27 +100,10 @@ impl Pattern {
             return regex.is_match(text).then(Captures::new);
         }
         let found = regex.captures(text)?;
-        let value =
-            |name: &String| found.name(name).map_or_else(String::new, |text| text.as_str().to_owned());
+        let value = |name: &String| found.name(name).map_or("", |text| text.as_str()).to_owned();
         Some(names.iter().map(|name| (name.clone(), value(name))).collect())
     }
-}
 
-/// Cache of compiled patterns for one load of the configuration, by source and line mode: a rule that many
-/// routes use is compiled once. Compiling takes a millisecond and more, which is too long for a program that
-/// serves one request and exits.
-#[derive(Default)]
-struct PatternCache(RefCell<HashMap<(bool, String), Pattern>>);
-
-impl Setting for Pattern {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        Self::read_with(value, false)
-    }
-}
-
-impl Pattern {
     /// Reads a pattern in which `^` and `$` match at line ends.
     pub(crate) fn read_multi_line(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, true)
@@ -121,31 +112,43 @@ impl Pattern {
     fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
         let text = text_of(value)?;
         value.check_cancelled()?;
-        let cache = value.context.report.cache::<PatternCache>();
-        let key = (of_lines, text.to_owned());
-        if let Some(known) = cache.0.borrow().get(&key) {
-            return Ok(known.clone());
-        }
-        match if of_lines { Self::multi_line(text) } else { Self::compile(text) } {
-            Ok(pattern) => {
-                cache.0.borrow_mut().insert(key, pattern.clone());
-                Ok(pattern)
-            }
-            Err(error) => {
-                let help = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group)) {
-                    "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, \
-                     and capture them with `(?<name>…)`"
-                } else {
-                    "use the syntax of the Rust `regex` crate; in YAML, single quotes preserve backslashes"
-                };
-                let mark = mark_of(text).map(|at| value.context.report.character_in(value.node, text, at));
-                let message = format!("{} is not a regular expression: {error}", value.name);
-                value.reject_at(
-                    mark.unwrap_or(value.node.span),
-                    Invalid::new(message, help).with_code(Code::InvalidPattern),
-                )
-            }
-        }
+        let report = value.context.report;
+        let compile = || if of_lines { Self::multi_line(text) } else { Self::compile(text) };
+        compiled_once(report, (of_lines, text.to_owned()), compile).or_else(|error| {
+            let help = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group)) {
+                "patterns run in linear time, so they can't look ahead or back: match what surrounds the \
+                 words, and capture them with `(?<name>…)`"
+            } else {
+                "use the syntax of the Rust `regex` crate; in YAML, single quotes preserve backslashes"
+            };
+            let mark = mark_of(text).map(|at| report.character_in(value.node, text, at));
+            let message = format!("{} is not a regular expression: {error}", value.name);
+            value.reject_coded(Code::InvalidPattern.at_span(mark.unwrap_or(value.node.span)), message, help)
+        })
+    }
+}
+
+/// Compiles an expression once for each load of the configuration, however many routes use it. Compiling
+/// takes a millisecond and more, which is too long for a program that serves one request and exits.
+pub(super) fn compiled_once<K: Eq + Hash + 'static, T: Clone + 'static, E>(
+    report: &Report<'_>,
+    key: K,
+    compile: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let cache = report.cache::<RefCell<HashMap<K, T>>>();
+    if let Some(known) = cache.borrow().get(&key) {
+        return Ok(known.clone());
+    }
+    let compiled = compile()?;
+    cache.borrow_mut().insert(key, compiled.clone());
+    Ok(compiled)
+}
+
+impl Setting for Pattern {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_with(value, false)
     }
 }
 

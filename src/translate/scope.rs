@@ -46,13 +46,6 @@ impl Scope {
         self.with_names(&all, read)
     }
 
-    /// Runs `read` with all names available to a template.
-    pub(crate) fn template<T>(&self, read: impl FnOnce(&[&str]) -> T) -> T {
-        let (names, captures) = (self.names.borrow(), self.captures.borrow());
-        let all: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
-        read(&all)
-    }
-
     /// Runs `read` with captures of its own, which are not visible outside.
     pub(super) fn with_own_captures<T>(&self, read: impl FnOnce() -> T) -> T {
         let outer = self.captures.take();
@@ -84,7 +77,9 @@ impl Setting for Template {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
-        let template = scope.template(|names| expressions::template(value, names))?;
+        let (names, captures) = (scope.names.borrow(), scope.captures.borrow());
+        let all: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
+        let template = expressions::template(value, &all)?;
         scope.used.borrow_mut().add_template(value.context.report, &template, value.node.span);
         Ok(template)
     }
@@ -133,7 +128,7 @@ pub(crate) enum ArgumentKind {
 impl UsedArguments {
     /// Records an argument; one required use makes it required.
     pub(crate) fn add(&mut self, name: &str, optional: bool, span: SourceSpan) {
-        match self.arguments.iter_mut().find(|known| known.name == name) {
+        match self.find(name) {
             Some(known) => known.optional &= optional,
             None => self.arguments.push(ArgumentUse {
                 name: name.to_owned(),
@@ -146,9 +141,13 @@ impl UsedArguments {
         }
     }
 
+    fn find(&mut self, name: &str) -> Option<&mut ArgumentUse> {
+        self.arguments.iter_mut().find(|known| known.name == name)
+    }
+
     /// Records that a text of the request fails without this argument, which has been added.
     pub(crate) fn set_needed(&mut self, name: &str, at: SourceSpan) {
-        if let Some(known) = self.arguments.iter_mut().find(|known| known.name == name) {
+        if let Some(known) = self.find(name) {
             known.needed_at.get_or_insert(at);
         }
     }
@@ -196,30 +195,28 @@ impl UsedArguments {
 
     /// Makes an argument optional: an input request asks the user for it.
     pub(crate) fn make_optional(&mut self, name: &str) {
-        let known = self.arguments.iter_mut().filter(|known| known.name == name);
-        known.for_each(|known| (known.optional, known.needed_at) = (true, None));
+        if let Some(known) = self.find(name) {
+            (known.optional, known.needed_at) = (true, None);
+        }
     }
 
     /// Records an argument that counts rows or pages; it is optional.
     pub(crate) fn add_count(&mut self, name: &str, span: SourceSpan) {
         self.add(name, true, span);
-        self.set_count(name);
-    }
-
-    fn set_count(&mut self, name: &str) {
-        let known = self.arguments.iter_mut().filter(|known| known.name == name);
-        known.for_each(|known| known.kind = ArgumentKind::Count);
+        self.find(name).into_iter().for_each(|known| known.kind = ArgumentKind::Count);
     }
 
     /// Records an argument of a rule; the request may be configured elsewhere.
     pub(crate) fn add_for(&mut self, argument: &ArgumentUse, context: Option<&ProblemContext>) {
         let known = self.has(&argument.name);
         self.add(&argument.name, argument.optional, argument.span);
-        if argument.kind == ArgumentKind::Count {
-            self.set_count(&argument.name);
-        }
-        if let Some(added) = self.arguments.last_mut().filter(|_| !known) {
-            added.context = context.cloned();
+        if let Some(added) = self.find(&argument.name) {
+            if argument.kind == ArgumentKind::Count {
+                added.kind = ArgumentKind::Count;
+            }
+            if !known {
+                added.context = context.cloned();
+            }
         }
     }
 
