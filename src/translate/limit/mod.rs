@@ -1,37 +1,35 @@
 //! Size limit of a success: omits whole rows or lines at the end, and adds a note with their number and the
 //! arguments that request them.
 
-mod more;
 #[cfg(test)]
 mod tests;
 
 use std::{fmt, str::FromStr};
 
 use minijinja::Value as Name;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
 use super::{
     content::{RenderedBlock, TextKind},
+    fields::path_steps,
     output_schema::OutputSchema,
     response_view::ResponseView,
     scope::Scope,
-    template::{Template, TemplateBudget, from_json},
+    template::{Template, TemplateBudget, TemplateError, from_json},
     work_budget::WorkBudget,
 };
 use crate::{
     model::{
-        BlockText, Content, ContentBlock, JsonText, LimitedWriter, Structured, StructuredContentSupport,
+        BlockText, Content, ContentBlock, JsonText, LimitedWriter, Structured,
+        StructuredContentSupport::ObjectsOnly,
     },
     settings::{
         section::{Checked, Cursor, OpenSection, Setting},
         suggest::quoted,
-        value::parsed_settings,
+        value::{parsed_settings, text_of},
     },
 };
-
-pub use more::PagingArguments;
 
 /// Key in the `_meta` of a result: the numbers of shown and omitted rows or lines.
 pub const LIMIT_META_KEY: &str = "glossator/limit";
@@ -91,33 +89,28 @@ impl Limit {
     ) -> Result<(Structured, Option<OmittedPart>), String> {
         /// Length of `{"result":}` around a value that is not an object.
         const WRAPPING: usize = 11;
-        let quick = structured.json().as_str().len() + WRAPPING;
-        if self.rows.is_none() && !pretty && self.characters.is_none_or(|most| quick <= most) {
+        let is_wrapped = structured.is_wrapped(ObjectsOnly);
+        let length = |structured: &Structured| match pretty {
+            true => super::content::pretty(structured).chars().count(),
+            false => structured.json().as_str().chars().count() + if is_wrapped { WRAPPING } else { 0 },
+        };
+        let fits = |structured: &Structured| self.characters.is_none_or(|most| length(structured) <= most);
+        let fits_unchanged = fits(&structured);
+        if self.rows.is_none() && fits_unchanged {
             return Ok((structured, None));
         }
         let remade = |value: &Value| structured.with_json(JsonText::from_value(value));
-        let length = |structured: &Structured| match pretty {
-            true => super::content::pretty(structured).chars().count(),
-            false => {
-                let wrapping =
-                    if structured.is_wrapped(StructuredContentSupport::ObjectsOnly) { WRAPPING } else { 0 };
-                structured.json().as_str().chars().count() + wrapping
-            }
-        };
-        let fits = |structured: &Structured| self.characters.is_none_or(|most| length(structured) <= most);
         let mut value = structured.json().parse();
-        let whole = if fits(&structured) { structured.clone() } else { remade(&value) };
-        let path = self.list_in(&value, structured.is_wrapped(StructuredContentSupport::ObjectsOnly));
-        let rows = path.as_ref().and_then(|path| Rows::take(&mut value, path)).unwrap_or(Rows::None);
-        let path = path.unwrap_or_default();
-        let total = rows.len();
+        let whole = if fits_unchanged { structured.clone() } else { remade(&value) };
+        let path = self.list_in(&value, is_wrapped);
+        let rows = path.as_ref().map(|path| Rows::take(&mut value, path)).unwrap_or_default();
+        let (path, total) = (path.unwrap_or_default(), rows.items.len());
         let most = total.min(self.rows.unwrap_or(usize::MAX));
         if most == total && fits(&whole) {
             return Ok((whole, None));
         }
         let remaining = self.characters.unwrap_or(usize::MAX);
-        let depth = pretty
-            .then(|| path.len() + usize::from(structured.is_wrapped(StructuredContentSupport::ObjectsOnly)));
+        let depth = pretty.then(|| path.len() + usize::from(is_wrapped));
         let mut with_rows = |count: usize| {
             if let Some(place) = at_mut(&mut value, &path) {
                 *place = rows.first(count);
@@ -139,32 +132,25 @@ impl Limit {
             cut = with_rows(shown);
         }
         if shown == 0 && total > 0 && fits(&without_rows) {
-            return Err(format!(
-                "The result is too long: its first row alone is over the limit of {remaining} characters. \
-                 Request less, if the arguments allow it."
-            ));
+            return Err(too_long(&format!(
+                "its first row alone is over the limit of {remaining} characters"
+            )));
         }
         if shown == 0 {
-            let found = length(&whole);
-            return Err(format!(
-                "The result is too long: it has {found} characters, the limit is {remaining}, and fewer rows do \
-                 not make it fit. Request less, if the arguments allow it."
-            ));
+            let lengths = format!("it has {} characters, the limit is {remaining}", length(&whole));
+            return Err(too_long(&format!("{lengths}, and fewer rows do not make it fit")));
         }
+        let unit = if rows.is_text { LINES } else { ROWS };
         let cut = match output {
             None => cut,
             Some((output, stop)) => output.enforce(cut.json().parse(), None, stop).map_err(|why| {
-                format!(
-                    "The result is too long, and can't be cut to {shown} of {total} {}: {why}. Request less.",
-                    rows.unit()
-                )
+                let parts = format!("{shown} of {total} {unit}");
+                format!("The result is too long, and can't be cut to {parts}: {why}. Request less.")
             })?,
         };
-        let next = match &self.more {
-            Some(more) if rows.unit() == ROWS => more.next(args, shown, &self.text_arguments),
-            Some(_) | None => Map::new(),
-        };
-        Ok((cut, Some(OmittedPart { unit: rows.unit(), shown, total, text: None, next })))
+        let more = self.more.as_ref().filter(|_| !rows.is_text);
+        let next = more.map(|more| more.next(args, shown, &self.text_arguments)).unwrap_or_default();
+        Ok((cut, Some(OmittedPart { unit, shown, total, text: None, next })))
     }
 
     /// Truncates the text blocks to as many lines as fit, and returns the cut. JSON of the structured content
@@ -179,7 +165,7 @@ impl Limit {
     ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
         let mut remaining = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
-        let (mut any_text, mut full) = (false, false);
+        let mut full = false;
         for block in blocks {
             let text = match &block.content.block {
                 ContentBlock::Text(text) if block.text != TextKind::Json => match text {
@@ -212,7 +198,6 @@ impl Limit {
                 }
             }
             shown += shown_count;
-            any_text |= shown_count > 0;
             if end == text.len() {
                 content.push(block.content);
             } else if shown_count > 0 {
@@ -220,12 +205,11 @@ impl Limit {
                 content.push(Content { block: ContentBlock::Text(BlockText::Plain(cut)), ..block.content });
             }
         }
-        if total > 0 && !any_text {
+        if total > 0 && shown == 0 {
             let characters = self.characters.unwrap_or_default();
-            return Err(format!(
-                "The result is too long: its first line alone is over the limit of {characters} \
-                 characters. Request less, if the arguments allow it."
-            ));
+            return Err(too_long(&format!(
+                "its first line alone is over the limit of {characters} characters"
+            )));
         }
         let cut =
             (shown < total).then(|| OmittedPart { unit: LINES, shown, total, text: None, next: Map::new() });
@@ -244,6 +228,10 @@ impl Limit {
             None => longest_list(value).map(|(_, path)| path),
         }
     }
+}
+
+fn too_long(why: &str) -> String {
+    format!("The result is too long: {why}. Request less, if the arguments allow it.")
 }
 
 /// Reads the template of a note, whose variables are `limit` and `args` only.
@@ -307,21 +295,18 @@ impl OmittedPart {
     ///
     /// # Errors
     ///
-    /// A sentence for the log, and the default note.
+    /// [`TemplateError`] if the rule's note can't be rendered.
     pub(in crate::translate) fn note(
         &self,
         limit: &Limit,
         view: &ResponseView<'_>,
-    ) -> Result<String, (String, String)> {
+    ) -> Result<String, TemplateError> {
         let Some(template) = &limit.note else { return Ok(self.to_string()) };
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
         let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
-        let budget = TemplateBudget::for_result().until(view.input.stop);
-        template
-            .render_within(&names, &budget)
-            .map_err(|error| (format!("the template of `note` failed to render: {error}"), self.to_string()))
+        template.render_within(&names, &TemplateBudget::new(view.input.stop))
     }
 }
 
@@ -343,24 +328,15 @@ impl FromStr for ListPath {
 
     fn from_str(text: &str) -> Result<Self, ListPathError> {
         let wrong = || ListPathError(text.to_owned());
-        let mut rest = text.trim().strip_prefix('.').ok_or_else(wrong)?;
-        let mut names = Vec::new();
-        while !rest.is_empty() {
-            let (name, after) = match rest.strip_prefix('"') {
-                Some(quoted) => quoted.split_once('"').ok_or_else(wrong)?,
-                None => rest.split_at(rest.find('.').unwrap_or(rest.len())),
-            };
-            let is_plain = |c: char| c.is_alphanumeric() || c == '_';
-            if name.is_empty() || !(rest.starts_with('"') || name.chars().all(is_plain)) {
-                return Err(wrong());
-            }
-            names.push(name.to_owned());
-            rest = match after {
-                "" => "",
-                after => after.strip_prefix('.').filter(|rest| !rest.is_empty()).ok_or_else(wrong)?,
-            };
+        let path = text.trim().strip_prefix('.').ok_or_else(wrong)?;
+        let names = if path.is_empty() { Vec::new() } else { path_steps(path).map_err(|_| wrong())? };
+        let is_plain = |name: &String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let is_quoted = |name: &String| path.contains(&format!("\"{name}\""));
+        if names.iter().all(|name| is_plain(name) || is_quoted(name)) {
+            Ok(Self(names))
+        } else {
+            Err(wrong())
         }
-        Ok(Self(names))
     }
 }
 
@@ -371,47 +347,31 @@ impl ListPath {
     }
 }
 
-/// The rows of a list, or the lines of a text.
-enum Rows {
-    List(Vec<Value>),
-    Lines(Vec<String>),
-    None,
+/// The rows of a list, or the lines of a text as strings.
+#[derive(Default)]
+struct Rows {
+    items: Vec<Value>,
+    is_text: bool,
 }
 
 impl Rows {
-    /// Removes the rows from a value.
-    fn take(value: &mut Value, path: &[String]) -> Option<Self> {
-        match at_mut(value, path)?.take() {
-            Value::Array(rows) => Some(Self::List(rows)),
-            Value::String(text) => Some(Self::Lines(text.split_inclusive('\n').map(str::to_owned).collect())),
-            other => {
-                *at_mut(value, path)? = other;
-                None
+    /// Removes the rows from a value; there are none if it is neither a list nor a string.
+    fn take(value: &mut Value, path: &[String]) -> Self {
+        match at_mut(value, path).map(Value::take) {
+            Some(Value::Array(items)) => Self { items, is_text: false },
+            Some(Value::String(text)) => {
+                Self { items: text.split_inclusive('\n').map(Value::from).collect(), is_text: true }
             }
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::List(rows) => rows.len(),
-            Self::Lines(lines) => lines.len(),
-            Self::None => 0,
-        }
-    }
-
-    fn unit(&self) -> &'static str {
-        match self {
-            Self::List(_) | Self::None => ROWS,
-            Self::Lines(_) => LINES,
+            _ => Self::default(),
         }
     }
 
     /// The first `count` rows, as a value.
     fn first(&self, count: usize) -> Value {
-        match self {
-            Self::List(rows) => Value::Array(rows[..count].to_vec()),
-            Self::Lines(lines) => Value::String(lines[..count].concat()),
-            Self::None => Value::Null,
+        let items = &self.items[..count];
+        match self.is_text {
+            true => items.iter().filter_map(Value::as_str).collect::<String>().into(),
+            false => items.to_vec().into(),
         }
     }
 
@@ -420,45 +380,32 @@ impl Rows {
     fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
         /// Per level.
         const INDENTATION: usize = 2;
+        /// One pair of quotes encloses all lines of a text.
+        const QUOTES: usize = 2;
         let mut remaining = characters;
-        let mut takes = |length: Option<usize>| {
-            let left = length.and_then(|length| remaining.checked_sub(length));
-            remaining = left.unwrap_or(remaining);
-            left.is_some()
+        let takes = |(index, row): (usize, &Value)| {
+            let row = bounded_json(row, depth.is_some(), characters.saturating_add(QUOTES))?;
+            let length = row.chars().count();
+            let added = match depth {
+                _ if self.is_text => length - QUOTES,
+                // The first row has no comma before it.
+                None => length + usize::from(index > 0),
+                Some(depth) => {
+                    let indentation = (row.matches('\n').count() + 1) * (depth + 1) * INDENTATION;
+                    // The closing bracket is on its own line.
+                    let closing = if index == 0 { depth * INDENTATION } else { 0 };
+                    length + indentation + closing + 2
+                }
+            };
+            remaining = remaining.checked_sub(added)?;
+            Some(())
         };
-        match self {
-            Self::List(rows) => {
-                let indentation = depth.map(|depth| (depth + 1) * INDENTATION);
-                let length = |(index, row): (usize, &Value)| {
-                    let row = bounded_json(row, depth.is_some(), characters)?;
-                    let lines = row.matches('\n').count() + 1;
-                    let before = indentation.map_or(0, |indentation| lines * indentation + 1);
-                    // The first row has no comma before it; the closing bracket is on its own line.
-                    let between = match (index, depth) {
-                        (0, None) => 0,
-                        (0, Some(depth)) => depth * INDENTATION + 1,
-                        _ => 1,
-                    };
-                    Some(row.chars().count() + before + between)
-                };
-                rows.iter().enumerate().take_while(|row| takes(length(*row))).count()
-            }
-            Self::Lines(lines) => {
-                // One pair of quotes encloses all lines.
-                const QUOTES: usize = 2;
-                let length = |line: &String| {
-                    let line = bounded_json(line, false, characters.saturating_add(QUOTES))?;
-                    Some(line.chars().count() - QUOTES)
-                };
-                lines.iter().take_while(|line| takes(length(line))).count()
-            }
-            Self::None => 0,
-        }
+        self.items.iter().enumerate().map_while(takes).count()
     }
 }
 
 /// A row as JSON; `None` if it certainly exceeds this number of characters.
-fn bounded_json(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
+fn bounded_json(row: &Value, with_lines: bool, characters: usize) -> Option<String> {
     /// Longest UTF-8 encoding of a character, in bytes.
     const MAX_BYTES: usize = 4;
     let mut writer = LimitedWriter::new(characters.saturating_mul(MAX_BYTES));
@@ -475,19 +422,95 @@ fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
 
 /// The longest list that is reachable through objects only; the first of equal ones.
 fn longest_list(value: &Value) -> Option<(usize, Vec<String>)> {
-    let mut best: Option<(usize, Vec<String>)> = None;
-    for (name, member) in value.as_object()? {
-        let found = match member {
-            Value::Array(rows) => Some((rows.len(), Vec::new())),
-            Value::Object(_) => longest_list(member),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    let lists = value.as_object()?.iter().filter_map(|(name, member)| {
+        let (length, mut path) = match member {
+            Value::Array(rows) => (rows.len(), Vec::new()),
+            other => longest_list(other)?,
         };
-        if let Some((length, mut path)) = found
-            && best.as_ref().is_none_or(|(longest, _)| length > *longest)
-        {
-            path.insert(0, name.clone());
-            best = Some((length, path));
-        }
+        path.insert(0, name.clone());
+        Some((length, path))
+    });
+    lists.reduce(|best, other| if other.0 > best.0 { other } else { best })
+}
+
+/// Arguments for paging through rows: `offset`, or `page` with `size`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Section)]
+#[section(id = "more", check_keys = Self::check_keys)]
+pub struct PagingArguments {
+    /// Argument with the number of rows to skip.
+    #[key(with = count_argument)]
+    pub offset: Option<String>,
+    /// Argument with the page number.
+    #[key(conflicts = "offset", with = count_argument)]
+    pub page: Option<String>,
+    // The page size of the next request is the number of shown rows, so that no row is skipped.
+    /// Argument with the number of rows per page.
+    #[key(conflicts = "offset", with = count_argument)]
+    pub size: Option<String>,
+    /// Number of the first row or page. Default 0 for `offset`, 1 for `page`.
+    #[key(range = 0..=1)]
+    pub first: Option<u64>,
+}
+
+impl PagingArguments {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let is_there = |name| section.entry(name).is_some();
+        let (message, help) = match (is_there("offset"), is_there("page"), is_there("size")) {
+            (true, ..) | (false, true, true) => return Ok(()),
+            (false, true, false) => (
+                "`page` has no `size` beside it",
+                "name the argument that says how many rows a page has: the next page of the same size \
+                 would pass over the rows that were left out",
+            ),
+            (false, false, _) => (
+                "`more` says neither `offset` nor `page`",
+                "write `more: { offset: start }`, the name of an argument",
+            ),
+        };
+        Err(section.missing(message.to_owned(), help))
     }
-    best
+
+    /// Names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        [&self.offset, &self.page, &self.size].into_iter().flatten()
+    }
+
+    /// Arguments that request the rows after those shown.
+    fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
+        let shown = shown as u64;
+        // An argument without a type may be a string; a string that is not a number has no next value.
+        let current = |name: &str, first: u64| match args.get(name) {
+            None | Some(Value::Null) => Some(first),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(other) => other.as_u64(),
+        };
+        let Self { offset, page, size, first } = self;
+        let first = first.unwrap_or(u64::from(page.is_some()));
+        let next = || match (offset, page, size) {
+            (Some(offset), ..) => Some(vec![(offset, current(offset, first)?.checked_add(shown)?)]),
+            (None, Some(page), Some(size)) => {
+                let before = current(page, first)?.checked_sub(first)?;
+                // Without a page size, the number of rows on earlier pages is unknown, except for the
+                // first page.
+                let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
+                let seen = before.checked_mul(of_page)?.checked_add(shown)?;
+                Some(vec![(page, first + seen.checked_div(shown)?), (size, shown)])
+            }
+            (None, ..) => None,
+        };
+        // The value must match the input schema.
+        let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
+        let written = |(name, value): (&String, u64)| match is_text(name) {
+            true => (name.clone(), Value::String(value.to_string())),
+            false => (name.clone(), value.into()),
+        };
+        next().into_iter().flatten().map(written).collect()
+    }
+}
+
+/// Reads the name of an argument that counts rows or pages.
+fn count_argument(value: &Cursor<'_>) -> Checked<Option<String>> {
+    let name = text_of(value)?;
+    Scope::from_cursor(value).used.borrow_mut().add_count(name, value.node.span);
+    Ok(Some(name.to_owned()))
 }

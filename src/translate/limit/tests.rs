@@ -77,20 +77,21 @@ fn the_list_may_be_named() {
 
 #[test]
 fn the_note_names_the_arguments_for_the_rest() {
-    let offset = PagingArguments::Offset { argument: "start".into(), first: 0 };
+    let offset = PagingArguments { offset: Some("start".into()), ..PagingArguments::default() };
     check(
         &Limit { more: Some(offset), ..rows(2) },
         json!([1, 2, 3]),
         Ok(("[1,2]", Some("2 of 3 rows are shown. For the next part, call again with `start`: 12."))),
     );
-    let offset = PagingArguments::Offset { argument: "start".into(), first: 0 };
+    let offset = PagingArguments { offset: Some("start".into()), ..PagingArguments::default() };
     check(
         &Limit { more: Some(offset), text_arguments: vec!["start".into()], ..rows(2) },
         json!([1, 2, 3]),
         Ok(("[1,2]", Some("2 of 3 rows are shown. For the next part, call again with `start`: \"12\"."))),
     );
     // Two pages of 20 and these 10 rows are 50, so the next is page 6 of 10 rows each.
-    let page = PagingArguments::Page { argument: "page".into(), size: "per".into(), first: 1 };
+    let page =
+        PagingArguments { page: Some("page".into()), size: Some("per".into()), ..PagingArguments::default() };
     let (_, cut) = Limit { more: Some(page), ..rows(10) }
         .structure(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
         .unwrap();
@@ -150,7 +151,7 @@ proptest! {
         match limit.structure(structured(&value), None, &Value::Null, pretty) {
             Err(why) => prop_assert!(why.contains("too long")),
             Ok((limited, cut)) => {
-                let seen = limited.value(StructuredContentSupport::ObjectsOnly);
+                let seen = limited.value(ObjectsOnly);
                 let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
                 prop_assert!(text.chars().count() <= most, "{text}");
                 if let (Some(cut), None, Value::Array(items)) = (&cut, rows, &value) {
@@ -178,13 +179,15 @@ proptest! {
         };
         let fits = |count: &usize| within(*count) - within(0) <= room;
         let most = (0..=items.len()).take_while(fits).last();
-        prop_assert_eq!(Some(Rows::List(items.clone()).fitting(room, pretty.then_some(depth))), most);
+        let rows = Rows { items: items.clone(), is_text: false };
+        prop_assert_eq!(Some(rows.fitting(room, pretty.then_some(depth))), most);
     }
 
     #[test]
     fn the_lines_that_fit_are_counted(lines in prop::collection::vec("[a\"é\n]{0,5}\n", 0..6), room in 0_usize..40) {
         let within = |count: &usize| Value::String(lines[..*count].concat()).to_string().chars().count() - 2 <= room;
         let most = (0..=lines.len()).take_while(within).last();
-        prop_assert_eq!(Some(Rows::Lines(lines.clone()).fitting(room, None)), most);
+        let rows = Rows { items: lines.iter().map(|line| line.as_str().into()).collect(), is_text: true };
+        prop_assert_eq!(Some(rows.fitting(room, None)), most);
     }
 }
