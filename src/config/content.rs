@@ -37,7 +37,7 @@ impl Setting for ContentTemplate {
                 vec![BlockTemplate::new(BlockPayload::Text(Template::read(value)?))]
             }
         };
-        Ok(Self::Blocks(blocks))
+        Ok(Self(blocks))
     }
 }
 

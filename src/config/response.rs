@@ -182,7 +182,7 @@ impl RuleSettings {
                 let rule = SuccessRule {
                     extract,
                     structured: self.structured,
-                    content: self.content.unwrap_or(ContentTemplate::Default),
+                    content: self.content.unwrap_or_default(),
                     limit: self.limit,
                     sample: self.sample,
                 };

@@ -10,25 +10,20 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::{
-    jq::Jq,
+    Jq, Template, TemplateBudget, TemplateError,
     read_error::ReadError,
-    response_view::ResponseView,
-    template::{Template, TemplateBudget, TemplateError, from_json},
+    template::from_json,
     variables::{TemplateContext, jq_names},
 };
 use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured,
-    StructuredContentSupport, kind_of,
+    StructuredContentSupport::ObjectsOnly, kind_of,
 };
 
-/// Content blocks of a success rule.
-#[derive(Debug)]
-pub enum ContentTemplate {
-    /// One text block: the structured content as JSON, or the text of the response if there is none.
-    Default,
-    /// These blocks, in order; never empty.
-    Blocks(Vec<BlockTemplate>),
-}
+/// Content blocks of a success rule, in order. If there are none, the result has one text block: the
+/// structured content as JSON, or the text of the response without structured content.
+#[derive(Debug, Default)]
+pub struct ContentTemplate(pub Vec<BlockTemplate>);
 
 /// Limit of the blocks of one result; a longer list is an error that names the limit.
 pub const BLOCK_LIMIT: usize = 1000;
@@ -128,59 +123,27 @@ pub(in crate::translate) enum TextKind {
 }
 
 impl ContentTemplate {
-    fn blocks(&self) -> &[BlockTemplate] {
-        match self {
-            Self::Default => &[],
-            Self::Blocks(blocks) => blocks,
-        }
-    }
-
     /// The templates in it, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
-        let blocks = self.blocks().iter();
+        let blocks = self.0.iter();
         blocks.flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified)).collect()
     }
 
     /// Whether it needs the structured content as a tree.
     pub(in crate::translate) fn needs_structure_tree(&self) -> bool {
-        let is_asked = |template: &&Template| template.names().iter().any(|name| name == "structured");
-        let looks_inside = |block: &BlockTemplate| {
-            block.when.is_some() || block.each.is_some() || matches!(block.payload, BlockPayload::JsonPretty)
-        };
-        self.blocks().iter().any(looks_inside) || self.templates().iter().any(is_asked)
+        self.0.iter().any(BlockTemplate::looks_inside)
+            || self.is_pretty()
+            || self.templates().iter().any(|template| template.uses("structured"))
     }
 
     /// Whether it contains text other than the structured content or the response as they are.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
-        self.blocks()
-            .iter()
-            .any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
+        self.0.iter().any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
     }
 
     /// Whether it contains the structured content as indented JSON, which is longer than compact JSON.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
-        self.blocks().iter().any(|block| matches!(block.payload, BlockPayload::JsonPretty))
-    }
-}
-
-impl BlockPayload {
-    fn templates(&self) -> Vec<&Template> {
-        match self {
-            Self::Text(text) => vec![text],
-            Self::Image { data, .. } | Self::Audio { data, .. } => vec![data],
-            Self::ResourceLink { uri, name, description, .. } => {
-                [uri, name].into_iter().chain(description).collect()
-            }
-            Self::Resource {
-                uri,
-                body: ResourceBodyTemplate::Text(body) | ResourceBodyTemplate::Blob(body),
-                ..
-            } => {
-                vec![uri, body]
-            }
-            Self::Resource { uri, body: ResourceBodyTemplate::Response, .. } => vec![uri],
-            Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
-        }
+        self.0.iter().any(|block| matches!(block.payload, BlockPayload::JsonPretty))
     }
 }
 
@@ -190,10 +153,14 @@ impl BlockTemplate {
         Self { payload, annotations: None, last_modified: None, when: None, each: None }
     }
 
+    /// Whether it needs the structured content as a tree.
+    fn looks_inside(&self) -> bool {
+        self.when.is_some() || self.each.is_some()
+    }
+
     fn is_included(&self, structure: &Value, context: &TemplateContext<'_>) -> bool {
-        self.when
-            .as_ref()
-            .is_none_or(|when| when.is_true(structure, jq_names(context.view, context.captures)))
+        let is_true = |when: &Jq| when.is_true(structure, jq_names(context.view, context.captures));
+        self.when.as_ref().is_none_or(is_true)
     }
 
     fn rows(
@@ -218,10 +185,11 @@ impl BlockTemplate {
         names: &Name,
         budget: &TemplateBudget,
     ) -> Result<RenderedBlock, ReadError> {
-        let block = self.payload.render(context.view, context.structured, names, budget)?;
+        let render = |template: &Template| template.render_within(names, budget).map_err(template_failed);
+        let block = self.payload.render(context, render)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
-            let timestamp = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
+            let timestamp = render(template)?;
             // With an invalid hint, strict clients would reject the whole result.
             if is_timestamp(timestamp.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(timestamp.trim().to_owned());
@@ -242,33 +210,33 @@ impl BlockTemplate {
 ///
 /// A sentence that names the part that failed.
 pub(in crate::translate) fn render(
-    blocks: &[BlockTemplate],
+    content: &ContentTemplate,
     context: &TemplateContext<'_>,
-    required: &[&str],
 ) -> Result<Vec<RenderedBlock>, ReadError> {
-    let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
     let structure = match context.structured {
-        Some(structured) if looks_inside => structured.value(StructuredContentSupport::ObjectsOnly),
+        Some(structured) if content.0.iter().any(BlockTemplate::looks_inside) => {
+            structured.value(ObjectsOnly)
+        }
         Some(_) | None => Value::Null,
     };
-    let names = context.names(required);
+    let names = context.names(None, content.templates().into_iter());
     let plain = Name::from_pairs(names.clone());
-    let budget = TemplateBudget::for_result().until(context.view.input.stop);
+    let budget = TemplateBudget::new(context.view.input.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: RenderedBlock| {
-        let length = match &block.content.block {
+        bytes += match &block.content.block {
             ContentBlock::Text(BlockText::Plain(text)) if text.trim().is_empty() => return Ok(()),
             ContentBlock::Text(BlockText::Shared(text)) if text.trim().is_empty() => return Ok(()),
-            ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => text.len(),
-            ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
-            ContentBlock::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => {
-                body.len()
+            ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text))
+            | ContentBlock::Image { data: text, .. }
+            | ContentBlock::Audio { data: text, .. }
+            | ContentBlock::Resource { body: ResourceBody::Text(text) | ResourceBody::Blob(text), .. } => {
+                text.len()
             }
             ContentBlock::Text(BlockText::Shared(_) | BlockText::StructuredContent)
             | ContentBlock::ResourceLink { .. }
             | ContentBlock::Foreign(_) => 0,
         };
-        bytes += length;
         shown.push(block);
         match bytes {
             // A single block is bounded by its own limits.
@@ -279,7 +247,7 @@ pub(in crate::translate) fn render(
             _ => Ok(()),
         }
     };
-    for block in blocks.iter().filter(|block| block.is_included(&structure, context)) {
+    for block in content.0.iter().filter(|block| block.is_included(&structure, context)) {
         let Some(each) = &block.each else {
             add(block.render(context, &plain, &budget)?)?;
             continue;
@@ -295,26 +263,20 @@ pub(in crate::translate) fn render(
 
 /// Description of the blocks omitted by their conditions; `None` if there are none.
 pub(in crate::translate) fn omitted_blocks(
-    blocks: &[BlockTemplate],
+    content: &ContentTemplate,
     context: &TemplateContext<'_>,
 ) -> Option<String> {
-    let structure = context
-        .structured
-        .map_or(Value::Null, |structured| structured.value(StructuredContentSupport::ObjectsOnly));
-    let words: Vec<_> = blocks
-        .iter()
-        .enumerate()
-        .filter(|(_, block)| !block.is_included(&structure, context))
-        .filter_map(|(index, block)| {
-            Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
-        })
-        .collect();
+    let structure = context.structured.map_or(Value::Null, |structured| structured.value(ObjectsOnly));
+    let omitted = content.0.iter().enumerate().filter(|(_, block)| !block.is_included(&structure, context));
+    let words = omitted.filter_map(|(index, block)| {
+        Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
+    });
+    let words: Vec<_> = words.collect();
     (!words.is_empty()).then(|| words.join("\n"))
 }
 
 fn too_many(found: usize) -> ReadError {
-    let words = format!("expected at most {BLOCK_LIMIT} content blocks, found {found}");
-    ReadError::unquoted(words)
+    read_error!("expected at most {BLOCK_LIMIT} content blocks, found {found}")
 }
 
 /// Whether a text is an RFC 3339 timestamp.
@@ -327,7 +289,7 @@ pub fn is_timestamp(text: &str) -> bool {
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
 }
 
-fn template_failed(error: &TemplateError) -> ReadError {
+fn template_failed(error: TemplateError) -> ReadError {
     let what = "a template of the rule failed to render";
     let line = error.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
     // The engine's message may quote the value that caused the error.
@@ -335,33 +297,39 @@ fn template_failed(error: &TemplateError) -> ReadError {
 }
 
 impl BlockPayload {
+    fn templates(&self) -> Vec<&Template> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Image { data, .. } | Self::Audio { data, .. } => vec![data],
+            Self::ResourceLink { uri, name, description, .. } => {
+                [uri, name].into_iter().chain(description).collect()
+            }
+            Self::Resource { uri, body, .. } => match body {
+                ResourceBodyTemplate::Text(body) | ResourceBodyTemplate::Blob(body) => vec![uri, body],
+                ResourceBodyTemplate::Response => vec![uri],
+            },
+            Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
+        }
+    }
+
     pub(super) fn render(
         &self,
-        view: &ResponseView<'_>,
-        structured: Option<&Structured>,
-        names: &Name,
-        budget: &TemplateBudget,
+        context: &TemplateContext<'_>,
+        render: impl Fn(&Template) -> Result<String, ReadError>,
     ) -> Result<ContentBlock, ReadError> {
-        let render = |template: &Template| {
-            template.render_within(names, budget).map_err(|error| template_failed(&error))
-        };
+        let (view, structured) = (context.view, context.structured);
+        let structured = structured.ok_or("expected a value to show as JSON, found none");
         Ok(match self {
             Self::Text(template) => ContentBlock::Text(BlockText::Plain(render(template)?)),
             Self::Verbatim => ContentBlock::Text(BlockText::Shared(view.shared_text()?.clone())),
-            Self::Json => match structured {
-                Some(_) => ContentBlock::Text(BlockText::StructuredContent),
-                None => return Err("expected a value to show as JSON, found none".into()),
-            },
-            Self::JsonPretty => match structured {
-                Some(structured) => ContentBlock::Text(BlockText::Plain(pretty(structured))),
-                None => return Err("expected a value to show as JSON, found none".into()),
-            },
+            Self::Json => structured.map(|_| ContentBlock::Text(BlockText::StructuredContent))?,
+            Self::JsonPretty => ContentBlock::Text(BlockText::Plain(pretty(structured?))),
             Self::Bytes(binary) => binary.block(view)?,
             Self::Image { data, media_type } => {
-                ContentBlock::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
+                ContentBlock::Image { data: base64_text(&render(data)?)?, mime_type: media_type.clone() }
             }
             Self::Audio { data, media_type } => {
-                ContentBlock::Audio { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
+                ContentBlock::Audio { data: base64_text(&render(data)?)?, mime_type: media_type.clone() }
             }
             Self::ResourceLink { uri, name, description, media_type } => ContentBlock::ResourceLink {
                 uri: render(uri)?,
@@ -375,7 +343,7 @@ impl BlockPayload {
                 body: match body {
                     ResourceBodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
                     ResourceBodyTemplate::Blob(template) => {
-                        ResourceBody::Blob(base64_text(render(template)?)?)
+                        ResourceBody::Blob(base64_text(&render(template)?)?)
                     }
                     ResourceBodyTemplate::Response => ResourceBody::Text(view.text()?.to_owned()),
                 },
@@ -388,7 +356,7 @@ impl BlockPayload {
 pub(in crate::translate) fn pretty(structured: &Structured) -> String {
     /// Largest ratio of the indented to the compact text.
     const MAX_TIMES_LONGER: usize = 8;
-    let value = structured.value(StructuredContentSupport::ObjectsOnly);
+    let value = structured.value(ObjectsOnly);
     let compact = value.to_string();
     let mut out = LimitedWriter::new(compact.len().saturating_mul(MAX_TIMES_LONGER));
     match serde_json::to_writer_pretty(&mut out, &value) {
@@ -398,17 +366,15 @@ pub(in crate::translate) fn pretty(structured: &Structured) -> String {
 }
 
 /// Removes white space and checks the data: invalid Base64 would break the client's whole result.
-fn base64_text(text: String) -> Result<String, ReadError> {
+fn base64_text(text: &str) -> Result<String, ReadError> {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text: String = text.split_ascii_whitespace().collect();
-    match BASE64_STANDARD.decode(&text) {
-        Ok(_) => Ok(text),
-        Err(error) => {
-            let what = "expected Base64 data, found text";
-            let plain = format!("{what} of {} bytes that is not", text.len());
-            Err(ReadError::new(format!("{what} that is not ({error})"), plain))
-        }
+    if let Err(error) = BASE64_STANDARD.decode(&text) {
+        let what = "expected Base64 data, found text";
+        let plain = format!("{what} of {} bytes that is not", text.len());
+        return Err(ReadError::new(format!("{what} that is not ({error})"), plain));
     }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Masks passwords, tokens and keys in texts of an upstream. Ordinary sentences about credentials stay.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
@@ -11,7 +11,7 @@ use crate::settings::credential_forms::{FORMS, PRIVATE_KEYS};
 const MARK: &str = "[credential]";
 
 /// Replaces the credentials in a text.
-pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
+pub(super) fn without_credentials(text: &str) -> String {
     /// Credentials that the words around them show.
     const IN_CONTEXT: &str = concat!(
         // All cookies of the line; for an `Authorization` header, the scheme and the word after it.
@@ -36,24 +36,15 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
     let masked = CREDENTIALS.replace_all(&text, |found: &Captures<'_>| {
         let whole = &found[0];
         let part = |name: &str| found.name(name).map(|part| part.as_str());
-        let shown = if let Some(named) = part("named") {
-            is_description(named).then(|| whole.to_owned())
-        } else if let (Some(before), Some(value)) = (part("before"), part("said")) {
-            let end = found.get(0).map_or(0, |whole| whole.end());
-            Some(mask_in_sentence(before, part("verb").is_some(), value, &text[end..]))
-        } else if let (Some(option), Some(given)) = (part("option"), part("given")) {
-            let is_secret = !is_an_option(given);
-            Some(if is_secret { format!("{option}{MARK}") } else { whole.to_owned() })
-        } else {
-            None
-        };
-        shown.unwrap_or_else(|| MARK.to_owned())
+        if let (Some(before), Some(value)) = (part("before"), part("said")) {
+            let after = &text[found.get_match().end()..];
+            return mask_in_sentence(before, part("verb").is_some(), value, after);
+        }
+        let is_harmless =
+            part("named").is_some_and(is_description) || part("given").is_some_and(is_an_option);
+        if is_harmless { whole.to_owned() } else { format!("{}{MARK}", part("option").unwrap_or_default()) }
     });
-    let changed = match masked {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(masked) => Some(masked),
-    };
-    changed.map_or(text, Cow::Owned)
+    masked.into_owned()
 }
 
 /// Masks a password in a sentence, if the word is one. `before` are the words that name it; `after` follows

@@ -1,14 +1,13 @@
 //! Default errors for responses that no rule matches, and for errors that an MCP server reports itself. Their
 //! texts tell a model how to act, without internals of the upstream.
 
-use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::{
+    Translator,
     extract::{MCP_MEDIA_TYPE, ResultKind, message_of_page},
-    leak_filter::{ClientStrings, looks_internal, redact_error_text_for, redacted_for},
+    leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted},
     response_view::ResponseView,
-    translator::Translator,
 };
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, ProgramEnd, ToolOutcome, ToolResult, UpstreamResponse,
@@ -24,47 +23,43 @@ pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
 /// Adds the status of the response, or the exit status of the program, to the `_meta` of a tool error.
-pub(super) fn with_status_meta(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
+fn with_status_meta(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
     match &response.exit {
         Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
         None => error.with_meta(STATUS_META_KEY, response.status.as_u16()),
     }
 }
 
+/// Tool error with one text, and with the status of the response in its `_meta`.
+pub(super) fn error_with_status(
+    view: &ResponseView<'_>,
+    error_type: ErrorType,
+    text: impl Into<String>,
+) -> ToolResult {
+    with_status_meta(ToolResult::error(error_type, text), view.response)
+}
+
 /// Tool error for a status other than 2xx.
 pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
     let response = view.response;
-    if let Some(exit) = &response.exit {
-        return with_status_meta(
-            ToolResult::error(
-                ErrorType::Upstream { status: response.status.as_u16() },
-                text_for_exit(exit.end),
-            ),
-            response,
-        );
-    }
     let status = response.status;
-    let result = if status.is_client_error() {
-        let (message, code) = message_of(view, translator);
-        let text = match message {
-            Some(message) => message,
-            None => format!("The service rejected the request with status {status} and gave no reason."),
-        };
-        let result = ToolResult::error(ErrorType::Upstream { status: status.as_u16() }, text);
-        match code {
-            Some(code) => result.with_meta(CODE_META_KEY, code),
-            None => result,
-        }
-    } else {
-        ToolResult::error(
-            ErrorType::Upstream { status: status.as_u16() },
-            text_for_status(view, status, translator.has_effect && !response.rejects_session),
-        )
-    };
-    match retry_after(response) {
-        Some(seconds) => with_status_meta(result.with_meta(RETRY_AFTER_META_KEY, seconds), response),
-        None => with_status_meta(result, response),
+    let error_type = ErrorType::Upstream { status: status.as_u16() };
+    if let Some(exit) = &response.exit {
+        return error_with_status(view, error_type, text_for_exit(exit.end));
     }
+    let (text, code) = if status.is_client_error() {
+        let (message, code) = message_of(view, translator);
+        let no_reason =
+            || format!("The service rejected the request with status {status} and gave no reason.");
+        (message.unwrap_or_else(no_reason), code)
+    } else {
+        (text_for_status(response, translator.has_effect && !response.rejects_session), None)
+    };
+    let retry_after = retry_after(response).map(Value::from);
+    let meta = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after)];
+    let mut result = ToolResult::error(error_type, text);
+    result.meta.extend(meta.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+    with_status_meta(result, response)
 }
 
 /// Tool error of a rule whose own text failed to render.
@@ -77,7 +72,7 @@ pub(super) fn default_error_of_rule(
         return error_for_status(view, translator);
     }
     let text = "The service reported an error, but its message could not be rendered.";
-    with_status_meta(ToolResult::error(error_type, text), view.response)
+    error_with_status(view, error_type, text)
 }
 
 /// `Retry-After` in seconds; `None` if it is a date or missing.
@@ -103,7 +98,8 @@ fn text_for_exit(end: ProgramEnd) -> String {
 
 /// Text for a status other than 2xx and 4xx. A 5xx body is never passed on: it contains traces, queries and
 /// addresses.
-fn text_for_status(view: &ResponseView<'_>, status: StatusCode, has_effect: bool) -> String {
+fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
+    let status = response.status;
     if status.is_redirection() {
         return format!(
             "The service responded with status {status}, a redirect, which this tool does not follow. Its \
@@ -113,16 +109,15 @@ fn text_for_status(view: &ResponseView<'_>, status: StatusCode, has_effect: bool
     if status.is_informational() {
         return format!("The service responded with status {status} only, which is not a final response.");
     }
-    let wait = match retry_after(view.response) {
-        Some(1) => Some("in 1 second".to_owned()),
-        Some(seconds) => Some(format!("in {seconds} seconds")),
-        None => None,
+    let wait = match retry_after(response) {
+        Some(1) => " in 1 second".to_owned(),
+        Some(seconds) => format!(" in {seconds} seconds"),
+        None if has_effect => String::new(),
+        None => " later".to_owned(),
     };
-    let advice = match (has_effect, wait) {
-        (true, Some(wait)) => format!("The request may have taken effect: check before you retry {wait}."),
-        (true, None) => "The request may have taken effect: check before you retry.".to_owned(),
-        (false, Some(wait)) => format!("Retry {wait}."),
-        (false, None) => "Retry later.".to_owned(),
+    let advice = match has_effect {
+        true => format!("The request may have taken effect: check before you retry{wait}."),
+        false => format!("Retry{wait}."),
     };
     format!("The service failed with status {status}. Different arguments are unlikely to help. {advice}")
 }
@@ -140,7 +135,7 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
         return match json {
             Value::Object(members) => {
                 // The text is cut at the end of a word, so a single long word may leave nothing.
-                let message = message_in(members).map(|text| redacted_for(&begun(&text), &sent));
+                let message = message_in(members).map(|text| redacted(&begun(&text), &sent));
                 (message.filter(|text| !text.trim().is_empty()), code_in(members))
             }
             Value::String(text) => (safe_text(&begun(text), &sent), None),
@@ -194,42 +189,36 @@ fn message_in(members: &Map<String, Value>) -> Option<String> {
     members
         .get("error_description")
         .and_then(text)
-        .or_else(|| match members.get("error") {
-            Some(Value::Object(error)) => named(error),
-            Some(Value::String(error)) => {
-                let error = text(&Value::String(error.clone()))?;
+        .or_else(|| match members.get("error")? {
+            Value::Object(error) => named(error),
+            error => {
+                let error = text(error)?;
                 let is_code = !error.contains(' ') && named(members).is_some();
                 if is_code { named(members) } else { Some(error) }
             }
-            _ => None,
         })
         .or_else(|| named(members))
         .or_else(|| ["errors", "detail"].iter().find_map(|name| members.get(*name).and_then(first_of)))
         .filter(|text| !looks_internal(text))
 }
 
-fn is_code_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
-}
-
 fn code_in(members: &Map<String, Value>) -> Option<Value> {
-    let scalar = |value: &Value| match value {
-        Value::Number(_) => Some(value.clone()),
+    let is_code_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let nested = members.get("error").and_then(|error| error.get("code"));
+    let code = nested.or_else(|| members.get("code"))?;
+    let is_code = match code {
         // A code is one word; longer text may contain internals.
-        Value::String(code) if (1..=64).contains(&code.len()) && code.bytes().all(is_code_byte) => {
-            Some(value.clone())
-        }
-        _ => None,
+        Value::String(code) => (1..=64).contains(&code.len()) && code.bytes().all(is_code_byte),
+        other => other.is_number(),
     };
-    let nested = members.get("error").and_then(Value::as_object);
-    nested.and_then(|error| error.get("code")).or_else(|| members.get("code")).and_then(scalar)
+    is_code.then(|| code.clone())
 }
 
 /// A text with its internals masked; `None` if it is markup, a trace or empty.
 fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
     let text = text.trim();
     let markup = text.starts_with('<');
-    (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted_for(text, sent))
+    (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text, sent))
 }
 
 /// The blocks of a success, or the tool error with the server's own blocks. Internals of the server are
@@ -240,12 +229,8 @@ pub(super) fn content_or_error(
     verdict: ResultKind,
     translator: &Translator,
 ) -> Result<Vec<Content>, Box<ToolResult>> {
-    let shown = |text: &str| {
-        redact_error_text_for(
-            &translator.redaction.redact(text),
-            &ClientStrings::from_arguments(view.input.args),
-        )
-    };
+    let sent = || ClientStrings::from_arguments(view.input.args);
+    let shown = |text: &str| redact_error_text(&translator.redaction.redact(text), &sent());
     let (content, code) = match verdict {
         ResultKind::Success => return Ok(content),
         ResultKind::ToolError if content.iter().all(is_blank) => {
@@ -255,7 +240,8 @@ pub(super) fn content_or_error(
         // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules fit
         // better.
         ResultKind::ProtocolError { code, .. }
-            if is_from_mcp_upstream(view) && code.as_ref().is_some_and(is_internal_error_code) =>
+            if view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+                && code.as_ref().is_some_and(is_internal_error_code) =>
         {
             // Some servers also use this code for invalid arguments.
             let text = "The service reported an internal error, whose details are not shown. Check the \
@@ -265,16 +251,9 @@ pub(super) fn content_or_error(
         ResultKind::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
     };
     let outcome = ToolOutcome::Error(ErrorType::ReportedError { status: None });
-    let result = with_status_meta(ToolResult::new(outcome, content), view.response);
-    Err(Box::new(match code {
-        Some(code) => result.with_meta(CODE_META_KEY, code),
-        None => result,
-    }))
-}
-
-/// Whether the response comes from an upstream that is configured as an MCP server.
-fn is_from_mcp_upstream(view: &ResponseView<'_>) -> bool {
-    view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+    let mut result = with_status_meta(ToolResult::new(outcome, content), view.response);
+    result.meta.extend(code.map(|code| (CODE_META_KEY.to_owned(), code)));
+    Err(Box::new(result))
 }
 
 /// Whether a code reports that the server failed or did not understand the request (JSON-RPC 2.0, section

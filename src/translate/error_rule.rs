@@ -4,12 +4,11 @@ use minijinja::Value as Name;
 use serde_json::Value;
 
 use super::{
-    default_error::{CODE_META_KEY, default_error_of_rule, with_status_meta},
+    CODE_META_KEY, Jq, Template, TemplateBudget, TemplateError,
+    default_error::{default_error_of_rule, error_with_status},
     extract::Extract,
-    jq::Jq,
     pattern::Captures,
     response_view::{LazyExtraction, ResponseView},
-    template::{Template, TemplateBudget, TemplateError},
     translator::{MAX_TRACED, TranslationRun},
     variables::{TemplateContext, jq_names},
 };
@@ -46,10 +45,13 @@ pub struct CodeTemplate {
 }
 
 impl ErrorRule {
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        std::iter::once(&self.text).chain(self.code.as_ref().map(|code| &code.template))
+    }
+
     /// Whether it uses the value of its extractor.
     pub fn reads_value(&self) -> bool {
-        let code_names = self.code.iter().flat_map(CodeTemplate::names);
-        self.structured.is_some() || self.text.names().iter().chain(code_names).any(|name| name == "value")
+        self.structured.is_some() || self.templates().any(|template| template.uses("value"))
     }
 }
 
@@ -71,14 +73,7 @@ impl CodeTemplate {
         let inside = inside.map(|inside| inside.trim_matches('-')).filter(|inside| !inside.contains("}}"));
         let as_json =
             inside.and_then(|inside| Template::compile(&format!("{{{{ ({inside}) | tojson }}}}")).ok());
-        match as_json {
-            Some(template) => Self { template, gives_json: true },
-            None => Self { template, gives_json: false },
-        }
-    }
-
-    fn names(&self) -> &[String] {
-        self.template.names()
+        Self { gives_json: as_json.is_some(), template: as_json.unwrap_or(template) }
     }
 
     /// The code; `None` if it is empty, null, too long, or not a scalar.
@@ -109,16 +104,11 @@ impl TranslationRun<'_> {
         // The text may be meant to hide the response from clients; the log has it for the operator.
         self.note_body(view);
         let error_type = error_type(view, rule.status);
-        let code_names = rule.code.iter().flat_map(CodeTemplate::names);
-        let required_names: Vec<&str> =
-            rule.text.names().iter().chain(code_names).map(String::as_str).collect();
-        let value = if rule.reads_value() {
-            let value = finding.value();
+        let value = rule.reads_value().then(|| finding.value());
+        let value = value.and_then(|value| {
             finding.trace(self.trace);
             value.map_err(|why| self.note_why("the value for an error could not be extracted", &why)).ok()
-        } else {
-            None
-        };
+        });
         let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {
             match jq.apply(value, jq_names(view, captures)) {
                 Ok(structured) => {
@@ -133,43 +123,39 @@ impl TranslationRun<'_> {
                 }
             }
         });
-        let known = TemplateContext { view, captures, value, structured: structured.as_ref() };
-        let names = Name::from_pairs(known.names_without(&self.translator.redaction, &required_names));
-        let budget = TemplateBudget::for_result().until(view.input.stop);
-        let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
-            Ok(code) => code,
-            Err(error) => {
+        let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
+        let names = Name::from_pairs(context.names(Some(&self.translator.redaction), rule.templates()));
+        let budget = TemplateBudget::new(view.input.stop);
+        let code = rule.code.as_ref().and_then(|code| {
+            code.render(&names, &budget).unwrap_or_else(|error| {
                 self.note_template("code", &error);
                 None
-            }
+            })
         });
-        let mut result = match self.error_text(rule, &names, &budget) {
-            Some(text) => {
-                self.trace.step(|| ("error".into(), cut_bytes(&text, MAX_TRACED)));
-                with_status_meta(ToolResult::error(error_type, text), view.response)
+        let text = rule.text.render_within(&names, &budget);
+        match &text {
+            Err(error) => self.note_template("error", error),
+            Ok(text) if text.trim().is_empty() => {
+                self.note("the template of `error` rendered an empty string");
             }
-            None => default_error_of_rule(view, error_type, self.translator),
-        };
+            Ok(_) => {}
+        }
+        let mut result = self.error_or_default(view, error_type, text.unwrap_or_default().trim_end());
         if let Some(code) = code {
-            self.trace.step(|| ("code".into(), code.to_string()));
+            self.trace.step("code", || code.to_string());
             result = result.with_meta(CODE_META_KEY, code);
         }
         result.structured = structured;
         result
     }
 
-    fn error_text(&mut self, rule: &ErrorRule, names: &Name, budget: &TemplateBudget) -> Option<String> {
-        match rule.text.render_within(names, budget) {
-            Ok(text) if !text.trim().is_empty() => Some(text.trim_end().to_owned()),
-            Ok(_) => {
-                self.note("the template of `error` rendered an empty string");
-                None
-            }
-            Err(error) => {
-                self.note_template("error", &error);
-                None
-            }
+    /// Tool error with this text, or the default error if it is empty.
+    fn error_or_default(&mut self, view: &ResponseView<'_>, error_type: ErrorType, text: &str) -> ToolResult {
+        if text.is_empty() {
+            return default_error_of_rule(view, error_type, self.translator);
         }
+        self.trace.step("error", || cut_bytes(text, MAX_TRACED));
+        error_with_status(view, error_type, text)
     }
 
     /// Tool error raised by a filter with jq's `error(…)`: a string, or an object with `message` and
@@ -188,12 +174,11 @@ impl TranslationRun<'_> {
             Value::Null => String::new(),
             other => other.to_string(),
         };
+        let result = self.error_or_default(view, error_type, &text);
         if text.is_empty() {
             self.note("`error` of a filter returned an empty string");
-            return default_error_of_rule(view, error_type, self.translator);
+            return result;
         }
-        self.trace.step(|| ("error".into(), cut_bytes(&text, MAX_TRACED)));
-        let result = with_status_meta(ToolResult::error(error_type, text), view.response);
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))
                 if code.to_string().len() <= CodeTemplate::MAX_BYTES =>
@@ -206,9 +191,10 @@ impl TranslationRun<'_> {
 
     /// Records the output of a filter in the trace.
     pub(super) fn trace_filter(&mut self, jq: &Jq, value: &Value) {
-        self.trace.step(|| {
-            (format!("jq {}", cut_bytes(jq.source(), MAX_TRACED)), cut_bytes(&value.to_string(), MAX_TRACED))
-        });
+        if self.trace.is_on() {
+            let filter = cut_bytes(jq.source(), MAX_TRACED);
+            self.trace.step(format_args!("jq {filter}"), || cut_bytes(&value.to_string(), MAX_TRACED));
+        }
     }
 }
 

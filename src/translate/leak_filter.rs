@@ -8,15 +8,11 @@ use serde_json::Value;
 
 use super::credentials::without_credentials;
 
-/// Replaces addresses, paths and credentials in a text; replaces a stack trace or SQL as a whole.
-pub(super) fn redact_error_text(text: &str) -> String {
-    redact_error_text_for(text, &ClientStrings::default())
-}
-
-/// Like [`redact_error_text`], except that strings which the client has sent itself stay.
-pub(super) fn redact_error_text_for(text: &str, sent: &ClientStrings<'_>) -> String {
+/// Replaces addresses, paths and credentials in a text; replaces a stack trace or SQL as a whole. Strings
+/// that the client has sent itself stay.
+pub(super) fn redact_error_text(text: &str, sent: &ClientStrings<'_>) -> String {
     const NOT_SHOWN: &str = "The service failed. Its message has internal details and is not shown.";
-    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted_for(text, sent) }
+    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text, sent) }
 }
 
 /// Strings among the arguments of a call.
@@ -59,17 +55,14 @@ impl<'a> ClientStrings<'a> {
 
 /// Detects stack traces of common languages, database errors, and control characters.
 pub(super) fn looks_internal(text: &str) -> bool {
-    static TRACE: LazyLock<Regex> = LazyLock::new(|| {
+    static INTERNAL: LazyLock<Regex> = LazyLock::new(|| {
         compile(concat!(
             r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread"#,
             r#"|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|\bat [\w.`<>]+\([^()]*\) in \S+:line \d+"#,
             r#"|Stack trace:|^#\d+ +\S+\(|stack backtrace:|\S+\.rb:\d+:in [`']|SQLSTATE\[|ORA-\d{5}"#,
-        ))
-    });
-    // In this order: SQLite, PostgreSQL, MySQL, SQL Server; then statements, and their bound parameters.
-    static SQL: LazyLock<Regex> = LazyLock::new(|| {
-        compile(concat!(
-            r#"near "[^"\n]*": syntax error|\b(?:UNIQUE|CHECK|FOREIGN KEY|NOT NULL|PRIMARY KEY) constraint failed"#,
+            // SQLite, PostgreSQL, MySQL, SQL Server; then statements, and their bound parameters.
+            r#"|near "[^"\n]*": syntax error"#,
+            r"|\b(?:UNIQUE|CHECK|FOREIGN KEY|NOT NULL|PRIMARY KEY) constraint failed",
             r"|\bno such (?:table|column): |\bhas no column named |\bSQLITE_[A-Z]+|\bSQL logic error",
             r#"|\bviolates (?:unique|foreign key|not-null|check|exclusion) constraint|syntax error at or near ""#,
             r#"|\b(?:relation|column) "[^"\n]+" (?:of relation "[^"\n]+" )?does not exist"#,
@@ -80,19 +73,12 @@ pub(super) fn looks_internal(text: &str) -> bool {
             r"|\[SQL: |\bparams: \[|: params: \{",
         ))
     });
-    TRACE.is_match(text)
-        || SQL.is_match(text)
-        || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
-}
-
-/// Replaces addresses, file paths and credentials in a text.
-pub(super) fn redacted(text: &str) -> String {
-    redacted_for(text, &ClientStrings::default())
+    INTERNAL.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
 /// Replaces addresses, file paths and credentials in a text, except for strings that the client has sent
 /// itself. Credentials are replaced even then.
-pub(super) fn redacted_for(text: &str, sent: &ClientStrings<'_>) -> String {
+pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
         compile(concat!(
             // A timestamp is not a host with a port, and stays.
@@ -202,7 +188,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(redacted(text), expected);
+        assert_eq!(redacted(text, &ClientStrings::default()), expected);
     }
 
     #[test]
@@ -304,7 +290,7 @@ mod tests {
         let args = serde_json::json!({ "target": "/srv/repo/sample", "urls": ["https://shop.example.com/a"],
             "file": "/srv/my data/list.csv", "many": "/srv/a/b /srv/c/d", "key": "password=hunter2" });
         let sent = ClientStrings::from_arguments(&args);
-        let check = |text: &str, expected: &str| assert_eq!(redacted_for(text, &sent), expected);
+        let check = |text: &str, expected: &str| assert_eq!(redacted(text, &sent), expected);
         check("'/srv/repo/sample': Is a directory", "'/srv/repo/sample': Is a directory");
         check("Nothing at /srv/repo/sample.", "Nothing at /srv/repo/sample.");
         check("Nothing at https://shop.example.com/a.", "Nothing at https://shop.example.com/a.");

@@ -9,10 +9,9 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{
-    default_error::CODE_META_KEY,
+    CODE_META_KEY, Pattern, TranslationLimits, Translator,
     expressions::span_of_name,
-    pattern::Pattern,
-    translator::{TranslationLimits, Translator},
+    leak_filter::{ClientStrings, redact_error_text},
 };
 use crate::{
     model::{
@@ -22,7 +21,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Setting},
         value::text_of,
     },
 };
@@ -65,7 +64,7 @@ impl Redaction {
 
     /// Replaces all matches in a text.
     pub(super) fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.redact_until(text, text.len())
+        self.redact_part(text, text.len()).0
     }
 
     /// Replaces all matches in a text of any length, one part at a time. A match may be at least as long as a
@@ -74,7 +73,7 @@ impl Redaction {
         if self.is_empty() || text.len() <= REACH_BYTES {
             return self.redact(text);
         }
-        let (mut hidden, mut done) = (String::with_capacity(text.len()), 0);
+        let (mut hidden, mut done) = (String::new(), 0);
         while done < text.len() {
             let (part, length) = self.redact_part(&text[done..], REACH_BYTES);
             hidden.push_str(&part);
@@ -84,12 +83,7 @@ impl Redaction {
     }
 
     /// Replaces all matches in the first `end` bytes of a text. A match that begins there is replaced as a
-    /// whole, even if it ends later.
-    fn redact_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
-        self.redact_part(text, end).0
-    }
-
-    /// Like [`Self::redact_until`], but also returns the length of the consumed text.
+    /// whole, even if it ends later. Also returns the length of the consumed text.
     fn redact_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
         let (end, reach) =
             (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));
@@ -103,7 +97,7 @@ impl Redaction {
         // Earlier marks stay as they are, even if a pattern matches them.
         found.extend(window.match_indices(MARK).map(|(at, mark)| at..at + mark.len()));
         found.sort_by_key(|range| range.start);
-        let (mut hidden, mut done) = (String::with_capacity(end), 0);
+        let (mut hidden, mut done) = (String::new(), 0);
         let mut found = found.into_iter().take_while(|range| range.start < end).peekable();
         while let Some(mut range) = found.next() {
             while let Some(next) = found.next_if(|next| next.start <= range.end) {
@@ -124,7 +118,7 @@ impl Redaction {
         }
         // A match may be longer than the mark, so search more than the limit.
         let end = limit_bytes.saturating_mul(2);
-        let mut hidden = self.redact_until(text, end).into_owned();
+        let mut hidden = self.redact_part(text, end).0.into_owned();
         if end < text.len() {
             hidden.push_str(" […]");
         }
@@ -136,13 +130,13 @@ impl Redaction {
     pub fn status_message(&self, text: &str, limit_bytes: usize) -> String {
         let hidden = self.capped(text, Self::STATUS_MESSAGE_SEARCH_BYTES);
         let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
-        cut_bytes(&super::leak_filter::redact_error_text(&line), limit_bytes)
+        cut_bytes(&redact_error_text(&line, &ClientStrings::default()), limit_bytes)
     }
 
     /// About the first `most_bytes` of a text, with all matches replaced. Cut at white space, so that no
     /// address is cut in two.
     pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
-        let begun = self.redact_until(text, most_bytes);
+        let (begun, _) = self.redact_part(text, most_bytes);
         if text.len() <= most_bytes {
             return begun.into_owned();
         }
@@ -168,6 +162,128 @@ impl Redaction {
         }
         sentence
     }
+
+    /// Replaces all matches in the strings, member names and numbers of a value.
+    pub(in crate::translate) fn redact_in(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => self.redact_short(&text).into(),
+            // A card number may be a JSON number, too.
+            Value::Number(number) => match self.redact_short(number.as_str()) {
+                shown if shown == number.as_str() => Value::Number(number),
+                hidden => hidden.into(),
+            },
+            Value::Array(items) => items.into_iter().map(|item| self.redact_in(item)).collect(),
+            Value::Object(members) => {
+                let mut hidden = Map::with_capacity(members.len());
+                let mut again: HashMap<String, usize> = HashMap::new();
+                for (name, value) in members {
+                    let mut name = self.redact_short(&name).into_owned();
+                    // Two names may now be equal, and neither member may be lost.
+                    while hidden.contains_key(&name) {
+                        let count = again.entry(name.clone()).or_default();
+                        *count += 1;
+                        name.push('+');
+                        if *count > 1 {
+                            name.push_str(&count.to_string());
+                        }
+                    }
+                    hidden.insert(name, self.redact_in(value));
+                }
+                Value::Object(hidden)
+            }
+            Value::Null | Value::Bool(_) => value,
+        }
+    }
+
+    /// Replaces all matches in a text; replaces a text that is too long to search as a whole.
+    fn redact_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.redact(text) }
+    }
+
+    /// Redacts a block of an error; a block without matches and within the limits is unchanged.
+    fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
+        let limit_bytes = limits.error_text_bytes;
+        let Content { block, annotations } = content;
+        let hide = |text: String| self.redact(&text).into_owned();
+        let block = match block {
+            ContentBlock::Text(text) => ContentBlock::Text(match text {
+                BlockText::Plain(text) => BlockText::Plain(self.capped(&text, limit_bytes)),
+                BlockText::Error(text) => BlockText::Error(self.capped(&text, limit_bytes)),
+                BlockText::Shared(text) => BlockText::Plain(self.capped(&text, limit_bytes)),
+                // The structured content is redacted separately.
+                BlockText::StructuredContent => BlockText::StructuredContent,
+            }),
+            ContentBlock::Foreign(sent) => self.sent(sent, limits),
+            ContentBlock::ResourceLink { uri, name, description, mime_type } => ContentBlock::ResourceLink {
+                uri: hide(uri),
+                name: hide(name),
+                description: description.map(hide),
+                mime_type,
+            },
+            ContentBlock::Resource { uri, mime_type, body } => {
+                let body = match body {
+                    ResourceBody::Text(text) => ResourceBody::Text(hide(text)),
+                    ResourceBody::Blob(bytes) => ResourceBody::Blob(bytes),
+                };
+                ContentBlock::Resource { uri: hide(uri), mime_type, body }
+            }
+            // Bytes are not searched.
+            block @ (ContentBlock::Image { .. } | ContentBlock::Audio { .. }) => block,
+        };
+        Content { block, annotations }
+    }
+
+    fn sent(&self, sent: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
+        let limit_bytes = limits.error_text_bytes;
+        if let Some(text) = &sent.text {
+            let shown = self.capped(text, limit_bytes);
+            if shown != *text {
+                return ContentBlock::Text(BlockText::Plain(shown));
+            }
+        }
+        if self.is_empty() {
+            return ContentBlock::Foreign(sent);
+        }
+        if let Err(TooManyValues { most, .. }) = sent.json.check_value_count(limits.values) {
+            return ContentBlock::Text(BlockText::Plain(format!(
+                "A block of the response is omitted, because it has more than {most} values (`max_values`)."
+            )));
+        }
+        let json = sent.json.parse();
+        let mut hidden = self.redact_in(json.clone());
+        // Base64 data stays, because matches in it would be coincidences.
+        for pointer in ["/data", "/resource/blob"] {
+            if let (Some(place), Some(bytes)) = (hidden.pointer_mut(pointer), json.pointer(pointer)) {
+                *place = bytes.clone();
+            }
+        }
+        if hidden == json {
+            return ContentBlock::Foreign(sent);
+        }
+        ContentBlock::Foreign(ForeignBlock {
+            json: JsonText::from_value(&hidden),
+            text: sent.text,
+            link: sent.link.map(|link| self.redact(&link).into_owned()),
+        })
+    }
+
+    /// Names the parts of an error in which something was replaced; `None` if there are none.
+    pub(in crate::translate) fn found_in(&self, result: &ToolResult) -> Option<String> {
+        if self.is_empty() || !result.is_error() {
+            return None;
+        }
+        let in_text = result.content.iter().any(|content| match &content.block {
+            ContentBlock::Foreign(sent) => sent.json.as_str().contains(MARK),
+            block => block.text(None).is_some_and(|text| text.contains(MARK)),
+        });
+        let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
+        let in_structure = result.structured.as_ref().is_some_and(|s| s.json().as_str().contains(MARK));
+        let mut places =
+            vec![(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
+        places.retain(|(is_there, _)| *is_there);
+        let places: Vec<_> = places.into_iter().map(|(_, name)| name).collect();
+        (!places.is_empty()).then(|| format!("matches replaced in {}", places.join(" and ")))
+    }
 }
 
 /// Name of the capture that alone is replaced.
@@ -175,10 +291,7 @@ const PART: &str = "secret";
 
 /// One pattern of a [`Redaction`]. The whole match is replaced, or only the capture `secret` if there is one.
 #[derive(Clone)]
-pub struct SecretPattern {
-    regex: Regex,
-    has_part: bool,
-}
+pub struct SecretPattern(Regex);
 
 /// The pattern of a single secret would reveal it.
 impl fmt::Debug for SecretPattern {
@@ -201,11 +314,8 @@ impl Setting for SecretPattern {
                     "use only the capture `(?<secret>…)`, for the part that is replaced",
                 ),
             };
-            value.reject_at(
-                span,
-                Invalid::new(format!("`redact` can't use this pattern: {error}"), help)
-                    .with_code(Code::InvalidPattern),
-            )
+            let message = format!("`redact` can't use this pattern: {error}");
+            value.reject_coded(Code::InvalidPattern.at_span(span), message, help)
         })
     }
 }
@@ -234,66 +344,16 @@ impl SecretPattern {
         }
         match pattern.names().iter().find(|name| *name != PART) {
             Some(other) => Err(SecretPatternError::Capture(other.clone())),
-            None => Ok(Self { has_part: !pattern.names().is_empty(), regex }),
+            None => Ok(Self(regex)),
         }
     }
 
     /// Ranges of the secrets in a text that begin before `end`.
     pub(super) fn found_in(&self, text: &str, end: usize) -> Vec<Range<usize>> {
-        if self.has_part {
-            let found = self.regex.captures_iter(text).map(|captures| {
-                let whole = captures.get(0).map(|found| found.range()).unwrap_or_default();
-                captures.name(PART).map_or(whole, |part| part.range())
-            });
-            found.take_while(|range| range.start < end).collect()
-        } else {
-            let found = self.regex.find_iter(text).map(|found| found.range());
-            found.take_while(|range| range.start < end).collect()
-        }
-    }
-}
-
-impl Redaction {
-    /// Replaces all matches in the strings, member names and numbers of a value.
-    pub(in crate::translate) fn redact_in(&self, value: Value) -> Value {
-        let hide = |text: String| match self.redact_short(&text) {
-            Cow::Borrowed(shown) if shown.len() == text.len() => text,
-            shown => shown.into_owned(),
+        let secret = |captures: regex::Captures<'_>| {
+            captures.name(PART).unwrap_or_else(|| captures.get_match()).range()
         };
-        match value {
-            Value::String(text) => Value::String(hide(text)),
-            // A card number may be a JSON number, too.
-            Value::Number(number) => match self.redact_short(number.as_str()) {
-                Cow::Borrowed(MARK) => MARK.into(),
-                Cow::Borrowed(_) => Value::Number(number),
-                Cow::Owned(hidden) => Value::String(hidden),
-            },
-            Value::Array(items) => items.into_iter().map(|item| self.redact_in(item)).collect(),
-            Value::Object(members) => {
-                let mut hidden = Map::with_capacity(members.len());
-                let mut again: HashMap<String, usize> = HashMap::new();
-                for (name, value) in members {
-                    let mut name = hide(name);
-                    // Two names may now be equal, and neither member may be lost.
-                    while hidden.contains_key(&name) {
-                        let count = again.entry(name.clone()).or_default();
-                        *count += 1;
-                        name.push('+');
-                        if *count > 1 {
-                            name.push_str(&count.to_string());
-                        }
-                    }
-                    hidden.insert(name, self.redact_in(value));
-                }
-                Value::Object(hidden)
-            }
-            Value::Null | Value::Bool(_) => value,
-        }
-    }
-
-    /// Replaces all matches in a text; replaces a text that is too long to search as a whole.
-    fn redact_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.redact(text) }
+        self.0.captures_iter(text).map(secret).take_while(|range| range.start < end).collect()
     }
 }
 
@@ -314,108 +374,12 @@ impl Translator {
             *code = self.redaction.redact_in(code.take());
         }
         // Structured content that is too large to search may contain a secret, so it is removed.
-        let structured = result
-            .structured
-            .filter(|structured| structured.json().check_value_count(self.limits.values).is_ok());
-        result.structured = structured.map(|structured| {
+        result.structured = result.structured.and_then(|structured| {
+            structured.json().check_value_count(self.limits.values).ok()?;
             let hidden = self.redaction.redact_in(structured.json().parse());
-            structured.with_json(JsonText::from_value(&hidden))
+            Some(structured.with_json(JsonText::from_value(&hidden)))
         });
         result
-    }
-}
-
-impl Redaction {
-    /// Redacts a block of an error; a block without matches and within the limits is unchanged.
-    fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
-        let limit_bytes = limits.error_text_bytes;
-        let Content { block, annotations } = content;
-        let hide = |text: String| self.redact(&text).into_owned();
-        let block = match block {
-            ContentBlock::Text(BlockText::Plain(text)) => {
-                ContentBlock::Text(BlockText::Plain(self.capped(&text, limit_bytes)))
-            }
-            ContentBlock::Text(BlockText::Error(text)) => {
-                ContentBlock::Text(BlockText::Error(self.capped(&text, limit_bytes)))
-            }
-            ContentBlock::Text(BlockText::Shared(text)) => {
-                ContentBlock::Text(BlockText::Plain(self.capped(&text, limit_bytes)))
-            }
-            ContentBlock::Foreign(sent) => self.sent(sent, limits),
-            ContentBlock::ResourceLink { uri, name, description, mime_type } => ContentBlock::ResourceLink {
-                uri: hide(uri),
-                name: hide(name),
-                description: description.map(hide),
-                mime_type,
-            },
-            ContentBlock::Resource { uri, mime_type, body } => {
-                let body = match body {
-                    ResourceBody::Text(text) => ResourceBody::Text(hide(text)),
-                    ResourceBody::Blob(bytes) => ResourceBody::Blob(bytes),
-                };
-                ContentBlock::Resource { uri: hide(uri), mime_type, body }
-            }
-            // The structured content is redacted separately; bytes are not searched.
-            block @ (ContentBlock::Text(BlockText::StructuredContent)
-            | ContentBlock::Image { .. }
-            | ContentBlock::Audio { .. }) => block,
-        };
-        Content { block, annotations }
-    }
-
-    fn sent(&self, sent: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
-        let limit_bytes = limits.error_text_bytes;
-        if let Some(text) = &sent.text {
-            let shown = self.capped(text, limit_bytes);
-            if shown != *text {
-                return ContentBlock::Text(BlockText::Plain(shown));
-            }
-        }
-        if self.is_empty() {
-            return ContentBlock::Foreign(sent);
-        }
-        if let Err(TooManyValues { most, .. }) = sent.json.check_value_count(limits.values) {
-            return ContentBlock::Text(BlockText::Plain(format!(
-                "A block of the response is omitted, because it has more than {most} values (`max_values`)."
-            )));
-        }
-        let json = sent.json.parse();
-        // Base64 data stays, because matches in it would be coincidences.
-        let bytes = |pointer: &str| json.pointer(pointer).cloned();
-        let kept: Vec<_> =
-            ["/data", "/resource/blob"].into_iter().filter_map(|at| Some((at, bytes(at)?))).collect();
-        let mut hidden = self.redact_in(json.clone());
-        for (pointer, bytes) in kept {
-            if let Some(place) = hidden.pointer_mut(pointer) {
-                *place = bytes;
-            }
-        }
-        if hidden == json {
-            return ContentBlock::Foreign(sent);
-        }
-        ContentBlock::Foreign(ForeignBlock {
-            json: JsonText::from_value(&hidden),
-            text: sent.text,
-            link: sent.link.map(|link| self.redact(&link).into_owned()),
-        })
-    }
-
-    /// Names the parts of an error in which something was replaced; `None` if there are none.
-    pub(in crate::translate) fn found_in(&self, result: &ToolResult) -> Option<String> {
-        if self.is_empty() || !result.is_error() {
-            return None;
-        }
-        let in_text = result.content.iter().any(|content| match &content.block {
-            ContentBlock::Foreign(sent) => sent.json.as_str().contains(MARK),
-            block => block.text(None).is_some_and(|text| text.contains(MARK)),
-        });
-        let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
-        let in_structure =
-            result.structured.as_ref().is_some_and(|structured| structured.json().as_str().contains(MARK));
-        let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
-        let places: Vec<_> =
-            places.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
-        (!places.is_empty()).then(|| format!("matches replaced in {}", places.join(" and ")))
     }
 }
 

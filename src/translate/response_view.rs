@@ -8,17 +8,16 @@ use bytestring::ByteString;
 use serde_json::{Map, Value};
 
 use super::{
-    charset::{Charset, DecodedText, decode, decode_lossy},
+    CallInput, Charset, Jq, Matcher, Trace, TranslationLimits,
+    charset::{DecodedText, decode, decode_lossy},
     content_encoding::{self, decompress},
     extract::{
-        Binary, Extract, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, McpResult,
-        ResultKind, Text as TextExtractor,
+        Binary, Extract, ExtractPart, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp,
+        McpResult, ResultKind, Text as TextExtractor,
     },
-    jq::Jq,
-    matcher::Matcher,
     pattern::Captures,
     read_error::ReadError,
-    translator::{CallInput, MAX_TRACED, Trace, TranslationLimits},
+    translator::MAX_TRACED,
     variables::jq_names,
 };
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
@@ -35,7 +34,7 @@ pub(crate) struct ResponseView<'a> {
     text: OnceCell<Result<DecodedText, ReadError>>,
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
-    limits: TranslationLimits,
+    pub(super) limits: TranslationLimits,
     /// Reason why a part was not parsed: it exceeds the route's `max_values`.
     too_much: OnceCell<String>,
 }
@@ -95,7 +94,7 @@ impl<'a> ResponseView<'a> {
     }
 
     pub(crate) fn text(&self) -> Result<&str, ReadError> {
-        self.decoded().map(DecodedText::as_str)
+        self.decoded().map(|decoded| &*decoded.text)
     }
 
     pub(crate) fn shared_text(&self) -> Result<&ByteString, ReadError> {
@@ -110,11 +109,6 @@ impl<'a> ResponseView<'a> {
     /// The response as JSON, regardless of its media type; `None` if it is not JSON or has too many values.
     pub(crate) fn json(&self) -> Option<&Value> {
         self.json.get_or_init(|| self.checked_json().ok().and_then(|json| self.tree_of(&json).ok())).as_ref()
-    }
-
-    /// Limit of the values of one tree.
-    pub(super) fn most_values(&self) -> usize {
-        self.limits.values
     }
 
     /// Parses JSON into a tree.
@@ -146,11 +140,11 @@ impl<'a> ResponseView<'a> {
     ///
     /// A sentence, if there are too many values.
     pub(crate) fn check_tree_value_count(&self, tree: &Value, before: &mut usize) -> Result<(), ReadError> {
-        count_values(tree, self.limits.values, before);
-        if *before <= self.limits.values {
+        *before += count_values(tree);
+        let most = self.limits.values;
+        if *before <= most {
             return Ok(());
         }
-        let most = self.limits.values;
         Err(self.too_many_values_error(format!("expected at most {most} values (`max_values`), found more")))
     }
 
@@ -178,19 +172,14 @@ impl<'a> ResponseView<'a> {
     }
 }
 
-/// Counts the values of a tree, up to one more than `most`.
-fn count_values(tree: &Value, most: usize, values: &mut usize) {
-    *values += 1;
-    let mut inside = |value| {
-        if *values <= most {
-            count_values(value, most, values);
-        }
+/// Counts the values of a tree.
+fn count_values(tree: &Value) -> usize {
+    let inside: usize = match tree {
+        Value::Array(items) => items.iter().map(count_values).sum(),
+        Value::Object(members) => members.values().map(count_values).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     };
-    match tree {
-        Value::Array(items) => items.iter().for_each(inside),
-        Value::Object(members) => members.values().for_each(&mut inside),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
+    1 + inside
 }
 
 /// Result of a rule's extractor for one response. The extractor runs once, when a condition or the action
@@ -202,7 +191,7 @@ pub(super) struct LazyExtraction<'a> {
     default: OnceCell<Extract>,
     view: &'a ResponseView<'a>,
     found: OnceCell<Result<Extracted, ReadError>>,
-    value: OnceCell<Value>,
+    value: OnceCell<Result<Value, ReadError>>,
 }
 
 impl<'a> LazyExtraction<'a> {
@@ -218,22 +207,22 @@ impl<'a> LazyExtraction<'a> {
 
     /// The extracted result as a tree.
     pub(super) fn value(&self) -> Result<&Value, ReadError> {
-        let found = self.extracted()?;
-        if let Extracted::Value(value) = found {
-            return Ok(value);
+        match self.extracted()? {
+            Extracted::Value(value) => Ok(value),
+            found => self.value.get_or_init(|| found.to_value(self.view)).as_ref().map_err(Clone::clone),
         }
-        if let Some(value) = self.value.get() {
-            return Ok(value);
-        }
-        let value = found.to_value(self.view)?;
-        Ok(self.value.get_or_init(|| value))
     }
 
-    /// Consumes the extraction: its result, and the tree if it was built already.
-    pub(super) fn into_extracted(mut self) -> Result<(Extracted, Option<Value>), ReadError> {
-        self.extracted()?;
+    /// Consumes the extraction: its result, and the tree if it was built already. Records it in the trace.
+    pub(super) fn into_extracted(
+        mut self,
+        trace: &mut Trace,
+    ) -> Result<(Extracted, Option<Value>), ReadError> {
+        // An error is recorded, too.
+        let _ = self.extracted();
+        self.trace(trace);
         let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
-        Ok((found, self.value.take()))
+        Ok((found, self.value.take().and_then(Result::ok)))
     }
 
     /// The extractor to run; `None` for an empty response if the rule has no extractor: old servers declare a
@@ -262,44 +251,36 @@ impl<'a> LazyExtraction<'a> {
     pub(super) fn trace(&self, trace: &mut Trace) {
         let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
         let Some(extract) = self.extract() else {
-            return trace.step(|| ("extract".into(), "nothing: the response is empty".into()));
+            return trace.step("extract", || "nothing: the response is empty".into());
         };
         if extract.reads_text()
-            && let Ok(decoded) = self.view.decoded()
+            && let Ok(DecodedText { text, charset, because }) = self.view.decoded()
         {
-            trace.step(|| {
-                let characters = decoded.as_str().chars().count();
-                let because = match decoded.because {
-                    "default" => "the default without a declared charset".to_owned(),
-                    teller => format!("declared by {teller}"),
-                };
-                ("decode".into(), format!("{characters} characters of {}, {because}", decoded.charset))
-            });
+            let because = match *because {
+                "default" => "the default without a declared charset".to_owned(),
+                teller => format!("declared by {teller}"),
+            };
+            trace.step("decode", || format!("{} characters of {charset}, {because}", text.chars().count()));
         }
         if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
-            for part in parts {
-                trace.step(|| {
-                    let found = value.get(&part.name).map(|value| cut_bytes(&value.to_string(), MAX_TRACED));
-                    (
-                        format!("extract {} {}", part.name, part.extractor.display_name()),
-                        found.unwrap_or_else(|| "nothing: omitted".to_owned()),
-                    )
+            for ExtractPart { name, extractor, .. } in parts {
+                let found = value.get(name).map(|value| cut_bytes(&value.to_string(), MAX_TRACED));
+                trace.step(format_args!("extract {name} {}", extractor.display_name()), || {
+                    found.unwrap_or_else(|| "nothing: omitted".to_owned())
                 });
             }
             return;
         }
-        trace.step(|| {
-            let found = match found {
-                Ok(Extracted::Block(_)) => format!("{} bytes", self.view.body().map_or(0, Bytes::len)),
-                Ok(found) => describe_found(found),
-                Err(why) => format!("failed: {why}"),
-            };
-            let what = match extract {
-                Extract::One(extractor) => format!("extract {}", extractor.display_name()),
-                Extract::Parts(_) => "extract".to_owned(),
-            };
-            (what, found)
-        });
+        let found = match found {
+            Ok(Extracted::Block(_)) => format!("{} bytes", self.view.body().map_or(0, Bytes::len)),
+            Ok(found) => describe_found(found),
+            Err(why) => format!("failed: {why}"),
+        };
+        let name = match extract {
+            Extract::One(extractor) => format!(" {}", extractor.display_name()),
+            Extract::Parts(_) => String::new(),
+        };
+        trace.step(format_args!("extract{name}"), || found);
     }
 }
 
@@ -325,31 +306,24 @@ fn describe_found(found: &Extracted) -> String {
 
 /// Default extractor, by media type.
 pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind {
-    let Some(media_type) = view.response.media_type() else {
+    const TEXTS: [&str; 7] =
+        ["xml", "yaml", "x-yaml", "javascript", "x-www-form-urlencoded", "x-ndjson", "toml"];
+    let media_type = view.response.media_type();
+    let (kind, subtype) = media_type.as_deref().and_then(|found| found.split_once('/')).unwrap_or_default();
+    let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
+    let (is_json, is_text) = match &media_type {
+        Some(media_type) if media_type == MCP_MEDIA_TYPE => return ExtractorKind::Mcp(Mcp),
         // RFC 9110, section 8.3: without `Content-Type`, the recipient may examine the data.
-        let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
-        let document = view.checked_json().is_ok_and(is_structure);
-        return match view.text() {
-            Ok(_) if document => ExtractorKind::Json(Json),
-            Ok(_) => ExtractorKind::Text(TextExtractor::default()),
-            Err(_) => ExtractorKind::Binary(Binary { kind: None, media_type: None }),
-        };
+        None => (view.checked_json().is_ok_and(is_structure), view.text().is_ok()),
+        Some(_) => (
+            subtype == "json" || subtype.ends_with("+json"),
+            kind == "text" || subtype.ends_with("+xml") || TEXTS.contains(&subtype),
+        ),
     };
-    let (kind, subtype) = media_type.split_once('/').unwrap_or((&*media_type, ""));
-    if media_type == MCP_MEDIA_TYPE {
-        ExtractorKind::Mcp(Mcp)
-    } else if subtype == "json" || subtype.ends_with("+json") {
-        ExtractorKind::Json(Json)
-    } else if kind == "text"
-        || subtype.ends_with("+xml")
-        || matches!(
-            subtype,
-            "xml" | "yaml" | "x-yaml" | "javascript" | "x-www-form-urlencoded" | "x-ndjson" | "toml"
-        )
-    {
-        ExtractorKind::Text(TextExtractor::default())
-    } else {
-        ExtractorKind::Binary(Binary { kind: None, media_type: None })
+    match (is_json, is_text) {
+        (true, _) => ExtractorKind::Json(Json),
+        (false, true) => ExtractorKind::Text(TextExtractor::default()),
+        (false, false) => ExtractorKind::Binary(Binary { kind: None, media_type: None }),
     }
 }
 

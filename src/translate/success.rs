@@ -4,17 +4,15 @@ use bytestring::ByteString;
 use serde_json::Value;
 
 use super::{
-    content::{self, ContentTemplate, RenderedBlock, TextKind},
+    ContentTemplate, Jq, LIMIT_META_KEY, Limit, LogNote, SAMPLE, SamplingRequestTemplate, Template,
+    content::{self, RenderedBlock, TextKind},
     default_error::content_or_error,
     extract::{Extract, Extracted, McpResult},
-    jq::Jq,
-    limit::{LIMIT_META_KEY, Limit},
     pattern::Captures,
     read_error::ReadError,
     response_view::{LazyExtraction, ResponseView},
-    template::Template,
-    translator::{LogNote, MAX_TRACED, TranslationFailure, TranslationRun, content_summary},
-    variables::{SAMPLE, SamplingRequestTemplate, TemplateContext, jq_names},
+    translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary},
+    variables::{TemplateContext, jq_names},
 };
 use crate::model::{
     BlockText, Content, ContentBlock, JsonText, Structured, ToolOutcome, ToolResult, UpstreamResponse,
@@ -22,7 +20,7 @@ use crate::model::{
 };
 
 /// Compiled success rule.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SuccessRule {
     /// Extractor, from bytes to a value; selected by media type if there is none.
     pub extract: Option<Extract>,
@@ -34,6 +32,13 @@ pub struct SuccessRule {
     pub limit: Option<Box<Limit>>,
     /// Sampling request, sent before the content is built; its response is `input_responses.sample`.
     pub sample: Option<Box<SamplingRequestTemplate>>,
+}
+
+impl SuccessRule {
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        let of_sample = self.sample.iter().flat_map(|sample| sample.templates());
+        self.content.templates().into_iter().chain(of_sample)
+    }
 }
 
 impl TranslationRun<'_> {
@@ -49,10 +54,7 @@ impl TranslationRun<'_> {
         captures: &Captures,
         finding: LazyExtraction<'_>,
     ) -> Result<ToolResult, TranslationFailure> {
-        let extracted = finding.extracted().map(|_| ());
-        finding.trace(self.trace);
-        extracted?;
-        let (extracted, tree) = finding.into_extracted()?;
+        let (extracted, tree) = finding.into_extracted(self.trace)?;
         let (extracted, answered) = match extracted {
             Extracted::Mcp(McpResult { content, value, verdict }) => {
                 match content_or_error(view, content, verdict, self.translator) {
@@ -71,12 +73,7 @@ impl TranslationRun<'_> {
             Extracted::Block(content) => (None, Some(content)),
             other => (Some((other, tree)), None),
         };
-        let templates = rule.content.templates();
-        let required_names: Vec<&str> =
-            templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
-        let mut of_sample =
-            rule.sample.iter().flat_map(|sample| sample.templates()).flat_map(Template::names);
-        let wants_value = required_names.contains(&"value") || of_sample.any(|name| name == "value");
+        let wants_value = rule.templates().any(|template| template.uses("value"));
         let (structured, value) = self.structure(rule, view, captures, found, wants_value)?;
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
@@ -95,48 +92,32 @@ impl TranslationRun<'_> {
             (Some(_), Some(Value::String(text))) => Some(text.into()),
             (whole_text, _) => whole_text,
         };
+        let context =
+            TemplateContext { view, captures, value: value.as_ref(), structured: structured.as_ref() };
         if let Some(sample) = &rule.sample
             && view.input.input_responses.get(SAMPLE).is_none()
         {
-            let context =
-                TemplateContext { view, captures, value: value.as_ref(), structured: structured.as_ref() };
-            let names = context
-                .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
-            let sample = sample.render(&minijinja::Value::from_pairs(names), view.input.stop);
-            let sample = sample.map_err(|error| {
+            let names = minijinja::Value::from_pairs(context.names(None, sample.templates()));
+            let sample = sample.render(&names, view.input.stop).map_err(|error| {
                 let what = "the sampling request could not be rendered";
                 ReadError::new(format!("{what}: {error}"), what)
             })?;
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
-        let mut shown = match &rule.content {
-            ContentTemplate::Default => Vec::new(),
-            ContentTemplate::Blocks(blocks) => {
-                let context = TemplateContext {
-                    view,
-                    captures,
-                    value: value.as_ref(),
-                    structured: structured.as_ref(),
-                };
-                if let Some(omitted) =
-                    self.trace.is_on().then(|| content::omitted_blocks(blocks, &context)).flatten()
-                {
-                    self.trace.step(|| ("omitted".into(), omitted));
-                }
-                content::render(blocks, &context, &required_names)?
-            }
-        };
+        if self.trace.is_on()
+            && let Some(omitted) = content::omitted_blocks(&rule.content, &context)
+        {
+            self.trace.step("omitted", || omitted);
+        }
+        let mut shown = content::render(&rule.content, &context)?;
         // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
         if shown.is_empty() && cut.is_none() {
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
             shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
         }
         if shown.is_empty() {
-            let block =
-                block.unwrap_or_else(|| default_block(view.response, whole_text, structured.as_ref()));
-            let is_structure = matches!(block.block, ContentBlock::Text(BlockText::StructuredContent));
-            let text = if is_structure { TextKind::Json } else { TextKind::Rendered };
-            shown.push(RenderedBlock { content: block, text });
+            let default = || default_block(view.response, whole_text, structured.as_ref());
+            shown.push(RenderedBlock { content: block.unwrap_or_else(default), text: TextKind::Rendered });
         }
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
@@ -145,30 +126,25 @@ impl TranslationRun<'_> {
                 let cut = match (cut, of_text) {
                     // A text that was cut before needs no second note on the rest.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
-                    (Some(cut), _) => Some(cut),
-                    (None, of_text) => of_text,
+                    (cut, of_text) => cut.or(of_text),
                 };
                 (content, cut)
             }
         };
-        self.trace.step(|| ("content".into(), content_summary(&content)));
-        let mut meta = None;
+        self.trace.step("content", || content_summary(&content));
+        let mut result = ToolResult::new(ToolOutcome::Success, Vec::new());
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
-            let note = cut.note(limit, view).unwrap_or_else(|(why, note)| {
-                self.note("the template of `note` failed to render");
-                self.notes.push(LogNote::QuotingReason(why));
-                note
+            let note = cut.note(limit, view).unwrap_or_else(|error| {
+                let what = "the template of `note` failed to render";
+                self.note(what);
+                self.notes.push(LogNote::QuotingReason(format!("{what}: {error}")));
+                cut.to_string()
             });
-            self.trace.step(|| ("limit".into(), note.clone()));
-            meta = Some(cut.meta());
+            self.trace.step("limit", || note.clone());
+            result = result.with_meta(LIMIT_META_KEY, cut.meta());
             content.extend((!note.trim().is_empty()).then(|| Content::text(note)));
         }
-        let mut result = ToolResult::new(ToolOutcome::Success, content);
-        result.structured = structured;
-        Ok(match meta {
-            Some(meta) => result.with_meta(LIMIT_META_KEY, meta),
-            None => result,
-        })
+        Ok(ToolResult { content, structured, ..result })
     }
 
     /// The structured content, and the value it was made from if a template uses that.
@@ -181,37 +157,33 @@ impl TranslationRun<'_> {
         wants_value: bool,
     ) -> Result<(Option<Structured>, Option<Value>), TranslationFailure> {
         let output = self.translator.output.as_ref();
-        let Some((extracted, tree)) = found else {
-            return match (output, &rule.structured) {
-                (None, None) => Ok((None, None)),
-                _ => Err("expected a value, found binary data".into()),
-            };
+        let is_unchanged = rule.structured.is_none() && output.is_none();
+        let (extracted, tree) = match found {
+            None if is_unchanged => return Ok((None, None)),
+            None => return Err("expected a value, found binary data".into()),
+            Some((Extracted::Nothing, _)) if is_unchanged => return Ok((None, None)),
+            Some((Extracted::Nothing, _)) if rule.structured.is_none() => {
+                return Err("it is empty, but this tool has an output schema".into());
+            }
+            Some(found) => found,
         };
-        if matches!(extracted, Extracted::Nothing) && rule.structured.is_none() {
-            return match output {
-                None => Ok((None, None)),
-                Some(_) => Err("it is empty, but this tool has an output schema".into()),
-            };
-        }
-        let source = if let Extracted::Raw(json) = &extracted { Some(json.clone()) } else { None };
-        // The value passes unchanged.
-        if rule.structured.is_none() && output.is_none() {
-            let (json, value) = match (source, wants_value) {
-                // The fast path: nothing reads the response as a tree.
-                (Some(json), false) => {
-                    if rule.limit.is_some() || rule.content.needs_structure_tree() {
-                        view.check_value_count(&json)?;
-                    }
-                    (json, None)
+        let wrapped = |json| self.translator.wrap.apply(Structured::new(json));
+        let source = match extracted {
+            // The fast path: nothing reads the response as a tree.
+            Extracted::Raw(json) if is_unchanged && !wants_value => {
+                if rule.limit.is_some() || rule.content.needs_structure_tree() {
+                    view.check_value_count(&json)?;
                 }
-                (source, _) => {
-                    let value = tree.map_or_else(|| extracted.into_value(view), Ok)?;
-                    (source.unwrap_or_else(|| JsonText::from_value(&value)), wants_value.then_some(value))
-                }
-            };
-            return Ok((Some(self.translator.wrap.apply(Structured::new(json))), value));
-        }
+                return Ok((Some(wrapped(json)), None));
+            }
+            Extracted::Raw(ref json) => Some(json.clone()),
+            _ => None,
+        };
         let found = tree.map_or_else(|| extracted.into_value(view), Ok)?;
+        if is_unchanged {
+            let structured = wrapped(source.unwrap_or_else(|| JsonText::from_value(&found)));
+            return Ok((Some(structured), wants_value.then_some(found)));
+        }
         let value_for_templates = wants_value.then(|| found.clone());
         let (value, source) = match &rule.structured {
             None => (found, source),
@@ -233,12 +205,8 @@ impl TranslationRun<'_> {
                 let structured = output
                     .enforce(value, source.as_ref(), view.input.stop)
                     .map_err(|error| error.in_part("the result violates the output schema"))?;
-                self.trace.step(|| {
-                    (
-                        "schema".into(),
-                        format!("satisfied by {}", cut_bytes(structured.json().as_str(), MAX_TRACED)),
-                    )
-                });
+                let json = structured.json().as_str();
+                self.trace.step("schema", || format!("satisfied by {}", cut_bytes(json, MAX_TRACED)));
                 structured
             }
             None => self.translator.wrap.apply(Structured::new(JsonText::from_value(&value))),

@@ -6,23 +6,15 @@ use serde_json::Value;
 use settings_derive::Word;
 
 use super::{
-    charset::Charset,
-    content::ContentTemplate,
-    default_error::{self, with_status_meta},
-    error_rule::ErrorRule,
+    Charset, ErrorRule, JqError, Matcher, OutputSchema, Redaction, SamplingRequest, StatusPattern,
+    SuccessRule, TemplateError, WorkBudget, WrapNonObjects,
+    default_error::{self, error_with_status},
     extract::Extract,
-    jq::JqError,
-    leak_filter::redacted,
-    matcher::{Matcher, StatusPattern, status_text},
-    output_schema::{OutputSchema, WrapNonObjects},
+    leak_filter::{ClientStrings, redacted},
+    matcher::status_text,
     pattern::Captures,
     read_error::ReadError,
-    redaction::Redaction,
     response_view::{DecompressedBody, LazyExtraction, ResponseView},
-    success::SuccessRule,
-    template::TemplateError,
-    variables::SamplingRequest,
-    work_budget::WorkBudget,
 };
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, ToolName, ToolResult, UpstreamResponse, cut_bytes,
@@ -180,18 +172,16 @@ pub enum LogNote {
 
 impl LogNote {
     /// Replaces the secrets of the route.
-    fn redact(self, redaction: &Redaction) -> Self {
-        match self {
-            Self::Reason(text) => Self::Reason(redaction.redact(&text).into_owned()),
-            Self::QuotingReason(text) => Self::QuotingReason(redaction.redact(&text).into_owned()),
-            Self::Body(text) => Self::Body(redaction.redact(&text).into_owned()),
-            Self::Filter(text) => Self::Filter(redaction.redact(&text).into_owned()),
-        }
+    fn redact(mut self, redaction: &Redaction) -> Self {
+        let (Self::Reason(text) | Self::QuotingReason(text) | Self::Body(text) | Self::Filter(text)) =
+            &mut self;
+        *text = redaction.redact(text).into_owned();
+        self
     }
 
     /// Whether it quotes the response or the arguments, so that it may be logged at `debug` only.
     pub fn quotes(&self) -> bool {
-        matches!(self, Self::QuotingReason(_) | Self::Body(_) | Self::Filter(_))
+        !matches!(self, Self::Reason(_))
     }
 }
 
@@ -215,18 +205,19 @@ pub fn translate(
     response: &UpstreamResponse,
     trace: &mut Trace,
 ) -> Translation {
-    let mut notes = Vec::new();
     let body = DecompressedBody::new();
     let view = ResponseView::new(response, &body, input, translator.limits);
-    if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
-        trace.step(|| ("decompress".into(), expansion));
+    if trace.is_on()
+        && let Some(expansion) = view.expansion()
+    {
+        trace.step("decompress", || expansion);
     }
-    let mut run = TranslationRun { translator, trace, notes: &mut notes, sampling: None };
+    let mut run = TranslationRun { translator, trace, notes: Vec::new(), sampling: None };
     let (result, rule) = run.apply_rules(&view);
-    let sampling = run.sampling.take();
+    let TranslationRun { trace, notes, sampling, .. } = run;
     let result = translator.for_clients(result);
     if let Some(where_found) = translator.redaction.found_in(&result) {
-        trace.step(|| ("redact".into(), where_found));
+        trace.step("redact", || where_found);
     }
     let notes = notes.into_iter().map(|note| note.redact(&translator.redaction)).collect();
     Translation { result, rule, sampling, notes }
@@ -254,7 +245,7 @@ impl<W: Into<ReadError>> From<W> for TranslationFailure {
 pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
-    pub(super) notes: &'a mut Vec<LogNote>,
+    pub(super) notes: Vec<LogNote>,
     pub(super) sampling: Option<Box<SamplingRequest>>,
 }
 
@@ -271,24 +262,22 @@ impl TranslationRun<'_> {
                 }
             };
             let finding = LazyExtraction::new(rule.action.extract(), view);
-            // A response that exceeds the limits matches no condition, not even under `not`.
             let matched = self.match_rule(rule, view, &finding);
-            let matched =
-                matched.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
-            let words = matched.as_ref().map_or_else(|why| format!("does not match: {why}"), match_text);
-            self.trace.step(|| (format!("rule {}", index + 1), words));
-            match matched {
-                Ok(captures) => {
-                    let result = match &rule.action {
-                        RuleAction::Error(rule) => Ok(self.error(rule, view, &captures, &finding)),
-                        RuleAction::Success(rule) => self.success(rule, view, &captures, finding),
-                    };
-                    let result = result.unwrap_or_else(|failure| self.failed(view, failure));
-                    return (result, Some(index));
-                }
-                // Record the value that a condition rejected.
-                Err(_) => finding.trace(self.trace),
+            // A response that exceeds the limits matches no condition, not even under `not`.
+            let matched = match view.too_much() {
+                Some(why) => matched.and(Err(why.to_owned())),
+                None => matched,
+            };
+            self.trace.step(format_args!("rule {}", index + 1), || match_text(matched.as_ref()));
+            if let Ok(captures) = matched {
+                let result = match &rule.action {
+                    RuleAction::Error(rule) => self.error(rule, view, &captures, &finding),
+                    RuleAction::Success(rule) => self.success_or_error(rule, view, &captures, finding),
+                };
+                return (result, Some(index));
             }
+            // Record the value that a condition rejected.
+            finding.trace(self.trace);
             // A response that exceeds the limits may be the one that this rule is for: no later rule may
             // match it.
             if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
@@ -306,86 +295,82 @@ impl TranslationRun<'_> {
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let status = view.response.status;
-        let end = || status_text(view.response);
         let is_program = view.response.exit.is_some();
-        match rule.action {
+        let excluded_by = match rule.action {
             RuleAction::Success(_) if !status.is_success() && !rule.matcher.has_status_condition() => {
-                return Err(match is_program {
-                    true => format!("{}, and a rule without `when: exit_status` is for 0 only", end()),
-                    false => format!("{}, and a rule without `when: status` is for 2xx only", end()),
-                });
+                match is_program {
+                    true => "a rule without `when: exit_status` is for 0 only",
+                    false => "a rule without `when: status` is for 2xx only",
+                }
             }
             RuleAction::Error(_) if status.is_server_error() && !rule.matcher.has_failure_condition() => {
-                return Err(match is_program {
-                    true => format!(
-                        "{}, and an error without `when: exit_status` or `stderr` is for 0 only",
-                        end()
-                    ),
-                    false => format!("{}, and a rule without `when: status` is not for 5xx", end()),
-                });
+                match is_program {
+                    true => "an error without `when: exit_status` or `stderr` is for 0 only",
+                    false => "a rule without `when: status` is not for 5xx",
+                }
             }
-            RuleAction::Success(_) | RuleAction::Error(_) => {}
-        }
-        rule.matcher.matches(view, finding)
+            RuleAction::Success(_) | RuleAction::Error(_) => return rule.matcher.matches(view, finding),
+        };
+        Err(format!("{}, and {excluded_by}", status_text(view.response)))
     }
 
     /// Result for a response that no rule matches.
     fn no_match(&mut self, view: &ResponseView<'_>) -> ToolResult {
         let status = view.response.status;
         if !status.is_success() {
-            let why = format!("no rule matches, and {}: an error by default", status_text(view.response));
-            self.trace.step(|| ("default".into(), why));
+            let why = || format!("no rule matches, and {}: an error by default", status_text(view.response));
+            self.trace.step("default", why);
             self.note_body(view);
             return default_error::error_for_status(view, self.translator);
         }
         if !self.translator.rules.is_empty() && self.translator.on_no_match == OnNoMatch::Error {
-            self.trace.step(|| ("on_no_match".into(), "no rule matches: an error".into()));
+            self.trace.step("on_no_match", || "no rule matches: an error".into());
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);
-            let media_type = match view.response.media_type() {
-                Some(media_type) => format!("type {}", self.translator.redaction.capped(&media_type, 100)),
-                None => "no content type".to_owned(),
+            let what = match (view.response.exit.is_some(), view.response.media_type()) {
+                (true, _) => "it".to_owned(),
+                (false, None) => format!("it has status {} and no content type, and", status.as_u16()),
+                (false, Some(media_type)) => {
+                    let media_type = self.translator.redaction.capped(&media_type, 100);
+                    format!("it has status {} and type {media_type}, and", status.as_u16())
+                }
             };
-            let status = status.as_u16();
-            let what = match view.response.exit {
-                Some(_) => "it matches no rule of this tool".to_owned(),
-                None => format!("it has status {status} and {media_type}, and matches no rule of this tool"),
-            };
-            return self.unreadable(view, &what);
+            return self.unreadable(view, &format!("{what} matches no rule of this tool"));
         }
-        self.trace.step(|| {
+        self.trace.step("default", || {
             let media_type = view.response.media_type().unwrap_or_else(|| "missing".into());
-            ("default".into(), format!("no rule matches: parsed by its media type, which is {media_type}"))
+            format!("no rule matches: parsed by its media type, which is {media_type}")
         });
-        let content = ContentTemplate::Default;
-        let rule = SuccessRule { extract: None, structured: None, content, limit: None, sample: None };
-        let result = self.success(&rule, view, &Captures::new(), LazyExtraction::new(None, view));
-        result.unwrap_or_else(|failure| self.failed(view, failure))
+        let finding = LazyExtraction::new(None, view);
+        self.success_or_error(&SuccessRule::default(), view, &Captures::new(), finding)
     }
 
-    /// Tool error for a response that is not a success.
-    fn failed(&mut self, view: &ResponseView<'_>, failure: TranslationFailure) -> ToolResult {
-        match failure {
-            TranslationFailure::Raised(raised) => self.raised_error(view, &raised),
-            TranslationFailure::SamplingRequest(sample) => {
-                self.trace.step(|| {
-                    (
-                        "sample".into(),
-                        "requests text from the client's model, and continues with its response".into(),
-                    )
-                });
+    /// Applies a success rule; the result is a tool error if the response is not a success.
+    fn success_or_error(
+        &mut self,
+        rule: &SuccessRule,
+        view: &ResponseView<'_>,
+        captures: &Captures,
+        finding: LazyExtraction<'_>,
+    ) -> ToolResult {
+        match self.success(rule, view, captures, finding) {
+            Ok(result) => result,
+            Err(TranslationFailure::Raised(raised)) => self.raised_error(view, &raised),
+            Err(TranslationFailure::SamplingRequest(sample)) => {
+                let what = "requests text from the client's model, and continues with its response";
+                self.trace.step("sample", || what.to_owned());
                 self.sampling = Some(sample);
                 ToolResult::error(ErrorType::InputMissing, "Text from the client's model is needed first.")
             }
-            TranslationFailure::TooLong(why) => {
-                self.trace.step(|| ("limit".into(), why.clone()));
+            Err(TranslationFailure::TooLong(why)) => {
+                self.trace.step("limit", || why.clone());
                 self.note("the result is longer than the rule's limit, and can't be shortened to it");
                 self.notes.push(LogNote::QuotingReason(why.clone()));
-                with_status_meta(ToolResult::error(ErrorType::UnparseableResponse, why), view.response)
+                error_with_status(view, ErrorType::UnparseableResponse, why)
             }
-            TranslationFailure::Unreadable(why) => {
+            Err(TranslationFailure::Unreadable(why)) => {
                 let why = self.note_why("the response could not be processed", &why);
-                self.trace.step(|| ("failed".into(), why.clone()));
+                self.trace.step("failed", || why.clone());
                 self.note_body(view);
                 self.unreadable(view, &why)
             }
@@ -398,9 +383,9 @@ impl TranslationRun<'_> {
             Some(_) => "The output of the program",
             None => "The service's response",
         };
-        let text =
-            format!("{what} could not be processed: {}.", redacted(&self.translator.redaction.redact(why)));
-        with_status_meta(ToolResult::error(ErrorType::UnparseableResponse, text), view.response)
+        let why = redacted(&self.translator.redaction.redact(why), &ClientStrings::default());
+        let text = format!("{what} could not be processed: {why}.");
+        error_with_status(view, ErrorType::UnparseableResponse, text)
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
@@ -439,8 +424,8 @@ impl TranslationRun<'_> {
         let Ok(body) = view.body() else { return };
         let redaction = &self.translator.redaction;
         let begins = if redaction.is_empty() {
-            let start = body.slice(..body.len().min(MAX_NOTED * 4));
-            cut_bytes(&String::from_utf8_lossy(&start), MAX_NOTED)
+            let start = &body[..body.len().min(MAX_NOTED * 4)];
+            cut_bytes(&String::from_utf8_lossy(start), MAX_NOTED)
         } else {
             // Patterns match text, so decode the body first.
             redaction.capped(&view.lossy_text(), MAX_NOTED)
@@ -491,12 +476,9 @@ impl Trace {
     }
 
     /// Records a step. The closure runs only when the trace is on.
-    pub(crate) fn step(&mut self, step: impl FnOnce() -> (String, String)) {
-        if let Some(steps) = &mut self.steps
-            && steps.len() < Self::MAX_STEPS
-        {
-            let (action, found) = step();
-            steps.push(TraceStep { action, found });
+    pub(crate) fn step(&mut self, action: impl fmt::Display, found: impl FnOnce() -> String) {
+        if let Some(steps) = self.steps.as_mut().filter(|steps| steps.len() < Self::MAX_STEPS) {
+            steps.push(TraceStep { action: action.to_string(), found: found() });
         }
     }
 
@@ -506,23 +488,25 @@ impl Trace {
     }
 }
 
-/// The text for a rule that matches, with its captures.
-fn match_text(captures: &Captures) -> String {
-    let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
-    match captures.is_empty() {
-        true => "matches".to_owned(),
-        false => format!("matches, with {}", captures.join(", ")),
+/// Whether a rule matches, with its captures, or the reason why it does not.
+fn match_text(matched: Result<&Captures, &String>) -> String {
+    match matched {
+        Err(why) => format!("does not match: {why}"),
+        Ok(captures) if captures.is_empty() => "matches".to_owned(),
+        Ok(captures) => {
+            let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
+            format!("matches, with {}", captures.join(", "))
+        }
     }
 }
 
 /// Summary of the blocks of a result.
 pub(super) fn content_summary(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
-        ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => {
-            format!("text {:?}", cut_bytes(text, MAX_TRACED))
-        }
-        ContentBlock::Text(BlockText::Shared(text)) => format!("text {:?}", cut_bytes(text, MAX_TRACED)),
         ContentBlock::Text(BlockText::StructuredContent) => "text: the structured content as JSON".to_owned(),
+        block @ ContentBlock::Text(_) => {
+            format!("text {:?}", cut_bytes(&block.text(None).unwrap_or_default(), MAX_TRACED))
+        }
         ContentBlock::Image { mime_type, .. } => format!("image of {mime_type}"),
         ContentBlock::Audio { mime_type, .. } => format!("audio of {mime_type}"),
         ContentBlock::ResourceLink { uri, .. } => format!("resource_link to {uri}"),

@@ -2,16 +2,13 @@
 
 use minijinja::Value as Name;
 use serde_json::Value;
+use settings_derive::Word;
 
 use super::{
-    jq::JqNames,
-    pattern::Captures,
-    redaction::Redaction,
-    response_view::ResponseView,
-    template::{Template, TemplateBudget, TemplateError, from_json},
-    work_budget::WorkBudget,
+    JqNames, Redaction, Template, TemplateBudget, TemplateError, WorkBudget, pattern::Captures,
+    response_view::ResponseView, template::from_json,
 };
-use crate::model::{Structured, StructuredContentSupport};
+use crate::model::{Structured, StructuredContentSupport::ObjectsOnly};
 
 /// Variables of the templates of a rule.
 pub const TEMPLATE_NAMES: [&str; 10] = [
@@ -38,23 +35,25 @@ pub(super) struct TemplateContext<'a> {
 }
 
 impl TemplateContext<'_> {
-    /// Values of these variables; only these are computed.
-    pub(super) fn names(&self, required: &[&str]) -> Vec<(String, Name)> {
-        self.names_without(&Redaction::default(), required)
-    }
-
-    /// Values of these variables, with secrets replaced. A template may cut a text so that half a secret is
-    /// left, which matches no pattern.
-    pub(super) fn names_without(&self, redaction: &Redaction, required: &[&str]) -> Vec<(String, Name)> {
-        let view = self.view;
-        let shown = |value: &Value| match redaction.is_empty() {
-            true => from_json(value),
-            false => from_json(&redaction.redact_in(value.clone())),
+    /// Values of the variables that these templates use, and of the captures. Secrets are replaced by a
+    /// redaction: a template may cut a text so that half a secret is left, which matches no pattern.
+    pub(super) fn names<'t>(
+        &self,
+        redaction: Option<&Redaction>,
+        templates: impl Iterator<Item = &'t Template>,
+    ) -> Vec<(String, Name)> {
+        let (view, redaction) = (self.view, redaction.filter(|redaction| !redaction.is_empty()));
+        let shown = |value: &Value| match redaction {
+            None => from_json(value),
+            Some(redaction) => from_json(&redaction.redact_in(value.clone())),
         };
-        let text_shown = |text: &str| Name::from(redaction.redact_long(text).as_ref());
+        let text_shown = |text: &str| match redaction {
+            None => Name::from(text),
+            Some(redaction) => Name::from(redaction.redact_long(text).as_ref()),
+        };
         let mut names: Vec<(String, Name)> = Vec::new();
-        for name in required {
-            let made = match *name {
+        for name in templates.flat_map(Template::names) {
+            let made = match name.as_str() {
                 "args" => Some(from_json(view.input.args)),
                 "input_responses" => Some(from_json(view.input.input_responses)),
                 "status" => Some(Name::from(view.response.status.as_u16())),
@@ -64,12 +63,10 @@ impl TemplateContext<'_> {
                 "text" => view.text().ok().map(text_shown),
                 "json" => view.json().map(shown),
                 "value" => self.value.map(shown),
-                "structured" => {
-                    self.structured.map(|s| shown(&s.value(StructuredContentSupport::ObjectsOnly)))
-                }
+                "structured" => self.structured.map(|s| shown(&s.value(ObjectsOnly))),
                 _ => None,
             };
-            names.extend(made.map(|made| ((*name).to_owned(), made)));
+            names.extend(made.map(|made| (name.clone(), made)));
         }
         names.extend(self.captures.iter().map(|(name, text)| (name.clone(), text_shown(text))));
         names
@@ -85,7 +82,7 @@ pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -
         exit: view.response.exit.as_deref(),
         headers: view.headers(),
         captures,
-        most_values: view.most_values(),
+        most_values: view.limits.values,
         stop: view.input.stop,
     }
 }
@@ -112,8 +109,8 @@ pub struct SamplingRequest<T = String> {
     pub optional: bool,
 }
 
-/// Role of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Role of a message, by its name in MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum SamplingRole {
     /// The user.
     User,
@@ -123,16 +120,6 @@ pub enum SamplingRole {
 
 /// Name of the sampling response among the input responses.
 pub const SAMPLE: &str = "sample";
-
-impl SamplingRole {
-    /// Role in MCP.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
-}
 
 impl SamplingRequestTemplate {
     /// Default limit of a response, in tokens.
@@ -151,7 +138,7 @@ impl SamplingRequestTemplate {
     ///
     /// [`TemplateError`] if one of them fails, or the texts together are too long.
     pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
-        let budget = TemplateBudget::for_result().until(stop);
+        let budget = TemplateBudget::new(stop);
         let render = |template: &Template| template.render_within(names, &budget);
         let rendered = |(speaker, template): &(SamplingRole, Template)| Ok((*speaker, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(rendered).collect::<Result<_, TemplateError>>()?;
@@ -159,7 +146,7 @@ impl SamplingRequestTemplate {
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();
         if bytes + system.as_ref().map_or(0, String::len) > Self::LIMIT_BYTES {
             let message = format!("the sampling request is longer than {} bytes", Self::LIMIT_BYTES);
-            return Err(TemplateError { message, line: None });
+            return Err(TemplateError::without_line(message));
         }
         Ok(SamplingRequest {
             messages,

@@ -135,7 +135,7 @@ fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -
     let action = RuleAction::Success(SuccessRule {
         extract,
         structured,
-        content: ContentTemplate::Default,
+        content: ContentTemplate::default(),
         limit: None,
         sample: None,
     });

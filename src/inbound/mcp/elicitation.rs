@@ -26,6 +26,7 @@ use crate::{
         ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
         InputResponse as InputAnswer, InvalidInput, MissingCapability,
     },
+    settings::value::Word as _,
     translate::SamplingRequest,
 };
 
@@ -315,7 +316,7 @@ fn sample_params(sample: &SamplingRequest) -> Value {
     let messages: Vec<Value> = sample
         .messages
         .iter()
-        .map(|(speaker, text)| json!({ "role": speaker.as_str(), "content": message(text) }))
+        .map(|(speaker, text)| json!({ "role": speaker.word(), "content": message(text) }))
         .collect();
     let hints: Vec<Value> = sample.models.iter().map(|name| json!({ "name": name })).collect();
     let mut params = json!({

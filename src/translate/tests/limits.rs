@@ -155,7 +155,7 @@ fn a_short_response_with_much_work_is_detected() {
     };
     let mut rule = filter(".");
     if let RuleAction::Success(rule) = &mut rule.action {
-        rule.content = ContentTemplate::Blocks((0..10).map(|_| block()).collect());
+        rule.content = ContentTemplate((0..10).map(|_| block()).collect());
     }
     assert!(is_long(rule, n));
 }

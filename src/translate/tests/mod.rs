@@ -41,9 +41,9 @@ fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
 }
 
 fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&str>) -> Rule {
-    let content = content.map_or(ContentTemplate::Default, |text| {
+    let content = content.map_or_else(ContentTemplate::default, |text| {
         let payload = BlockPayload::Text(Template::compile(text).unwrap());
-        ContentTemplate::Blocks(vec![BlockTemplate::new(payload)])
+        ContentTemplate(vec![BlockTemplate::new(payload)])
     });
     let structured = structured.map(|filter| Jq::compile(filter).unwrap());
     let action = RuleAction::Success(SuccessRule {

@@ -234,7 +234,7 @@ proptest! {
     fn typed_values_match_the_schema_of_their_types(picked in any_extract(), response in any_response()) {
         let extract = extract(picked);
         let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
-        let (schema, content) = (Value::Object(schema), ContentTemplate::Default);
+        let (schema, content) = (Value::Object(schema), ContentTemplate::default());
         let action = RuleAction::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
         let rule = Rule { matcher: Matcher::default(), charset: None, action };
         let result = run(&translator(vec![rule], None), &response);
@@ -258,7 +258,7 @@ fn has_structured_errors(translator: &Translator) -> bool {
 #[test]
 fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
     let is_error = |picked, body: &str| {
-        let (extract, content) = (extract(picked), ContentTemplate::Default);
+        let (extract, content) = (extract(picked), ContentTemplate::default());
         let action = RuleAction::Success(SuccessRule {
             extract,
             structured: None,

@@ -99,7 +99,7 @@ pub(super) fn content(index: usize) -> ContentTemplate {
     let block = |payload| BlockTemplate::new(payload);
     let text = |source| block(BlockPayload::Text(template(source)));
     let blocks = match index {
-        0 => return ContentTemplate::Default,
+        0 => return ContentTemplate::default(),
         1 => vec![text("{{ text }}")],
         2 => vec![text("{{ structured }} {{ value.a }}")],
         3 => vec![text("{{ why }}")],
@@ -134,7 +134,7 @@ pub(super) fn content(index: usize) -> ContentTemplate {
             }),
         ],
     };
-    ContentTemplate::Blocks(blocks)
+    ContentTemplate(blocks)
 }
 
 /// Limits; the first is none.
@@ -152,12 +152,21 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
         4 => Limit {
             rows: Some(1),
             note: Some(template("{{ limit.shown }} of {{ limit.total }}")),
-            more: Some(PagingArguments::Offset { argument: "city".into(), first: 1 }),
+            more: Some(PagingArguments {
+                offset: Some("city".into()),
+                first: Some(1),
+                ..PagingArguments::default()
+            }),
             ..Limit::default()
         },
         _ => Limit {
             rows: Some(2),
-            more: Some(PagingArguments::Page { argument: "page".into(), size: "size".into(), first: 0 }),
+            more: Some(PagingArguments {
+                page: Some("page".into()),
+                size: Some("size".into()),
+                first: Some(0),
+                ..PagingArguments::default()
+            }),
             ..Limit::default()
         },
     };

@@ -46,7 +46,7 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
     block.each = Some(Jq::compile(".rows").unwrap());
     let mut rule = success(ExtractorKind::Json(Json), None, None);
     if let RuleAction::Success(success) = &mut rule.action {
-        success.content = ContentTemplate::Blocks(vec![block]);
+        success.content = ContentTemplate(vec![block]);
     }
     let rows = json!({ "rows": vec![1; BLOCK_LIMIT] }).to_string();
     let result = run(&translator(vec![rule], None), &response(200, "application/json", rows));
