@@ -8,13 +8,12 @@ use settings_derive::Section;
 
 use super::{
     Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
-    records::{ColumnNames, Heading, RaggedRows, Rows, after_lines},
+    records::{ColumnNames, Heading, RaggedRows, Rows, after_lines, not_empty},
 };
 use crate::{
     settings::{
         code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection},
         value::text_of,
     },
     translate::{read_error::ReadError, response_view::ResponseView},
@@ -53,8 +52,14 @@ pub struct Csv {
     #[key(kind = ValueKind::Text, with = read_character, example = "comment: \"#\"")]
     pub comment: Option<u8>,
     /// Quote character of cells, or `none`.
-    #[key(default = QuoteCharacter::With(b'"'), example = "quote: \"'\"")]
-    pub quote: QuoteCharacter,
+    #[key(
+        kind = ValueKind::Text,
+        with = read_quote,
+        default = Some(b'"'),
+        shown = "`\"`",
+        example = "quote: \"'\""
+    )]
+    pub quote: Option<u8>,
     /// Whether to remove white space at both ends of each cell.
     #[key(default = false)]
     pub trim: bool,
@@ -67,31 +72,8 @@ pub struct Csv {
     pub allow_empty: bool,
 }
 
-/// Quote character of cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuoteCharacter {
-    /// This ASCII character; doubled, it is a literal quote.
-    With(u8),
-    /// None: quotes are ordinary characters.
-    Never,
-}
-
-impl Setting for QuoteCharacter {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match value.node.as_text() {
-            Some("none") => Ok(Self::Never),
-            _ => Ok(read_character(value)?.map_or(Self::Never, Self::With)),
-        }
-    }
-
-    fn shown(&self, _kind: ValueKind) -> Option<String> {
-        match self {
-            Self::With(quote) => Some(format!("`{}`", char::from(*quote))),
-            Self::Never => Some("`none`".to_owned()),
-        }
-    }
+fn read_quote(value: &Cursor<'_>) -> Checked<Option<u8>> {
+    if value.node.as_text() == Some("none") { Ok(None) } else { read_character(value) }
 }
 
 fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<u8>> {
@@ -112,13 +94,8 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
 }
 
 fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
-    match text_of(value)? {
-        "" => {
-            let help = "write the text at the beginning of the header line: `header: \"# \"`; without `header` the first line is used";
-            value.reject(Invalid::new("`header` is empty", help).with_code(Code::EmptyValue))
-        }
-        mark => Ok(Some(mark.to_owned())),
-    }
+    let help = "write the text at the beginning of the header line: `header: \"# \"`; without `header` the first line is used";
+    not_empty(value, help).map(Some)
 }
 
 impl Extraction for Csv {
@@ -127,9 +104,7 @@ impl Extraction for Csv {
     }
 
     fn finds(&self) -> MemberNames<'_> {
-        self.columns
-            .as_ref()
-            .map_or(MemberNames::AnyNames, |names| MemberNames::Names(names.iter().collect()))
+        ColumnNames::members(self.columns.as_ref())
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {
@@ -144,11 +119,7 @@ impl Extraction for Csv {
 
 impl Csv {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        let quote = match self.quote {
-            QuoteCharacter::With(quote) => Some(quote),
-            QuoteCharacter::Never => None,
-        };
-        let marks = [self.delimiter, self.row_delimiter, quote, self.comment];
+        let marks = [self.delimiter, self.row_delimiter, self.quote, self.comment];
         let marks: Vec<u8> = marks.into_iter().flatten().collect();
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
             let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
@@ -172,10 +143,7 @@ impl Csv {
         let length = (table.len() + end.len()) as u64;
         let mut reader = ReaderBuilder::new();
         reader.has_headers(false).flexible(true).delimiter(delimiter).comment(self.comment);
-        match self.quote {
-            QuoteCharacter::With(quote) => reader.quote(quote),
-            QuoteCharacter::Never => reader.quoting(false),
-        };
+        reader.quoting(self.quote.is_some()).quote(self.quote.unwrap_or(b'"'));
         if let Some(row_delimiter) = self.row_delimiter {
             reader.terminator(Terminator::Any(row_delimiter));
         }
@@ -183,10 +151,8 @@ impl Csv {
         let mut rows =
             self.columns.as_ref().map(|names| Rows::named(names.0.clone(), self.ragged_rows, text));
         let mut record = StringRecord::new();
-        while reader
-            .read_record(&mut record)
-            .map_err(|error| read_error!("expected rows of cells, found {error}"))?
-        {
+        let failed = |error| read_error!("expected rows of cells, found {error}");
+        while reader.read_record(&mut record).map_err(failed)? {
             let start = record.position().map_or(0, |position| position.byte());
             // Both fit into `usize`, because they are at most the length of the text.
             let line = || self.line(text, begin + start as usize);
@@ -197,11 +163,8 @@ impl Csv {
                 return Err(read_error!("line {}: expected a closing quote, found none", line()));
             }
             if record.len() > RECORD_LIMIT {
-                let found = record.len();
-                return Err(read_error!(
-                    "line {}: expected at most {RECORD_LIMIT} cells, found {found}",
-                    line()
-                ));
+                let (line, found) = (line(), record.len());
+                return Err(read_error!("line {line}: expected at most {RECORD_LIMIT} cells, found {found}"));
             }
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
                 continue;
@@ -312,15 +275,11 @@ mod tests {
             Ok(r#"[{"a":"1","b":"2"}]"#),
         );
         check(
-            &Csv { delimiter: Some(b'\t'), quote: QuoteCharacter::Never, ..csv() },
+            &Csv { delimiter: Some(b'\t'), quote: None, ..csv() },
             "a\tb\n\"5\tx",
             Ok(r#"[{"a":"\"5","b":"x"}]"#),
         );
-        check(
-            &Csv { quote: QuoteCharacter::With(b'\''), ..csv() },
-            "a,b\n'1,2',3",
-            Ok(r#"[{"a":"1,2","b":"3"}]"#),
-        );
+        check(&Csv { quote: Some(b'\''), ..csv() }, "a,b\n'1,2',3", Ok(r#"[{"a":"1,2","b":"3"}]"#));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashSet};
 use serde_json::{Map, Value, map::Entry};
 use settings_derive::{Section, Word};
 
-use super::{RECORD_LIMIT, Typing};
+use super::{MemberNames, RECORD_LIMIT, Typing};
 use crate::{
     settings::{
         code::Code,
@@ -41,12 +41,15 @@ fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
     not_empty(value, "write the text between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
 }
 
+/// Reports an empty string or list.
+pub(super) fn reject_empty<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
+    value.reject(Invalid::new(format!("{} is empty", value.name), help).with_code(Code::EmptyValue))
+}
+
 /// Reads a string that is not empty.
-fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
+pub(super) fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
     match text_of(value)? {
-        "" => {
-            value.reject(Invalid::new(format!("{} is empty", value.name), help).with_code(Code::EmptyValue))
-        }
+        "" => reject_empty(value, help),
         text => Ok(text.to_owned()),
     }
 }
@@ -55,8 +58,7 @@ fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
 pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return value
-            .reject(Invalid::new(format!("{} is empty", value.name), help).with_code(Code::EmptyValue));
+        return reject_empty(value, help);
     }
     let texts = items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help));
     texts.collect::<Vec<_>>().into_iter().collect()
@@ -69,6 +71,13 @@ pub(super) struct LineBlock<'t> {
     pub(super) line: usize,
     /// Its lines.
     pub(super) text: &'t str,
+}
+
+impl LineBlock<'_> {
+    /// Line number of a byte of the block.
+    pub(super) fn line_of(self, at: usize) -> usize {
+        self.line + self.text[..at].matches('\n').count()
+    }
 }
 
 impl Records {
@@ -96,42 +105,31 @@ impl Records {
 
     /// The blocks of a text, in order; each has at least one line.
     pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
-        let (cut, lines) = match &self.block_delimiter {
-            Some(delimiter) => (Some(cut(text, delimiter)), None),
-            None => (None, Some(self.blocks_of_lines(text))),
-        };
-        cut.into_iter().flatten().chain(lines.into_iter().flatten())
+        let cut = self.block_delimiter.iter().flat_map(move |delimiter| cut(text, delimiter));
+        let lines = self.block_delimiter.is_none().then(|| self.blocks_of_lines(text));
+        cut.chain(lines.into_iter().flatten())
     }
 
     fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
-        let mut lines = text.split_inclusive('\n').enumerate().peekable();
+        let mut lines = text.split_inclusive('\n').enumerate();
         let mut position = 0;
+        // Line number and position of the block that has begun.
+        let mut open: Option<(usize, usize)> = None;
         std::iter::from_fn(move || {
-            // The block so far: its line number, and its start and end in bytes.
-            let mut open: Option<(usize, usize, usize)> = None;
-            while let Some((index, line)) = lines.peek() {
-                let (index, bare) = (*index, line.trim_end_matches(['\n', '\r']));
-                let end = position + line.len();
+            for (index, whole) in lines.by_ref() {
+                let (begin, bare) = (position, whole.trim_end_matches(['\n', '\r']));
+                position += whole.len();
                 let starts = self.block_start.as_ref().is_some_and(|start| start.regex().is_match(bare));
-                if starts && open.is_some() {
-                    break;
+                let separates = !starts && self.separates(bare);
+                let ended = if starts || separates { open.take() } else { None };
+                if starts || self.block_start.is_none() && !separates {
+                    open.get_or_insert((index + 1, begin));
                 }
-                lines.next();
-                let begin = position;
-                position = end;
-                if self.separates(bare) && !starts {
-                    if open.is_some() {
-                        break;
-                    }
-                    continue;
-                }
-                match &mut open {
-                    Some((_, _, last)) => *last = end,
-                    None if starts || self.block_start.is_none() => open = Some((index + 1, begin, end)),
-                    None => {}
+                if let Some((line, from)) = ended {
+                    return Some(LineBlock { line, text: &text[from..begin] });
                 }
             }
-            open.map(|(line, begin, end)| LineBlock { line, text: &text[begin..end] })
+            open.take().map(|(line, from)| LineBlock { line, text: &text[from..] })
         })
     }
 
@@ -220,8 +218,11 @@ pub enum RaggedRows {
 pub struct ColumnNames(pub Vec<String>);
 
 impl ColumnNames {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    /// Names of the members of a row: those that the rule declares, else those in the response.
+    pub(super) fn members(declared: Option<&Self>) -> MemberNames<'_> {
+        declared.map_or(MemberNames::AnyNames, |names| {
+            MemberNames::Names(names.0.iter().map(String::as_str).collect())
+        })
     }
 }
 
@@ -231,10 +232,7 @@ impl Setting for ColumnNames {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let names = Vec::<String>::read(value)?;
         if names.is_empty() {
-            return value.reject(
-                Invalid::new("`columns` is empty", "write `columns: [city, temperature]`")
-                    .with_code(Code::EmptyValue),
-            );
+            return reject_empty(value, "write `columns: [city, temperature]`");
         }
         let (mut seen, mut checked) = (HashSet::new(), Ok(()));
         for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
@@ -243,11 +241,8 @@ impl Setting for ColumnNames {
                 false if !seen.insert(name) => format!("duplicate column `{name}`"),
                 false => continue,
             };
-            checked = value.reject_at(
-                node.span,
-                Invalid::new(message, "write a different name for every column")
-                    .with_code(Code::DuplicateValue),
-            );
+            let invalid = Invalid::new(message, "write a different name for every column");
+            checked = value.reject_at(node.span, invalid.with_code(Code::DuplicateValue));
         }
         checked.map(|()| Self(names))
     }
@@ -336,26 +331,30 @@ impl Rows {
     ///
     /// A sentence with the line, if the row does not have the table's number of cells, or the table grows too
     /// large.
-    pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), ReadError> {
-        if let Some(first) = cells.first().filter(|first| self.rows.is_empty() && begins_page(first)) {
+    pub(super) fn add(
+        &mut self,
+        cells: &[impl AsRef<str>],
+        line: impl Fn() -> usize,
+    ) -> Result<(), ReadError> {
+        let first = cells.first().map(AsRef::as_ref);
+        if let Some(first) = first.filter(|first| self.rows.is_empty() && begins_page(first)) {
             return Err(markup(line(), first));
         }
         let expected = self.names.len();
         let surplus = cells.get(expected..).unwrap_or_default();
-        let blank = surplus.iter().all(|cell| cell.is_empty());
-        let good = cells.len() == expected || self.spare && blank && surplus.len() == 1;
-        if !good {
-            match self.ragged_rows {
-                RaggedRows::Pad if blank => {}
-                RaggedRows::Skip => return Ok(()),
-                RaggedRows::Pad | RaggedRows::Error => {
-                    let (line, found) = (line(), cells.len());
-                    let fix = match blank {
-                        true => "`ragged_rows` pads or skips such rows",
-                        false => "`ragged_rows: skip` skips such rows",
-                    };
-                    return Err(read_error!("line {line}: expected {expected} cells, found {found}; {fix}"));
-                }
+        let blank = surplus.iter().all(|cell| cell.as_ref().is_empty());
+        let is_good = cells.len() == expected || self.spare && blank && surplus.len() == 1;
+        match self.ragged_rows {
+            _ if is_good => {}
+            RaggedRows::Pad if blank => {}
+            RaggedRows::Skip => return Ok(()),
+            RaggedRows::Pad | RaggedRows::Error => {
+                let (line, found) = (line(), cells.len());
+                let fix = match blank {
+                    true => "`ragged_rows` pads or skips such rows",
+                    false => "`ragged_rows: skip` skips such rows",
+                };
+                return Err(read_error!("line {line}: expected {expected} cells, found {found}; {fix}"));
             }
         }
         if self.rows.len() == RECORD_LIMIT {
@@ -363,7 +362,7 @@ impl Rows {
         }
         let mut row = Map::with_capacity(expected);
         for (index, name) in self.names.iter().enumerate() {
-            let cell = cells.get(index).copied().unwrap_or_default();
+            let cell = cells.get(index).map_or("", AsRef::as_ref);
             self.bytes += name.len() + cell.len() + CELL_BYTES;
             row.insert(name.clone(), cell.into());
         }

@@ -1,14 +1,12 @@
 //! `regex`: named captures of regular expressions. Also runs `grok`, whose patterns become regular
 //! expressions.
 
-use std::fmt;
-
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::{
     Extracted, Extraction, MemberNames, Typing, ValueCount,
-    records::{Records, add, gather, with_plain_line_ends},
+    records::{LineBlock, Records, add, gather, with_plain_line_ends},
 };
 use crate::{
     settings::{
@@ -94,9 +92,8 @@ impl CapturePatterns {
         let read = read.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?;
         if patterns.len() > 1 && value.sibling("each").and_then(Node::as_text) == Some("match") {
             let help = "write `each: line` or `each: block`, which join the captures of several patterns";
-            let invalid = Invalid::new("`each: match` requires one pattern, found several", help)
-                .with_code(Code::ConflictingKeys);
-            return value.reject_at(patterns[1].span, invalid);
+            let invalid = Invalid::new("`each: match` requires one pattern, found several", help);
+            return value.reject_at(patterns[1].span, invalid.with_code(Code::ConflictingKeys));
         }
         Ok(Self(read))
     }
@@ -105,9 +102,11 @@ impl CapturePatterns {
 /// Pattern with the names and types of its captures.
 #[derive(Debug)]
 pub struct CapturePattern {
-    pattern: Pattern,
-    written: String,
-    captures: Vec<Capture>,
+    pub(super) pattern: Pattern,
+    /// The pattern as configured, in grok syntax if that is what the rule has.
+    pub(super) written: String,
+    /// Captures, in the order of the pattern.
+    pub(super) captures: Vec<Capture>,
 }
 
 /// Capture of a pattern.
@@ -143,24 +142,14 @@ impl CapturePattern {
         Self { written: pattern.to_string(), captures, pattern }
     }
 
-    /// Pattern that was configured as `written` (in grok syntax), with its captures in order.
-    pub fn renamed(pattern: Pattern, written: &str, captures: Vec<Capture>) -> Self {
-        Self { pattern, written: written.to_owned(), captures }
-    }
-
     /// Reports a pattern without named captures.
     pub(super) fn check_names(self, value: &Cursor<'_>, example: &str) -> Checked<Self> {
         if self.captures.is_empty() {
             let help = format!("add a named capture: {example}");
-            return value
-                .reject(Invalid::new("the pattern has no named capture", help).with_code(Code::NoCaptures));
+            let invalid = Invalid::new("the pattern has no named capture", help);
+            return value.reject(invalid.with_code(Code::NoCaptures));
         }
         Ok(self)
-    }
-
-    /// The regular expression.
-    pub fn pattern(&self) -> &Pattern {
-        &self.pattern
     }
 
     /// Names that the result may have.
@@ -168,20 +157,19 @@ impl CapturePattern {
         self.captures.iter().map(|capture| capture.name.as_str())
     }
 
-    /// Adds the captures of one match to a record. `place` is the searched text.
+    /// Adds the captures of one match in a block to a record.
     fn read(
         &self,
         found: &regex::Captures<'_>,
-        place: SearchedText<'_>,
+        block: LineBlock<'_>,
         record: &mut Map<String, Value>,
     ) -> Result<(), ReadError> {
         for Capture { group, name, kind } in &self.captures {
             let Some(captured) = found.name(group) else { continue };
             let value = kind.read(captured.as_str()).ok_or_else(|| {
-                let line = place.line_of(captured.start());
-                let found = captured.as_str();
+                let (line, kind) = (block.line_of(captured.start()), kind.describe());
                 ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                    format!("line {line}: `{name}` must be {kind}; found {}", quoted(found))
+                    format!("line {line}: `{name}` must be {kind}; found {}", quoted(captured.as_str()))
                 })
             })?;
             add(record, name, value);
@@ -199,29 +187,14 @@ impl CaptureKind {
             Self::Boolean => to_boolean(text, &Booleans::default()),
         }
     }
-}
 
-impl fmt::Display for CaptureKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
+    fn describe(self) -> &'static str {
+        match self {
             Self::Text => "a string",
             Self::Integer => "an integer",
             Self::Number => "a number",
             Self::Boolean => "`true` or `false`",
-        })
-    }
-}
-
-/// Searched text, and the line at which it begins.
-#[derive(Debug, Clone, Copy)]
-struct SearchedText<'t> {
-    text: &'t str,
-    line: usize,
-}
-
-impl SearchedText<'_> {
-    fn line_of(self, at: usize) -> usize {
-        self.line + self.text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
+        }
     }
 }
 
@@ -247,56 +220,42 @@ impl Regex {
     /// take quadratic time.
     pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
-        let whole = SearchedText { text, line: 1 };
-        let records = match self.each {
-            SearchScope::First => {
-                return match self.record(whole) {
-                    Some(record) => record,
-                    None => Err(self.nothing("text")),
-                };
-            }
+        let whole = LineBlock { text, line: 1 };
+        let (records, what) = match self.each {
+            SearchScope::First => return self.record(whole).unwrap_or_else(|| Err(self.nothing("text"))),
             SearchScope::Match => {
-                let matches = |pattern: &'_ CapturePattern| {
-                    let found = pattern.pattern.regex().captures_iter(text).map(|found| {
+                let matches = self.patterns.0.iter().take(1).flat_map(|pattern| {
+                    pattern.pattern.regex().captures_iter(text).map(move |found| {
                         // The search for the next match may read the whole rest.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
                         WorkBudget::check_search(stop, left)?;
                         let mut record = Map::new();
                         pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
-                    });
-                    gather(found, "matches")
-                };
-                self.patterns.0.first().map_or_else(|| Ok(Vec::new()), matches)?
+                    })
+                });
+                (gather(matches, "matches")?, "text")
             }
             SearchScope::Line => {
-                let places =
-                    text.lines().enumerate().map(|(index, text)| SearchedText { text, line: index + 1 });
-                gather(places.filter_map(|place| self.record(place)), "lines that match")?
+                let lines = text.lines().enumerate().map(|(index, text)| LineBlock { text, line: index + 1 });
+                (gather(lines.filter_map(|line| self.record(line)), "lines that match")?, "a line")
             }
             SearchScope::Block => {
-                let places = self
-                    .records
-                    .blocks(text)
-                    .map(|block| SearchedText { text: block.text, line: block.line });
-                gather(places.filter_map(|place| self.record(place)), "blocks that match")?
+                let records = self.records.blocks(text).filter_map(|block| self.record(block));
+                (gather(records, "blocks that match")?, "a block")
             }
         };
         if records.is_empty() && !self.records.allow_empty {
-            return Err(self.nothing(match self.each {
-                SearchScope::First | SearchScope::Match => "text",
-                SearchScope::Line => "a line",
-                SearchScope::Block => "a block",
-            }));
+            return Err(self.nothing(what));
         }
         Ok(Value::Array(records))
     }
 
-    /// The captures of all patterns in one text; `None` if none of them matches.
-    fn record(&self, place: SearchedText<'_>) -> Option<Result<Value, ReadError>> {
+    /// The captures of all patterns in one block; `None` if none of them matches.
+    fn record(&self, block: LineBlock<'_>) -> Option<Result<Value, ReadError>> {
         let mut record = None;
         for pattern in &self.patterns.0 {
-            let Some(found) = pattern.pattern.regex().captures(place.text) else { continue };
-            if let Err(error) = pattern.read(&found, place, record.get_or_insert_with(Map::new)) {
+            let Some(found) = pattern.pattern.regex().captures(block.text) else { continue };
+            if let Err(error) = pattern.read(&found, block, record.get_or_insert_with(Map::new)) {
                 return Some(Err(error));
             }
         }
@@ -437,9 +396,9 @@ mod tests {
     fn a_typed_capture_that_is_none_is_an_error_with_its_line() {
         let pattern = Pattern::compile("(?<g>\\w+) bytes").unwrap();
         let capture = Capture { group: "g".into(), name: "size".into(), kind: CaptureKind::Integer };
-        let patterns = vec![CapturePattern::renamed(pattern, "%{WORD:size:int} bytes", vec![capture])];
+        let pattern = CapturePattern { captures: vec![capture], ..CapturePattern::plain(pattern) };
         let regex = Regex {
-            patterns: CapturePatterns(patterns),
+            patterns: CapturePatterns(vec![pattern]),
             each: SearchScope::Match,
             records: Records::default(),
         };

@@ -22,20 +22,12 @@ pub(super) fn expand_tabs(line: &str) -> Vec<char> {
 
 /// Ranges of the words of a line.
 pub(super) fn words(line: &[char]) -> Vec<Range<usize>> {
-    let mut words = Vec::new();
-    let mut word_start = None;
-    for (at, character) in line.iter().enumerate() {
-        match (character.is_whitespace(), word_start) {
-            (false, None) => word_start = Some(at),
-            (true, Some(start)) => {
-                words.push(start..at);
-                word_start = None;
-            }
-            _ => {}
-        }
-    }
-    words.extend(word_start.map(|start| start..line.len()));
-    words
+    let runs = line.chunk_by(|left, right| left.is_whitespace() == right.is_whitespace());
+    let ranges = runs.scan(0, |end, run| {
+        *end += run.len();
+        Some((run, *end - run.len()..*end))
+    });
+    ranges.filter(|(run, _)| !is_blank(run, 0)).map(|(_, range)| range).collect()
 }
 
 /// Whether a line is a horizontal rule: `-----`, `==== ====`, `---+---`, `├───┼───┤`.
@@ -47,21 +39,20 @@ pub(super) fn is_rule(line: &str) -> bool {
 
 /// Cuts a line into cells before these positions.
 pub(super) fn cut_at(line: &[char], starts: &[usize]) -> Vec<String> {
-    let mut cells = Vec::with_capacity(starts.len() + 1);
     let mut from = 0;
-    for to in starts.iter().copied().chain([line.len()]) {
-        let to = to.clamp(from, line.len().max(from));
-        let cell: String = line.get(from..to.min(line.len())).unwrap_or_default().iter().collect();
-        cells.push(cell.trim().to_owned());
-        from = to;
-    }
-    cells
+    let cells = starts.iter().copied().chain([line.len()]).map(|to| {
+        let cell = &line[from..to.clamp(from, line.len())];
+        from += cell.len();
+        cell.iter().collect::<String>().trim().to_owned()
+    });
+    cells.collect()
 }
 
 /// Columns of a header line.
 #[derive(Default)]
 pub(super) struct HeaderLine {
-    names: Vec<String>,
+    /// The names, in order.
+    pub(super) names: Vec<String>,
     /// Positions of the names.
     spans: Vec<Range<usize>>,
     /// Whether most rows have text under the name.
@@ -126,8 +117,7 @@ impl HeaderLine {
                 let row = expand_tabs(row);
                 count += 1;
                 for &second in &close {
-                    let own = is_blank(&row, words[second - 1].end)
-                        && text_under(&row, &words[second]).iter().any(|c| !c.is_whitespace());
+                    let own = is_blank(&row, words[second - 1].end) && has_text(&row, &words[second]);
                     apart[second] += if own { 1 } else { -1 };
                 }
             }
@@ -155,11 +145,6 @@ impl HeaderLine {
         }
         let filled = filled(&spans, rows);
         Self { names, spans, filled, first_is_given: first.is_some(), ..Self::default() }
-    }
-
-    /// The names, in order.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
     }
 
     /// The header's own name of a first column that the rule also names: a word at the beginning of the line.
@@ -198,8 +183,7 @@ impl HeaderLine {
                 !is_blank(row, cut - 1)
             } else if cut < right.start {
                 // A right-aligned number begins before its name, but after the cell to its left.
-                let alone = row.get(before..cut).is_none_or(|part| part.iter().all(|c| c.is_whitespace()));
-                cut < before || cut == 0 || cut < left.end && alone
+                cut < before || cut == 0 || cut < left.end && !has_text(row, &(before..cut))
             } else {
                 (left.end..right.start).all(|at| !is_blank(row, at))
                     && (left.end == 0 || !is_blank(row, left.end - 1))
@@ -208,12 +192,9 @@ impl HeaderLine {
             if crooked {
                 return Err(CellError::Overlap);
             }
-            if !self.fixed
-                && let Some(word) = word_between(row, before.max(left.end), cut, right.start)
-            {
-                return Err(CellError::Ambiguous { word, first_column: index });
-            }
-            if let Some(word) = self.ambiguous_word(row, before.max(left.end), cut, index) {
+            let from = before.max(left.end);
+            let between = if self.fixed { None } else { word_between(row, from, cut, right.start) };
+            if let Some(word) = between.or_else(|| self.ambiguous_word(row, from, cut, index)) {
                 return Err(CellError::Ambiguous { word, first_column: index });
             }
             starts.push(cut);
@@ -221,9 +202,7 @@ impl HeaderLine {
         }
         Ok(cut_at(row, &starts))
     }
-}
 
-impl HeaderLine {
     /// The last words before a cut that are between two names and under neither. Their column is unknown if
     /// one of the two columns is empty here and filled in most rows (`n/a`, left-aligned among numbers).
     fn ambiguous_word(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
@@ -236,8 +215,8 @@ impl HeaderLine {
             None if !is_blank(row, from) => return None,
             None => from + 1,
         };
-        let is_empty = |index: usize| text_under(row, &self.spans[index]).iter().all(|c| c.is_whitespace());
-        let is_missed = |index: usize| self.filled.get(index) == Some(&true) && is_empty(index);
+        let is_missed =
+            |index: usize| self.filled.get(index) == Some(&true) && !has_text(row, &self.spans[index]);
         let is_nearer_to_right =
             self.spans[left + 1].start.saturating_sub(end) <= start - self.spans[left].end.min(start);
         (is_missed(left + 1) || is_missed(left) && is_nearer_to_right)
@@ -252,7 +231,7 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
         let row = expand_tabs(row);
         all += 1;
         for (count, span) in counts.iter_mut().zip(spans) {
-            *count += usize::from(text_under(&row, span).iter().any(|c| !c.is_whitespace()));
+            *count += usize::from(has_text(&row, span));
         }
     }
     counts.into_iter().map(|count| count * 2 > all).collect()
@@ -278,11 +257,8 @@ fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<N
     let mut boundaries = vec![NameBoundary::Unknown; words.len()];
     let mut add = |index: usize| {
         if let Some(boundary) = boundaries.get_mut(index) {
-            *boundary = if *boundary == NameBoundary::Unknown {
-                NameBoundary::OneSide
-            } else {
-                NameBoundary::BothSides
-            };
+            let is_first = *boundary == NameBoundary::Unknown;
+            *boundary = if is_first { NameBoundary::OneSide } else { NameBoundary::BothSides };
         }
     };
     let mut within = Vec::new();
@@ -360,9 +336,9 @@ fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<St
     (start >= from).then(|| row[start..cut - 1].iter().collect())
 }
 
-/// Text of a row under a name.
-fn text_under<'r>(row: &'r [char], name: &Range<usize>) -> &'r [char] {
-    &row[name.start.min(row.len())..name.end.min(row.len())]
+/// Whether a row has text under a name.
+fn has_text(row: &[char], name: &Range<usize>) -> bool {
+    (name.start..name.end.min(row.len())).any(|at| !is_blank(row, at))
 }
 
 fn is_blank(line: &[char], at: usize) -> bool {
@@ -433,10 +409,8 @@ impl Frame {
             cells.is_some_and(|cells| cells.texts.len() == frame.width())
         };
         let is_drawn = |at: usize| {
-            lines
-                .get(at)
-                .and_then(|line| Self::parse(line.text))
-                .is_some_and(|below| below.width() == frame.width())
+            let below = lines.get(at).and_then(|line| Self::parse(line.text));
+            below.is_some_and(|below| below.width() == frame.width())
         };
         // The rule is the edge above the header, or the line between header and rows.
         if fits(at + 1) && is_drawn(at + 2) {

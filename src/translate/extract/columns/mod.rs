@@ -12,7 +12,7 @@ use settings_derive::Section;
 use self::layout::{CellError, Cells, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, words};
 use super::{
     Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
-    records::{ColumnNames, Heading, RaggedRows, Rows},
+    records::{ColumnNames, Heading, RaggedRows, Rows, after_lines},
 };
 use crate::{
     settings::{
@@ -76,24 +76,18 @@ impl Setting for Widths {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let wrong = |node: &Node, what: &str| {
             let message = format!("{what}, found {}", node.found());
-            value.reject_at(node.span, Invalid::new(message, "write `widths: [10, 8, 20]`"))
+            Invalid::new(message, "write `widths: [10, 8, 20]`")
         };
         let Some(items) = value.node.as_list().filter(|items| !items.is_empty()) else {
-            return wrong(value.node, "`widths` must be a list of numbers");
+            return value.reject(wrong(value.node, "`widths` must be a list of numbers"));
         };
-        let mut widths = Ok(Self(Vec::new()));
-        for item in items {
+        let widths = items.iter().map(|item| {
             let width = item.as_number().and_then(|text| text.parse().ok());
-            match (width.filter(|width| (1..=Self::WIDEST).contains(width)), &mut widths) {
-                (Some(width), Ok(Self(widths))) => widths.push(width),
-                (Some(_), Err(_)) => {}
-                (None, _) => {
-                    let what = format!("a width must be a whole number from 1 to {}", Self::WIDEST);
-                    widths = wrong(item, &what);
-                }
-            }
-        }
-        widths
+            let what = format!("a width must be a whole number from 1 to {}", Self::WIDEST);
+            let width = width.filter(|width| (1..=Self::WIDEST).contains(width)).ok_or(what);
+            width.or_else(|what| value.reject_at(item.span, wrong(item, &what)))
+        });
+        widths.collect::<Vec<_>>().into_iter().collect::<Checked<_>>().map(Self)
     }
 }
 
@@ -109,9 +103,7 @@ impl Extraction for Columns {
     }
 
     fn finds(&self) -> MemberNames<'_> {
-        self.columns
-            .as_ref()
-            .map_or(MemberNames::AnyNames, |names| MemberNames::Names(names.iter().collect()))
+        ColumnNames::members(self.columns.as_ref())
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {
@@ -122,17 +114,12 @@ impl Extraction for Columns {
 impl Columns {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let first = section.entry("first_column").and_then(|entry| entry.value.as_text());
-        match first.filter(|first| first.trim().is_empty()) {
-            Some(_) => {
-                let help = "write the name of the column: `first_column: kind`";
-                Err(section.reject_at(
-                    Code::EmptyValue.at_span(section.value.place),
-                    "`first_column` is empty",
-                    help,
-                ))
-            }
-            None => Ok(()),
+        if first.is_some_and(|first| first.trim().is_empty()) {
+            let place = Code::EmptyValue.at_span(section.value.place);
+            let help = "write the name of the column: `first_column: kind`";
+            return Err(section.reject_at(place, "`first_column` is empty", help));
         }
+        Ok(())
     }
 
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
@@ -147,11 +134,8 @@ impl Columns {
             let message =
                 format!("`columns` has {} names, but `widths` has {} numbers", names.len(), widths.len());
             let help = "write a width for every column; the last is optional";
-            return Err(section.reject_at(
-                Code::ConflictingKeys.at_span(section.value.place),
-                &message,
-                help,
-            ));
+            let place = Code::ConflictingKeys.at_span(section.value.place);
+            return Err(section.reject_at(place, &message, help));
         }
         Ok(self)
     }
@@ -165,7 +149,6 @@ impl Columns {
             return Ok(Value::Array(Vec::new()));
         }
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
-        let hint = |line: &Line<'_>| hint_of_last(&lines, line);
         let names = self.columns.as_ref().map(|columns| &columns.0);
         match (&self.widths, names) {
             (None, Some(names)) => {
@@ -178,20 +161,19 @@ impl Columns {
                 match frame.filter(has_bars) {
                     Some(frame) => between_bars(&frame, &lines, &mut rows)?,
                     None => table.try_for_each(|line| {
-                        rows.add(&split_words(line.text, names.len()), || line.number).map_err(hint(line))
+                        let added = rows.add(&split_words(line.text, names.len()), || line.number);
+                        added.map_err(|error| with_hint(error, &lines, line))
                     })?,
                 }
                 rows.into_value(typing)
             }
             (Some(Widths(widths)), names) => {
-                let starts: Vec<usize> = widths
-                    .iter()
-                    .scan(0, |end, width| {
-                        *end += width;
-                        Some(*end)
-                    })
-                    .take(names.map_or(widths.len(), Vec::len).saturating_sub(1))
-                    .collect();
+                let ends = widths.iter().scan(0, |end, width| {
+                    *end += width;
+                    Some(*end)
+                });
+                let starts: Vec<usize> =
+                    ends.take(names.map_or(widths.len(), Vec::len).saturating_sub(1)).collect();
                 let cut = |line: &Line<'_>| cut_at(&expand_tabs(line.text), &starts);
                 let mut rows = match names {
                     Some(names) => Rows::named(names.clone(), self.ragged_rows, text),
@@ -202,7 +184,8 @@ impl Columns {
                     }
                 };
                 for line in table {
-                    add(&mut rows, &cut(line), line).map_err(hint(line))?;
+                    let added = rows.add(&cut(line), || line.number);
+                    added.map_err(|error| with_hint(error, &lines, line))?;
                 }
                 rows.into_value(typing)
             }
@@ -212,35 +195,23 @@ impl Columns {
 
     /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, ReadError> {
-        let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
-        for found in 0..self.skip {
-            if lines.next().is_none() {
-                if self.allow_empty {
-                    return Ok(Vec::new());
-                }
-                let skip = self.skip;
-                return Err(read_error!(
-                    "expected {skip} lines before the table, which are skipped, found {found}"
-                ));
-            }
+        let without_table = |why| if self.allow_empty { Ok(Vec::new()) } else { Err(why) };
+        if let Err(why) = after_lines(text, self.skip, '\n') {
+            return without_table(why);
         }
-        let mut begun = None;
-        if let Some(from) = &self.start_at {
-            begun = lines.find(|line| from.regex().is_match(line.text));
-            if begun.is_none() && self.allow_empty {
-                return Ok(Vec::new());
-            }
-            if begun.is_none() {
-                return Err(read_error!(
-                    "expected a line that matches `{from}`, where the table begins, found none"
-                ));
-            }
+        let lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
+        let is_first =
+            |line: &Line<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
+        let mut lines = lines.skip(self.skip).skip_while(|line| !is_first(line)).peekable();
+        if let (Some(from), None) = (&self.start_at, lines.peek()) {
+            return without_table(read_error!(
+                "expected a line that matches `{from}`, where the table begins, found none"
+            ));
         }
         let mut table = Vec::new();
-        for line in begun.into_iter().chain(lines) {
-            if !table.is_empty()
-                && self.stop_before.as_ref().is_some_and(|until| until.regex().is_match(line.text))
-            {
+        for line in lines {
+            let is_behind = self.stop_before.as_ref().is_some_and(|until| until.regex().is_match(line.text));
+            if is_behind && !table.is_empty() {
                 break;
             }
             let Line { number, text } = line;
@@ -308,18 +279,14 @@ impl Columns {
             Some(rule) => HeaderLine::ruled(&header, &rule),
             None => {
                 let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
-                HeaderLine::from_header(
-                    &header,
-                    body().map(|line| line.text),
-                    self.first_column.as_deref(),
-                    &wanted,
-                )
+                let rows = body().map(|line| line.text);
+                HeaderLine::from_header(&header, rows, self.first_column.as_deref(), &wanted)
             }
         };
         if let Some(name) = header.first_named() {
             return Err(first_is_named(number, name));
         }
-        let mut rows = Rows::under(heading, header.names().to_vec(), self.ragged_rows, text)?;
+        let mut rows = Rows::under(heading, header.names.clone(), self.ragged_rows, text)?;
         // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
             let mut straight =
@@ -344,21 +311,13 @@ impl Columns {
                     )
                 }));
             }
-            let crooked = match header.cells(&row) {
-                Ok(cells) => {
-                    add(&mut rows, &cells, line).map_err(hint_of_last(lines, line))?;
-                    continue;
-                }
-                Err(crooked) => crooked,
-            };
-            let counted = split_words(line.text, header.names().len());
-            if counted.len() == header.names().len() && *all_words {
-                rows.add(&counted, || number).map_err(hint_of_last(lines, line))?;
-            } else if self.ragged_rows != RaggedRows::Skip {
-                let names = header.names();
-                let fix =
-                    if is_last(lines, line) { "" } else { "; `columns` or `widths` set where cells begin" };
-                let error = ReadError::with_quotes(usize::MAX, |quoted| {
+            let names = &header.names;
+            let counted = || split_words(line.text, names.len());
+            let added = match header.cells(&row) {
+                Ok(cells) => rows.add(&cells, || number),
+                Err(_) if counted().len() == names.len() && *all_words => rows.add(&counted(), || number),
+                Err(_) if self.ragged_rows == RaggedRows::Skip => Ok(()),
+                Err(crooked) => Err(ReadError::with_quotes(usize::MAX, |quoted| {
                     let found = match &crooked {
                         CellError::Overlap => "one that runs into the next".to_owned(),
                         CellError::Ambiguous { word, first_column } => {
@@ -367,10 +326,14 @@ impl Columns {
                             format!("{} between {left} and {right}", quoted(word))
                         }
                     };
+                    let fix = match is_last(lines, line) {
+                        true => "",
+                        false => "; `columns` or `widths` set where cells begin",
+                    };
                     format!("line {number}: expected cells below the words of the header, found {found}{fix}")
-                });
-                return Err(hint_of_last(lines, line)(error));
-            }
+                })),
+            };
+            added.map_err(|error| with_hint(error, lines, line))?;
         }
         rows.into_value(typing)
     }
@@ -398,17 +361,10 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
         if let Some(next) = next
             && let Some((row, line)) = begun.replace((next, line))
         {
-            add(rows, &row.texts, line)?;
+            rows.add(&row.texts, || line.number)?;
         }
     }
-    match begun {
-        Some((row, line)) => add(rows, &row.texts, line),
-        None => Ok(()),
-    }
-}
-
-fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), ReadError> {
-    rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
+    begun.map_or(Ok(()), |(row, line)| rows.add(&row.texts, || line.number))
 }
 
 /// Whether a line is the last of several rows, and so may be a total below the table.
@@ -417,14 +373,10 @@ fn is_last(lines: &[Line<'_>], line: &Line<'_>) -> bool {
 }
 
 /// Adds the fix for a line below the table to an error of its last line.
-fn hint_of_last(lines: &[Line<'_>], line: &Line<'_>) -> impl FnOnce(ReadError) -> ReadError + use<> {
-    let is_last = is_last(lines, line);
-    move |error| {
-        if is_last {
-            error.with_suffix("; if it is below the table, `stop_before` ends the table there")
-        } else {
-            error
-        }
+fn with_hint(error: ReadError, lines: &[Line<'_>], line: &Line<'_>) -> ReadError {
+    match is_last(lines, line) {
+        true => error.with_suffix("; if it is below the table, `stop_before` ends the table there"),
+        false => error,
     }
 }
 
@@ -451,12 +403,10 @@ fn split_words(line: &str, count: usize) -> Vec<&str> {
     let mut rest = line.trim();
     let mut cells = Vec::new();
     while !rest.is_empty() {
-        if cells.len() + 1 == count {
-            cells.push(rest);
-            break;
-        }
-        let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        cells.push(word);
+        let is_last = cells.len() + 1 == count;
+        let split = if is_last { None } else { rest.split_once(char::is_whitespace) };
+        let (cell, after) = split.unwrap_or((rest, ""));
+        cells.push(cell);
         rest = after.trim_start();
     }
     cells

@@ -3,8 +3,6 @@
 
 mod settings;
 
-use std::fmt::Write;
-
 pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
 use crate::translate::pattern::{Pattern, PatternError};
@@ -58,12 +56,7 @@ impl GrokPatterns {
 
     /// All pattern names, those of the rule first.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        self.own.iter().map(|(name, _)| name.as_str()).chain(LIBRARY.iter().map(|(name, _)| *name))
-    }
-
-    /// Names and texts of the library patterns.
-    pub fn library() -> &'static [(&'static str, &'static str)] {
-        LIBRARY
+        self.all().map(|(name, _)| name)
     }
 
     /// Compiles a pattern in which `^` and `$` match at line ends.
@@ -75,20 +68,21 @@ impl GrokPatterns {
         let mut expansion =
             Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
         expansion.put(written)?;
-        let Expansion { text, captures: ours, .. } = expansion;
-        let pattern = Pattern::multi_line(&text)?;
         // A named group in the text itself is a capture, too; all in the order of the pattern.
-        let captures = pattern.names().iter().map(|group| {
-            let named = || Capture { group: group.clone(), name: group.clone(), kind: CaptureKind::Text };
-            ours.iter().find(|capture| capture.group == *group).cloned().unwrap_or_else(named)
-        });
-        let captures = captures.collect();
-        Ok(CapturePattern::renamed(pattern, written, captures))
+        let mut pattern = CapturePattern::plain(Pattern::multi_line(&expansion.text)?);
+        written.clone_into(&mut pattern.written);
+        for capture in &mut pattern.captures {
+            if let Some(ours) = expansion.captures.iter().find(|ours| ours.group == capture.group) {
+                capture.clone_from(ours);
+            }
+        }
+        Ok(pattern)
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
-        let own = self.own.iter().find(|(own, _)| own == name).map(|(_, text)| text.as_str());
-        own.or_else(|| LIBRARY.iter().find(|(known, _)| *known == name).map(|(_, text)| *text))
+    /// Names and texts of all patterns, those of the rule first.
+    fn all(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        own.chain(LIBRARY.iter().copied())
     }
 }
 
@@ -124,11 +118,8 @@ impl<'p> Expansion<'p> {
         if !is_name(name) || parts.next().is_some() {
             return Err(malformed());
         }
-        let patterns = self.patterns;
-        let Some((known, text)) = patterns.names().find(|known| *known == name).zip(patterns.get(name))
-        else {
-            return Err(GrokError::UnknownName(name.to_owned()));
-        };
+        let found = self.patterns.all().find(|(known, _)| *known == name);
+        let (known, text) = found.ok_or_else(|| GrokError::UnknownName(name.to_owned()))?;
         if self.inside.contains(&known) || self.inside.len() >= GrokPatterns::DEPTH_LIMIT {
             return Err(GrokError::Circular(name.to_owned()));
         }
@@ -159,8 +150,7 @@ impl<'p> Expansion<'p> {
             Some("boolean" | "bool") => CaptureKind::Boolean,
             Some(other) => return Err(GrokError::UnknownType(other.to_owned())),
         };
-        let mut group = String::new();
-        let _ = write!(group, "grok_{}", self.captures.len());
+        let group = format!("grok_{}", self.captures.len());
         self.captures.push(Capture { group: group.clone(), name: name.to_owned(), kind });
         Ok(group)
     }

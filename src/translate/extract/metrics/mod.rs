@@ -8,10 +8,10 @@ use std::{borrow::Cow, collections::HashMap};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records::reject_empty};
 use crate::{
+    model::object_without_nones,
     settings::{
-        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
@@ -81,7 +81,7 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
     let names = Vec::read(value)?;
     if names.is_empty() {
         let help = "write `names: [node_load1, \"node_memory_*\"]`";
-        return value.reject(Invalid::new("`names` is empty", help).with_code(Code::EmptyValue));
+        return reject_empty(value, help);
     }
     Ok(names)
 }
@@ -126,7 +126,9 @@ struct Sample<'t> {
     /// Full name: in a histogram, with `_bucket`, `_sum` or `_count`.
     name: Cow<'t, str>,
     labels: Map<String, Value>,
-    value: Number,
+    value: Value,
+    /// Text of a value that is not a JSON number.
+    not_a_number: Option<&'static str>,
     /// Timestamp since 1970 as a number, as in the line: milliseconds (Prometheus) or seconds (OpenMetrics).
     time: Option<Value>,
     /// Object with `labels`, `value` and an optional `timestamp` (OpenMetrics).
@@ -196,9 +198,7 @@ impl Metrics {
         let mut rest = Scanner(line);
         let mut name = Cow::Borrowed(rest.take_name());
         if name.is_empty() && !line.starts_with('{') {
-            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                format!("expected the name of a metric, found {}", quoted(line))
-            }));
+            return Err(rest.error("the name of a metric"));
         }
         if !name.is_empty() && !self.wants(&name) {
             return Ok(None);
@@ -206,30 +206,27 @@ impl Metrics {
         rest.skip_blanks();
         let mut labels = Map::new();
         if rest.take('{') {
-            let inner = rest.labels(&mut labels)?;
-            match (inner, name.is_empty()) {
-                (Some(inner), true) => name = Cow::Owned(inner),
-                (Some(inner), false) => {
+            name = match rest.labels(&mut labels)? {
+                None if name.is_empty() => return Err("expected the name of a metric, found none".into()),
+                None => name,
+                Some(inner) if name.is_empty() => Cow::Owned(inner),
+                Some(inner) => {
                     return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                         format!("expected one name, found {} and {}", quoted(&name), quoted(&inner))
                     }));
                 }
-                (None, true) => return Err("expected the name of a metric, found none".into()),
-                (None, false) => {}
-            }
+            };
             if !self.wants(&name) {
                 return Ok(None);
             }
         }
-        let value = rest.number(Some(&name))?;
+        let (value, not_a_number) = rest.number(Some(&name))?;
         let time = rest.time()?;
         let exemplar = rest.exemplar()?;
         if !rest.0.is_empty() {
-            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                format!("expected the end of the line, found {}", quoted(rest.0))
-            }));
+            return Err(rest.error("the end of the line"));
         }
-        Ok(Some(Sample { name, labels, value, time, exemplar }))
+        Ok(Some(Sample { name, labels, value, not_a_number, time, exemplar }))
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -258,9 +255,7 @@ impl<'t> ResultBuilder<'t> {
             return Ok(());
         }
         if self.ended {
-            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                format!("expected nothing after `# EOF`, found {}", quoted(line))
-            }));
+            return Err(Scanner(line).error("nothing after `# EOF`"));
         }
         if let Some(comment) = line.strip_prefix('#') {
             self.ended = comment.trim() == "EOF";
@@ -284,18 +279,16 @@ impl<'t> ResultBuilder<'t> {
                 self.repeated_bytes += family.kind.map_or(0, str::len) + help.map_or(0, str::len);
                 let what = "bytes of types and help in all samples";
                 at_most(Metrics::REPEATED_LIMIT_BYTES, self.repeated_bytes, what)?;
-                let mut members = Map::new();
-                members.insert("name".into(), sample.name.as_ref().into());
-                members.insert("type".into(), family.kind.unwrap_or(Metrics::UNTYPED).into());
-                if let Some(help) = help {
-                    members.insert("help".into(), unescaped(help).into());
-                }
-                members.insert("labels".into(), Value::Object(sample.labels));
-                members.insert("value".into(), sample.value.value);
-                members.extend(sample.value.word.map(|word| ("not_a_number".to_owned(), word.into())));
-                members.extend(sample.time.map(|time| ("timestamp".to_owned(), time)));
-                members.extend(sample.exemplar.map(|exemplar| ("exemplar".to_owned(), exemplar)));
-                self.rows.push(Value::Object(members));
+                self.rows.push(Value::Object(object_without_nones([
+                    ("name", Some(sample.name.as_ref().into())),
+                    ("type", Some(family.kind.unwrap_or(Metrics::UNTYPED).into())),
+                    ("help", help.map(|help| unescaped(help).into())),
+                    ("labels", Some(Value::Object(sample.labels))),
+                    ("value", Some(sample.value)),
+                    ("not_a_number", sample.not_a_number.map(Value::from)),
+                    ("timestamp", sample.time),
+                    ("exemplar", sample.exemplar),
+                ])));
             }
             MetricsShape::Rows => {
                 if let Some(label) =
@@ -312,7 +305,7 @@ impl<'t> ResultBuilder<'t> {
                 let mut members = Map::new();
                 members.insert("metric".into(), sample.name.as_ref().into());
                 members.extend(sample.labels);
-                members.insert("value".into(), sample.value.value);
+                members.insert("value".into(), sample.value);
                 self.rows.push(Value::Object(members));
             }
             MetricsShape::Object if sample.labels.is_empty() => {
@@ -321,7 +314,7 @@ impl<'t> ResultBuilder<'t> {
                         format!("expected {} once, found it again", quoted(&sample.name))
                     }));
                 }
-                self.object.insert(sample.name.into_owned(), sample.value.value);
+                self.object.insert(sample.name.into_owned(), sample.value);
             }
             MetricsShape::Object => {}
         }
@@ -463,11 +456,11 @@ impl<'t> Scanner<'t> {
         Ok(text)
     }
 
-    /// Takes the value of this metric, or of an exemplar.
-    fn number(&mut self, metric: Option<&str>) -> Result<Number, ReadError> {
+    /// Takes the value of this metric, or of an exemplar, and its text if it is not a JSON number.
+    fn number(&mut self, metric: Option<&str>) -> Result<(Value, Option<&'static str>), ReadError> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
-            return Ok(Number { value, word: None });
+            return Ok((value, None));
         }
         let word = match word.to_ascii_lowercase().as_str() {
             "nan" => "NaN",
@@ -483,7 +476,7 @@ impl<'t> Scanner<'t> {
                 }));
             }
         };
-        Ok(Number { value: Value::Null, word: Some(word) })
+        Ok((Value::Null, Some(word)))
     }
 
     /// Error for an unexpected rest of the line.
@@ -514,33 +507,27 @@ impl<'t> Scanner<'t> {
         if self.labels(&mut labels)?.is_some() {
             return Err("expected the labels of an exemplar, found a name".into());
         }
-        let mut exemplar = Map::new();
-        exemplar.insert("labels".into(), Value::Object(labels));
-        exemplar.insert("value".into(), self.number(None)?.value);
-        exemplar.extend(self.time()?.map(|time| ("timestamp".to_owned(), time)));
-        Ok(Some(Value::Object(exemplar)))
+        Ok(Some(Value::Object(object_without_nones([
+            ("labels", Some(Value::Object(labels))),
+            ("value", Some(self.number(None)?.0)),
+            ("timestamp", self.time()?),
+        ]))))
     }
-}
-
-/// Value as JSON, and its text if it is not a JSON number.
-struct Number {
-    value: Value,
-    word: Option<&'static str>,
 }
 
 /// Resolves the escapes `\\`, `\"` and `\n`; others are unchanged.
 fn unescaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(character) = rest.next() {
-        match character {
-            '\\' => match rest.next() {
-                Some('n') => plain.push('\n'),
-                Some(escaped @ ('"' | '\\')) => plain.push(escaped),
-                other => plain.extend(std::iter::once('\\').chain(other)),
-            },
-            other => plain.push(other),
-        }
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        let (character, length) = match after.chars().next() {
+            Some('n') => ('\n', 1),
+            Some(escaped @ ('"' | '\\')) => (escaped, 1),
+            _ => ('\\', 0),
+        };
+        plain += before;
+        plain.push(character);
+        rest = &after[length..];
     }
-    plain
+    plain + rest
 }
