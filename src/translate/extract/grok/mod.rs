@@ -3,6 +3,8 @@
 
 mod settings;
 
+use std::sync::LazyLock;
+
 pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
 use crate::translate::pattern::{Pattern, PatternError};
@@ -164,153 +166,11 @@ impl<'p> Expansion<'p> {
     }
 }
 
-/// Library patterns, under Logstash's names, written for an engine with linear time and without look-around.
-/// None captures by number; patterns of whole log lines use the capture names of Logstash.
-///
-/// Name and pattern, in the order of the reference: words, numbers, network, paths, time, logs.
-const LIBRARY: &[(&str, &str)] = &[
-    ("WORD", r"\b\w+\b"),
-    ("NOTSPACE", r"\S+"),
-    ("SPACE", r"\s*"),
-    ("DATA", r".*?"),
-    ("GREEDYDATA", r".*"),
-    ("QUOTEDSTRING", r#""(?:\\.|[^\\"])*"|'(?:\\.|[^\\'])*'|`(?:\\.|[^\\`])*`"#),
-    ("QS", "%{QUOTEDSTRING}"),
-    ("USERNAME", r"[a-zA-Z0-9._-]+"),
-    ("USER", "%{USERNAME}"),
-    ("EMAILLOCALPART", r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+)*"),
-    ("EMAILADDRESS", "%{EMAILLOCALPART}@%{HOSTNAME}"),
-    ("UUID", r"[A-Fa-f0-9]{8}-(?:[A-Fa-f0-9]{4}-){3}[A-Fa-f0-9]{12}"),
-    ("URN", r"urn:[0-9A-Za-z][0-9A-Za-z-]{0,31}:(?:%[0-9a-fA-F]{2}|[0-9A-Za-z()+,.:=@;$_!*'/?#-])+"),
-    ("INT", r"[+-]?[0-9]+"),
-    ("POSINT", r"\b[1-9][0-9]*\b"),
-    ("NONNEGINT", r"\b[0-9]+\b"),
-    ("BASE10NUM", r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"),
-    ("NUMBER", "%{BASE10NUM}"),
-    ("BASE16NUM", r"[+-]?(?:0x)?[0-9A-Fa-f]+"),
-    ("BASE16FLOAT", r"[+-]?(?:0x)?(?:[0-9A-Fa-f]+(?:\.[0-9A-Fa-f]*)?|\.[0-9A-Fa-f]+)\b"),
-    ("CISCOMAC", r"(?:[A-Fa-f0-9]{4}\.){2}[A-Fa-f0-9]{4}"),
-    ("WINDOWSMAC", r"(?:[A-Fa-f0-9]{2}-){5}[A-Fa-f0-9]{2}"),
-    ("COMMONMAC", r"(?:[A-Fa-f0-9]{2}:){5}[A-Fa-f0-9]{2}"),
-    ("MAC", "%{CISCOMAC}|%{WINDOWSMAC}|%{COMMONMAC}"),
-    (
-        "IPV4",
-        r"\b(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\b",
-    ),
-    (
-        "IPV6",
-        // By the position of `::`, from the longest prefix to the shortest.
-        concat!(
-            r"(?:(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){6}%{IPV4}",
-            r"|::(?:[Ff]{4}(?::0{1,4})?:)?%{IPV4}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){1,4}:%{IPV4}",
-            r"|(?:[0-9A-Fa-f]{1,4}:)(?::[0-9A-Fa-f]{1,4}){1,6}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){2}(?::[0-9A-Fa-f]{1,4}){1,5}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){3}(?::[0-9A-Fa-f]{1,4}){1,4}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){4}(?::[0-9A-Fa-f]{1,4}){1,3}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){5}(?::[0-9A-Fa-f]{1,4}){1,2}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){6}:[0-9A-Fa-f]{1,4}",
-            r"|(?:[0-9A-Fa-f]{1,4}:){1,7}:",
-            r"|::(?:[0-9A-Fa-f]{1,4}:){0,6}[0-9A-Fa-f]{1,4}",
-            r"|::)(?:%[0-9A-Za-z._-]+)?",
-        ),
-    ),
-    ("IP", "%{IPV6}|%{IPV4}"),
-    ("HOSTNAME", r"\b[0-9A-Za-z][0-9A-Za-z-]{0,62}(?:\.[0-9A-Za-z][0-9A-Za-z-]{0,62})*\.?"),
-    ("HOST", "%{HOSTNAME}"),
-    ("IPORHOST", "%{IP}|%{HOSTNAME}"),
-    ("HOSTPORT", "%{IPORHOST}:%{POSINT}"),
-    ("UNIXPATH", r"(?:/[\w_%!$@:.,+~-]*)+"),
-    ("WINPATH", r"(?:[A-Za-z]:|\\)(?:\\[^\\?*\r\n]*)+"),
-    ("PATH", "%{UNIXPATH}|%{WINPATH}"),
-    ("TTY", r"/dev/(?:pts|tty(?:[pq])?)(?:\w+)?/?(?:[0-9]+)"),
-    ("URIPROTO", r"[A-Za-z](?:[A-Za-z0-9+.-]+)+"),
-    ("URIHOST", "%{IPORHOST}(?::%{POSINT})?"),
-    ("URIPATH", r"(?:/[A-Za-z0-9$.+!*'(){},~:;=@#%&_-]*)+"),
-    ("URIQUERY", r"[A-Za-z0-9$.+!*'|(){},~@#%&/=:;_?\[\]<>-]*"),
-    ("URIPARAM", r"\?%{URIQUERY}"),
-    ("URIPATHPARAM", r"%{URIPATH}(?:\?%{URIQUERY})?"),
-    ("URI", r"%{URIPROTO}://(?:%{USER}(?::[^@\s/]*)?@)?(?:%{URIHOST})?(?:%{URIPATH}(?:\?%{URIQUERY})?)?"),
-    (
-        "MONTH",
-        concat!(
-            r"\b(?:[Jj]an(?:uary)?|[Ff]eb(?:ruary)?|[Mm]ar(?:ch)?|[Aa]pr(?:il)?|[Mm]ay|[Jj]une?|[Jj]uly?|",
-            r"[Aa]ug(?:ust)?|[Ss]ep(?:tember)?|[Oo]ct(?:ober)?|[Nn]ov(?:ember)?|[Dd]ec(?:ember)?)\b",
-        ),
-    ),
-    ("MONTHNUM", "1[0-2]|0?[1-9]"),
-    ("MONTHNUM2", "0[1-9]|1[0-2]"),
-    ("MONTHDAY", "0[1-9]|[12][0-9]|3[01]|[1-9]"),
-    ("DAY", "Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?"),
-    ("YEAR", "[0-9]{4}|[0-9]{2}"),
-    ("HOUR", "2[0-3]|[01]?[0-9]"),
-    ("MINUTE", "[0-5][0-9]"),
-    ("SECOND", "(?:60|[0-5]?[0-9])(?:[:.,][0-9]+)?"),
-    ("TIME", "%{HOUR}:%{MINUTE}(?::%{SECOND})?"),
-    ("DATE_US", "%{MONTHNUM}[/-]%{MONTHDAY}[/-]%{YEAR}"),
-    ("DATE_EU", "%{MONTHDAY}[./-]%{MONTHNUM}[./-]%{YEAR}"),
-    ("DATE", "%{DATE_US}|%{DATE_EU}"),
-    ("ISO8601_TIMEZONE", "Z|[+-]%{HOUR}(?::?%{MINUTE})?"),
-    ("ISO8601_SECOND", "%{SECOND}"),
-    ("ISO8601_HOUR", "2[0-4]|[01][0-9]"),
-    (
-        "TIMESTAMP_ISO8601",
-        "%{YEAR}-%{MONTHNUM}-%{MONTHDAY}[T ]%{HOUR}:?%{MINUTE}(?::?%{SECOND})?(?:%{ISO8601_TIMEZONE})?",
-    ),
-    ("TZ", "[A-Z]{3,4}"),
-    ("DATESTAMP", "(?:%{DATE})[- ]%{TIME}"),
-    ("DATESTAMP_RFC822", "(?:%{DAY}) (?:%{MONTH}) (?:%{MONTHDAY}) (?:%{YEAR}) %{TIME} %{TZ}"),
-    ("DATESTAMP_RFC2822", "(?:%{DAY}), %{MONTHDAY} %{MONTH} %{YEAR} %{TIME} %{ISO8601_TIMEZONE}"),
-    ("DATESTAMP_OTHER", "%{DAY} %{MONTH} +%{MONTHDAY} %{TIME} %{TZ} %{YEAR}"),
-    (
-        "DATESTAMP_EVENTLOG",
-        "[0-9]{4}%{MONTHNUM2}(?:0[1-9]|[12][0-9]|3[01])%{ISO8601_HOUR}%{MINUTE}[0-5][0-9]",
-    ),
-    ("HTTPDATE", r"%{MONTHDAY}/%{MONTH}/%{YEAR}:%{TIME} %{INT}"),
-    ("HTTPDERROR_DATE", "%{DAY} %{MONTH} %{MONTHDAY} %{TIME} %{YEAR}"),
-    ("SYSLOGTIMESTAMP", "%{MONTH} +%{MONTHDAY} %{TIME}"),
-    ("PROG", r"[!-Z\\^-~]+"),
-    ("SYSLOGPROG", r"%{PROG:program}(?:\[%{POSINT:pid}\])?"),
-    ("SYSLOGHOST", "%{IPORHOST}"),
-    ("SYSLOGFACILITY", "<%{NONNEGINT:facility}.%{NONNEGINT:priority}>"),
-    (
-        "SYSLOGBASE",
-        "%{SYSLOGTIMESTAMP:timestamp} (?:%{SYSLOGFACILITY} )?%{SYSLOGHOST:logsource} %{SYSLOGPROG}:",
-    ),
-    ("SYSLOGLINE", "%{SYSLOGBASE} %{GREEDYDATA:message}"),
-    (
-        "LOGLEVEL",
-        concat!(
-            "[Aa]lert|ALERT|[Tt]race|TRACE|[Dd]ebug|DEBUG|[Nn]otice|NOTICE|[Ii]nfo(?:rmation)?|INFO(?:RMATION)?|",
-            "[Ww]arn(?:ing)?|WARN(?:ING)?|[Ee]rr(?:or)?|ERR(?:OR)?|[Cc]rit(?:ical)?|CRIT(?:ICAL)?|[Ff]atal|FATAL|",
-            "[Ss]evere|SEVERE|[Ee]merg(?:ency)?|EMERG(?:ENCY)?",
-        ),
-    ),
-    ("HTTPDUSER", "%{EMAILADDRESS}|%{USER}"),
-    (
-        "COMMONAPACHELOG",
-        concat!(
-            r"%{IPORHOST:clientip} %{HTTPDUSER:ident} %{HTTPDUSER:auth} \[%{HTTPDATE:timestamp}\] ",
-            r#""(?:%{WORD:verb} %{NOTSPACE:request}(?: HTTP/%{NUMBER:httpversion})?|%{DATA:rawrequest})" "#,
-            r"(?:%{NUMBER:response}|-) (?:%{NUMBER:bytes}|-)",
-        ),
-    ),
-    ("COMBINEDAPACHELOG", "%{COMMONAPACHELOG} %{QS:referrer} %{QS:agent}"),
-    (
-        "HTTPD20_ERRORLOG",
-        r"\[%{HTTPDERROR_DATE:timestamp}\] \[%{LOGLEVEL:loglevel}\] (?:\[client %{IPORHOST:clientip}\] )?%{GREEDYDATA:message}",
-    ),
-    (
-        "HTTPD24_ERRORLOG",
-        concat!(
-            r"\[%{HTTPDERROR_DATE:timestamp}\] \[(?:%{WORD:module})?:%{LOGLEVEL:loglevel}\] ",
-            r"\[pid %{POSINT:pid}(?::tid %{NUMBER:tid})?\](?: \(%{POSINT:proxy_errorcode}\)%{DATA:proxy_message}:)?",
-            r"(?: \[client %{IPORHOST:clientip}(?::%{POSINT:clientport})?\])?(?: %{WORD:errorcode}:)? %{GREEDYDATA:message}",
-        ),
-    ),
-    ("HTTPD_ERRORLOG", "%{HTTPD20_ERRORLOG}|%{HTTPD24_ERRORLOG}"),
-];
+/// Names and texts of the library patterns.
+static LIBRARY: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let lines = include_str!("library.patterns").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).collect()
+});
 
 #[cfg(test)]
 mod tests;
