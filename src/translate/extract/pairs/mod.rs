@@ -17,7 +17,7 @@ use crate::{
     settings::{
         code::Code,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        tree::Kind,
+        tree::{Kind, Node},
     },
     translate::{
         fields::Fields,
@@ -131,10 +131,8 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     if names != ["key", "value"] {
         let found = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
         let message = format!("`pattern` of `pairs` must capture `key` and `value`, found {found}");
-        return value.reject(
-            Invalid::new(message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`")
-                .with_code(Code::NoCaptures),
-        );
+        let invalid = Invalid::new(message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`");
+        return value.reject(invalid.with_code(Code::NoCaptures));
     }
     Ok(Some(pattern))
 }
@@ -146,8 +144,8 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     let pattern = Pattern::read(value)?;
     if pattern.names().len() != 1 {
         let message = format!("`sections` must capture one name, found {}", pattern.names().len());
-        return value
-            .reject(Invalid::new(message, "write `sections: '^# (?<name>.+)'`").with_code(Code::NoCaptures));
+        let invalid = Invalid::new(message, "write `sections: '^# (?<name>.+)'`");
+        return value.reject(invalid.with_code(Code::NoCaptures));
     }
     Ok(Some(pattern))
 }
@@ -167,9 +165,8 @@ impl Extraction for Pairs {
 
 impl Pairs {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let is_nested =
-            section.entry("indented").is_some_and(|entry| entry.value.as_text() == Some("nested"));
-        if is_nested && section.entry("pattern").is_some() {
+        let indented = section.get("indented").and_then(Node::as_text);
+        if indented == Some("nested") && section.entry("pattern").is_some() {
             return Err(section.conflict("indented", "pattern"));
         }
         Ok(())
@@ -236,7 +233,7 @@ impl Pairs {
         let (found, sections, open) = Default::default();
         let mut builder =
             Builder { pairs: self, wanted, stop, limit, line: first_line, count: 0, found, sections, open };
-        for line in lines(text) {
+        for line in text.lines() {
             builder.add_line(line)?;
             builder.line += 1;
         }
@@ -249,12 +246,8 @@ impl Pairs {
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
         let found = self.separators.iter().filter_map(|separator| {
-            // On short lines, both take half the instructions of `str::find`.
-            let at = match separator.as_bytes() {
-                [byte] => memchr::memchr(*byte, line.as_bytes())?,
-                bytes => memmem::find(line.as_bytes(), bytes)?,
-            };
-            Some((at, separator.len()))
+            // On short lines, it takes half the instructions of `str::find`.
+            Some((memmem::find(line.as_bytes(), separator.as_bytes())?, separator.len()))
         });
         let (at, length) = found.min_by_key(|(at, length)| (*at, usize::MAX - length))?;
         Some((&line[..at], &line[at + length..]))
@@ -268,25 +261,10 @@ impl Pairs {
     }
 }
 
-/// The lines of a text, as [`str::lines`] returns them, in half its instructions.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut start = 0;
-    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1);
-    let last = (!text.is_empty() && !text.ends_with('\n')).then_some(text.len());
-    ends.chain(last).map(move |end| {
-        let line = &text[start..end];
-        start = end;
-        line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line))
-    })
-}
-
 /// Removes the dot leader of a key: `DNS Servers . . . :`, `Total.....:`.
 fn without_leader(key: &str) -> &str {
     let key = key.trim_end();
     let bare = key.trim_end_matches(['.', ' ']);
-    if bare.len() == key.len() {
-        return key;
-    }
     if key[bare.len()..].matches('.').count() > 1 && !bare.is_empty() { bare } else { key }
 }
 
@@ -296,7 +274,7 @@ fn unquoted(value: &str) -> Option<String> {
         return (!inner.contains('\'')).then(|| inner.to_owned());
     }
     let inner = value.strip_prefix('"')?.strip_suffix('"')?;
-    let mut plain = String::with_capacity(inner.len());
+    let mut plain = String::new();
     let mut rest = inner.chars();
     while let Some(character) = rest.next() {
         match character {
@@ -359,10 +337,12 @@ impl<'t> Builder<'_, 't> {
             }
             return Ok(());
         }
-        if bare.len() < line.len() && self.goes_on(line) {
+        let is_indented = bare.len() < line.len();
+        if is_indented && self.goes_on(line) {
             return Ok(());
         }
-        if self.is_below_value(line) {
+        // White space precedes the value above, so an aligned line is indented, too.
+        if is_indented && self.is_below_value(line) {
             self.count_pair()?;
             if let Some(open) = self.open.last_mut() {
                 open.more.push(bare.trim_end());
@@ -454,10 +434,6 @@ impl<'t> Builder<'_, 't> {
     /// Whether a line is aligned with the value above and is not a pair: `ipconfig` prints further addresses
     /// like this. Such a value may contain the separator (`fe80::1`), but not followed by white space.
     fn is_below_value(&self, line: &str) -> bool {
-        // White space precedes the value above, so an aligned line begins with white space, too.
-        if !line.starts_with(char::is_whitespace) {
-            return false;
-        }
         let above = self.open.last().and_then(|open| open.place);
         let Some(column) = above.and_then(|(line, value)| value_column(line, value)) else { return false };
         if column != indentation(line) || !line.contains(char::is_alphanumeric) {

@@ -282,13 +282,6 @@ fn unused_outermost_keys_are_not_extracted() {
     assert_eq!(found.to_string(), r#"{"b":{"value":"2","b1":"3"}}"#);
 }
 
-proptest::proptest! {
-    #[test]
-    fn lines_are_those_of_the_standard_library(text in "[a\r\n]{0,12}") {
-        proptest::prop_assert!(lines(&text).eq(text.lines()), "{text:?}");
-    }
-}
-
 #[test]
 fn our_own_pattern_has_a_name() {
     assert_eq!(Pattern::compile(Pairs::BRACKETS).unwrap().names(), ["name"]);
