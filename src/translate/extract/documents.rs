@@ -6,7 +6,7 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records::add};
 use crate::{
     model::{Content, ContentBlock, JsonText, ResourceBody},
     settings::{
@@ -14,7 +14,7 @@ use crate::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         tree::{Kind, Node},
-        value::text_of,
+        value::{Word as _, text_of},
     },
     translate::{
         read_error::{ReadError, at_most},
@@ -54,31 +54,25 @@ impl Extraction for NdJson {
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let whole = view.shared_text()?;
-        let mut documents = 0_usize;
-        let mut list = Vec::with_capacity(whole.len() + 2);
-        list.push(b'[');
+        let mut documents = Vec::new();
         for (index, line) in view.text()?.lines().enumerate() {
             let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
             if line.is_empty() {
                 continue;
             }
-            documents += 1;
-            at_most(RECORD_LIMIT, documents, "documents")?;
+            at_most(RECORD_LIMIT, documents.len() + 1, "documents")?;
             JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
                 let (line, message) = (index + 1, error.message);
                 read_error!("line {line}: invalid JSON: {message}")
             })?;
-            if documents > 1 {
-                list.push(b',');
-            }
-            list.extend_from_slice(line.as_bytes());
+            documents.push(line);
         }
-        if documents == 0 && !self.allow_empty {
+        if documents.is_empty() && !self.allow_empty {
             return Err("expected one JSON document per line, found an empty response".into());
         }
-        list.push(b']');
         // The list is one level deeper than its documents.
-        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| ReadError::unquoted(error.message))
+        let list = JsonText::check_text(&format!("[{}]", documents.join(",")).into());
+        list.map(Extracted::Raw).map_err(|error| ReadError::unquoted(error.message))
     }
 }
 
@@ -188,17 +182,11 @@ impl Binary {
             .clone()
             .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        let kind = self.kind.unwrap_or_else(|| BinaryKind::from_mime_type(&mime_type));
-        let expected = match kind {
-            BinaryKind::Image => Some("image"),
-            BinaryKind::Audio => Some("audio"),
-            BinaryKind::Resource => None,
-        };
-        if let Some(expected) = expected
-            && mime_type.split('/').next() != Some(expected)
-        {
+        let own_kind = BinaryKind::from_mime_type(&mime_type);
+        let kind = self.kind.unwrap_or(own_kind);
+        if kind != own_kind && kind != BinaryKind::Resource {
             return Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                let found = quoted(&mime_type);
+                let (expected, found) = (kind.word(), quoted(&mime_type));
                 format!(
                     "expected {expected} data, found {found}; `media_type` overrides the type of the response"
                 )
@@ -249,9 +237,8 @@ impl Setting for HeaderNames {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
         if items.is_empty() {
-            let invalid =
-                Invalid::new("`header` is empty", "write `header: [Location]`").with_code(Code::EmptyValue);
-            return value.reject_at(value.place, invalid);
+            let invalid = Invalid::new("`header` is empty", "write `header: [Location]`");
+            return value.reject_at(value.place, invalid.with_code(Code::EmptyValue));
         }
         items.iter().map(|item| header_name(value, item)).collect::<Checked<_>>().map(Self)
     }
@@ -262,9 +249,8 @@ fn header_name(value: &Cursor<'_>, node: &Node) -> Checked<String> {
     match text_of(&value)? {
         name if name != "status" && name.parse::<HeaderName>().is_err() => {
             let help = "write letters, digits and `-`: `X-Request-Id`";
-            value.reject(
-                Invalid::new(format!("`{name}` is not a header name"), help).with_code(Code::InvalidName),
-            )
+            let invalid = Invalid::new(format!("`{name}` is not a header name"), help);
+            value.reject(invalid.with_code(Code::InvalidName))
         }
         name => Ok(name.to_owned()),
     }
@@ -312,19 +298,9 @@ impl Extraction for Header {
         for name in &self.names.0 {
             if name == "status" {
                 found.insert(name.clone(), response.status.as_u16().into());
-                continue;
-            }
-            let Ok(header) = name.parse::<HeaderName>() else { continue };
-            let values = response.headers.get_all(header);
-            let mut values: Vec<Value> =
-                values.iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into()).collect();
-            match values.len() {
-                0 => {}
-                1 => {
-                    found.insert(name.clone(), values.remove(0));
-                }
-                _ => {
-                    found.insert(name.clone(), Value::Array(values));
+            } else if !found.contains_key(name) {
+                for value in response.headers.get_all(name) {
+                    add(&mut found, name, String::from_utf8_lossy(value.as_bytes()).into());
                 }
             }
         }

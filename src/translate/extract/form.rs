@@ -1,8 +1,7 @@
 //! `form`: parser of `application/x-www-form-urlencoded`, as payment gateways send it.
 
-use std::borrow::Cow;
-
 use encoding_rs::{Encoding, UTF_8};
+use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 use settings_derive::Section;
 
@@ -59,43 +58,29 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError> {
 /// Decodes `+` and percent-encoding.
 fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadError> {
     let text = text.replace('+', " ");
-    if !text.contains('%') {
-        return Ok(text);
-    }
-    let mut whole = String::with_capacity(text.len());
-    // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
-    let mut run = Vec::new();
-    let mut rest = text.as_str();
-    while let Some(next) = rest.chars().next() {
-        rest = &rest[next.len_utf8()..];
-        if next == '%' {
-            let digits = rest.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-            let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            let Some(byte) = byte else {
-                let found: String = rest.chars().take(2).collect();
-                return Err(ReadError::with_quotes(2, |quoted| {
-                    format!("expected two hexadecimal digits after `%`, found {}", quoted(&found))
-                }));
-            };
-            run.push(byte);
-            rest = &rest[2..];
-        } else if next.is_ascii() {
-            run.push(next as u8);
-        } else {
-            whole.push_str(&decoded(&run, encoding)?);
-            whole.push(next);
-            run.clear();
+    for (at, _) in text.match_indices('%') {
+        let digits = text.get(at + 1..at + 3);
+        if !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+            let found: String = text[at + 1..].chars().take(2).collect();
+            return Err(ReadError::with_quotes(2, |quoted| {
+                format!("expected two hexadecimal digits after `%`, found {}", quoted(&found))
+            }));
         }
     }
-    whole.push_str(&decoded(&run, encoding)?);
+    let mut whole = String::new();
+    for run in text.as_bytes().chunk_by(|left, right| left.is_ascii() == right.is_ascii()) {
+        if !run[0].is_ascii() {
+            whole += &String::from_utf8_lossy(run);
+            continue;
+        }
+        // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
+        let bytes = percent_decode(run).collect::<Vec<_>>();
+        let decoded = encoding.decode_without_bom_handling_and_without_replacement(&bytes);
+        whole += &decoded.ok_or_else(|| {
+            read_error!("expected percent-encoded text in {}, found invalid bytes", encoding.name())
+        })?;
+    }
     Ok(whole)
-}
-
-fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, ReadError> {
-    encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
-        let name = encoding.name();
-        read_error!("expected percent-encoded text in {name}, found invalid bytes")
-    })
 }
 
 #[cfg(test)]
