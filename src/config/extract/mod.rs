@@ -24,8 +24,8 @@ use crate::{
     translate::{
         FieldSetting, Fields,
         extract::{
-            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header,
-            HtmlSettings, Json, Mcp, Metrics, NdJson, Pairs, Regex, Text, XmlSettings,
+            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html,
+            Json, Mcp, Metrics, NdJson, Pairs, Regex, Text, Xml,
         },
     },
 };
@@ -69,7 +69,7 @@ options! {
         needs ("a pattern", "extract: { grok: '%{IP:client} %{GREEDYDATA:message}' }");
     HeaderOptions: "header" = Header => Header
         needs ("the names of headers", "extract: { header: [Location] }");
-    HtmlOptions: "html" (bare) = HtmlSettings => Html;
+    HtmlOptions: "html" (bare) = Html => Html;
     JsonOptions: "json" (bare) = Json => Json;
     McpOptions: "mcp" (bare) = Mcp => Mcp;
     MetricsOptions: "metrics" (bare) = Metrics => Metrics;
@@ -77,7 +77,7 @@ options! {
     PairsOptions: "pairs" (bare) = Pairs => Pairs;
     RegexOptions: "regex" (text = "pattern") = Regex => Regex
         needs ("a pattern", "extract: { regex: '(?<name>…)' }");
-    XmlOptions: "xml" (bare) = XmlSettings => Xml;
+    XmlOptions: "xml" (bare) = Xml => Xml;
 }
 
 impl ExtractorOptions for Binary {

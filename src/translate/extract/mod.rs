@@ -24,17 +24,14 @@ pub use self::{
     documents::{Binary, BinaryKind, Header, HeaderNames, HeaderShape, Json, NdJson, Text},
     form::Form,
     grok::{Grok, GrokError, GrokPatterns},
-    html::{
-        CssError, CssSelector, EachElement, Html, HtmlSettings, MatchCount, PagePart, Selected, Table,
-        TableShape,
-    },
+    html::{CssSelector, Html, Selected, SelectedElements, TableForm, TableSelector},
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{EachPairs, Indented, Pairs},
     parts::{Extract, ExtractPart, Typing},
     records::{ColumnNames, RaggedRows, Records},
     regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope},
-    xml::{Attributes, ElementPath, ElementPathError, Prefixes, Xml, XmlPart, XmlSettings},
+    xml::{Attributes, ElementPath, Prefixes, Xml, XmlPart},
 };
 pub(crate) use self::{
     documents::MediaType,
@@ -46,6 +43,16 @@ use crate::model::{Content, JsonText, kind_of};
 /// Limit of the records or keys of one response. Without it, a response of many short lines could take a
 /// hundred times its size in memory.
 pub const RECORD_LIMIT: usize = 100_000;
+
+/// Error for an invalid selector or path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SyntaxError {
+    /// The expected and the found syntax.
+    pub message: String,
+    /// Position of the mistake in characters, from 0, or shortly before it.
+    pub at: usize,
+}
 
 /// Extractor with its source and the types of its result.
 #[derive(Debug)]

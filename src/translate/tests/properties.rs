@@ -7,10 +7,10 @@ use super::*;
 use crate::{
     model::Schema,
     translate::extract::{
-        Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachElement, EachPairs,
-        ElementPath, Form, GrokPatterns, Header, HeaderNames, Html, Indented, Json, MatchCount, Mcp, Metrics,
-        MetricsShape, NdJson, PagePart, Pairs, Prefixes, RaggedRows, Records, Regex, SearchScope, Selected,
-        Table, TableShape, Text, Widths, Xml, XmlPart,
+        Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachPairs, ElementPath, Form,
+        GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs,
+        Prefixes, RaggedRows, Records, Regex, SearchScope, Selected, SelectedElements, TableForm,
+        TableSelector, Text, Widths, Xml, XmlPart,
     },
 };
 
@@ -128,30 +128,22 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         }
         19 => Some(ExtractorKind::NdJson(NdJson::default())),
         20 => Some(ExtractorKind::Form(Form)),
-        22 => Some(ExtractorKind::Html(Html {
-            without: Some(CssSelector::parse("x").unwrap()),
-            take: PagePart::Text,
-        })),
-        23 => Some(ExtractorKind::Html(Html {
-            without: None,
-            take: PagePart::Each(EachElement {
-                css: CssSelector::parse("a, tr").unwrap(),
-                select: vec![Selected {
-                    name: "a".into(),
-                    css: CssSelector::parse("b, td").ok(),
-                    attribute: None,
-                    count: MatchCount::FirstOrNone,
-                }],
+        22 => Some(ExtractorKind::Html(Html { without: CssSelector::parse("x").ok(), ..Html::default() })),
+        23 => {
+            let css = CssSelector::parse("b, td").ok();
+            let selected = Selected { css, attribute: None, all: false, optional: true };
+            Some(ExtractorKind::Html(Html {
+                items: CssSelector::parse("a, tr").ok(),
+                select: Some(SelectedElements(vec![("a".into(), selected)])),
                 allow_empty: true,
-            }),
-        })),
-        24 => Some(ExtractorKind::Html(Html {
-            without: None,
-            take: PagePart::Table(Table { css: None, shape: TableShape::Rows(Vec::new()) }),
-        })),
+                ..Html::default()
+            }))
+        }
+        24 => Some(ExtractorKind::Html(Html { table: Some(TableSelector(None)), ..Html::default() })),
         25 => Some(ExtractorKind::Html(Html {
-            without: None,
-            take: PagePart::Table(Table { css: None, shape: TableShape::Pairs }),
+            table: Some(TableSelector(None)),
+            form: TableForm::Pairs,
+            ..Html::default()
         })),
         _ => None,
     }

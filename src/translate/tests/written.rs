@@ -1,7 +1,7 @@
 //! Results of configured rules.
 
 use super::*;
-use crate::translate::extract::{Html, Json, PagePart, Pairs, Table, TableShape, Text, Typing};
+use crate::translate::extract::{Html, Json, Pairs, TableForm, TableSelector, Text, Typing};
 
 #[test]
 fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
@@ -276,8 +276,9 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
         let key = format!("$serde_json::private::{kind}");
         let page = format!("<table><tr><td>{key}<td>{inside}</table>");
         for schema in [None, Some(json!({"type": "object"})), Some(json!({"type": ["number", "null"]}))] {
-            let take = PagePart::Table(Table { css: None, shape: TableShape::Pairs });
-            let mut rule = success(ExtractorKind::Html(Html { without: None, take }), None, None);
+            let table = Some(TableSelector(None));
+            let html = Html { table, form: TableForm::Pairs, ..Html::default() };
+            let mut rule = success(ExtractorKind::Html(html), None, None);
             let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
             action.limit = Some(Limit { rows: Some(1), ..Limit::default() }.into());
             let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");

@@ -11,119 +11,63 @@ use std::collections::HashSet;
 
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value, json};
+use settings_derive::Section;
 
 use self::page::{NodeId, PageBudget};
 pub(in crate::translate) use self::text::error_page_message;
 pub use self::{
-    page::{CssError, CssSelector},
-    settings::HtmlSettings,
+    page::CssSelector,
+    settings::{Selected, SelectedElements, TableForm, TableSelector},
 };
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::translate::{
     fields::{list_of, object_of},
     read_error::ReadError,
     response_view::ResponseView,
 };
 
-/// HTML parser; accepts any input, like a browser.
-#[derive(Debug, Clone, Default)]
+/// HTML parser; accepts any input, like a browser. Without options, it returns the text without markup.
+#[derive(Debug, Clone, Section)]
+#[section(default, check_keys = Self::check_keys)]
 pub struct Html {
-    /// Selector of elements that are removed first.
-    pub without: Option<CssSelector>,
-    /// Part of the page to extract.
-    pub take: PagePart,
-}
-
-/// Part of a page to extract.
-#[derive(Debug, Clone, Default)]
-pub enum PagePart {
-    /// Its text without markup.
-    #[default]
-    Text,
-    /// Text of the first element that matches a selector.
-    TextOf(CssSelector),
-    /// An object with one member per selector.
-    Select(Vec<Selected>),
-    /// One such object per element that matches a selector.
-    Each(EachElement),
-    /// A table.
-    Table(Table),
-}
-
-/// Objects of the elements that match a selector.
-#[derive(Debug, Clone)]
-pub struct EachElement {
-    /// Selector of the elements.
-    pub css: CssSelector,
-    /// Selectors within each element.
-    pub select: Vec<Selected>,
-    /// Whether a page without such elements is valid.
+    /// CSS selectors by name. Each gives the text of the first matching element, or what its map specifies.
+    #[key(conflicts = "text, table")]
+    pub select: Option<SelectedElements>,
+    /// CSS selector of the records. `select` applies within each matching element, and the result is a list.
+    #[key(conflicts = "text, table")]
+    pub items: Option<CssSelector>,
+    /// Whether a page without any matches of `items` is valid and gives an empty list. Otherwise it is an
+    /// error.
+    #[key(default = false, conflicts = "text, table", requires = "items")]
     pub allow_empty: bool,
-}
-
-/// Table of a page.
-#[derive(Debug, Clone)]
-pub struct Table {
-    /// Selector of the table or of an element around it; the first table of the page if there is none.
-    pub css: Option<CssSelector>,
-    /// Shape of the result.
-    pub shape: TableShape,
-}
-
-/// Shape of an extracted table.
-#[derive(Debug, Clone)]
-pub enum TableShape {
-    /// List of objects, by these column names, or by the headings of the table if there are none.
-    Rows(Vec<String>),
-    /// An object of names and values.
-    Pairs,
-}
-
-/// Member that a selector extracts.
-#[derive(Debug, Clone)]
-pub struct Selected {
-    /// Name of the member.
-    pub name: String,
-    /// Selector; the element that `items` matched if there is none.
-    pub css: Option<CssSelector>,
-    /// Attribute to read; the text if there is none.
-    pub attribute: Option<String>,
-    /// Number of elements to extract.
-    pub count: MatchCount,
-}
-
-/// Number of elements to extract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MatchCount {
-    /// The first, which must exist.
-    First,
-    /// The first; no member if there is none.
-    FirstOrNone,
-    /// A list of all.
-    All,
+    /// Table to parse: `true` for the first table of the page, or a CSS selector of the table or of an
+    /// element around it.
+    #[key(conflicts = "text")]
+    pub table: Option<TableSelector>,
+    /// Shape of the table: `rows` gives a list of objects by its headings, `pairs` one object of names and
+    /// values.
+    #[key(name = "as", default = TableForm::Rows, conflicts = "text", requires = "table")]
+    pub form: TableForm,
+    /// Names of the table's columns, in place of its headings.
+    #[key(conflicts = "text", requires = "table")]
+    pub columns: Option<ColumnNames>,
+    /// CSS selector of the element whose whole text is the value. The first match applies.
+    pub text: Option<CssSelector>,
+    /// CSS selector of elements to remove from the page first.
+    pub without: Option<CssSelector>,
 }
 
 impl Extraction for Html {
     fn value_count(&self) -> ValueCount {
-        match &self.take {
-            PagePart::Each(_) | PagePart::Table(Table { shape: TableShape::Rows(_), .. }) => ValueCount::Many,
-            PagePart::Text
-            | PagePart::TextOf(_)
-            | PagePart::Select(_)
-            | PagePart::Table(Table { shape: TableShape::Pairs, .. }) => ValueCount::One,
-        }
+        let is_rows = self.table.is_some() && self.form == TableForm::Rows;
+        if is_rows || self.items.is_some() { ValueCount::Many } else { ValueCount::One }
     }
 
     fn finds(&self) -> MemberNames<'_> {
-        match &self.take {
-            PagePart::Text | PagePart::TextOf(_) => MemberNames::NoFields,
-            PagePart::Select(select) | PagePart::Each(EachElement { select, .. }) => {
-                MemberNames::Names(select.iter().map(|selected| selected.name.as_str()).collect())
-            }
-            PagePart::Table(Table { shape: TableShape::Rows(names), .. }) if !names.is_empty() => {
-                MemberNames::Names(names.iter().map(String::as_str).collect())
-            }
-            PagePart::Table(_) => MemberNames::AnyNames,
+        match (&self.select, &self.table) {
+            (Some(select), _) => MemberNames::Names(select.0.iter().map(|(name, _)| name.as_str()).collect()),
+            (None, Some(_)) => ColumnNames::members(self.columns.as_ref()),
+            (None, None) => MemberNames::NoFields,
         }
     }
 
@@ -135,11 +79,16 @@ impl Extraction for Html {
 impl Html {
     /// JSON Schema of the selected members, which are strings; `None` if the page decides the names.
     pub(super) fn schema(&self) -> Option<Map<String, Value>> {
-        match &self.take {
-            PagePart::Select(select) => Some(schema_of(select)),
-            PagePart::Each(each) => Some(list_of(schema_of(&each.select))),
-            PagePart::Text | PagePart::TextOf(_) | PagePart::Table(_) => None,
-        }
+        let select = &self.select.as_ref()?.0;
+        let property = |(name, selected): &(String, Selected)| {
+            let text = json!({ "type": "string" });
+            let kind = if selected.all { json!({ "type": "array", "items": text }) } else { text };
+            (name.clone(), kind)
+        };
+        let always = select.iter().filter(|(_, selected)| selected.all || !selected.optional);
+        let record =
+            object_of(select.iter().map(property).collect(), always.map(|(name, _)| name.as_str()).collect());
+        Some(if self.items.is_some() { list_of(record) } else { record })
     }
 
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
@@ -154,47 +103,42 @@ impl Html {
                 page.tree.get_mut(id).expect("it was found in this tree").detach();
             }
         }
+        if let Some(css) = &self.text {
+            let first = css.first(&page, &mut work)?;
+            let first =
+                first.ok_or_else(|| read_error!("expected an element `{}`, found none", css.source()))?;
+            return text::rendered_text(first, &mut work).map(Value::from);
+        }
+        if let Some(table) = &self.table {
+            let table = table.find(&page, &mut work)?;
+            return match self.form {
+                TableForm::Rows => table::rows(table, self.columns.as_ref(), &mut work),
+                TableForm::Pairs => table::pairs(table, &mut work),
+            };
+        }
         let root = page.root_element();
-        match &self.take {
-            PagePart::Text => text::rendered_text(root, &mut work).map(Value::from),
-            PagePart::TextOf(css) => {
-                let first = css.first(&page, &mut work)?;
-                let first =
-                    first.ok_or_else(|| read_error!("expected an element `{}`, found none", css.source()))?;
-                text::rendered_text(first, &mut work).map(Value::from)
-            }
-            PagePart::Select(select) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
-            PagePart::Each(each) => each.extract(&page, &mut work),
-            PagePart::Table(table) => table.extract(&page, &mut work),
+        match (&self.select, &self.items) {
+            (None, _) => text::rendered_text(root, &mut work).map(Value::from),
+            (Some(select), None) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
+            (Some(select), Some(items)) => self.records(select, items, &page, &mut work),
         }
     }
-}
 
-fn schema_of(select: &[Selected]) -> Map<String, Value> {
-    let property = |selected: &Selected| {
-        let text = json!({ "type": "string" });
-        let kind = match selected.count {
-            MatchCount::All => json!({ "type": "array", "items": text }),
-            MatchCount::First | MatchCount::FirstOrNone => text,
-        };
-        (selected.name.clone(), kind)
-    };
-    let always = select.iter().filter(|selected| selected.count != MatchCount::FirstOrNone);
-    object_of(select.iter().map(property).collect(), always.map(|selected| selected.name.as_str()).collect())
-}
-
-impl EachElement {
-    fn extract(&self, page: &Page, work: &mut PageBudget) -> Result<Value, ReadError> {
-        let elements = self.css.all(page, work)?;
-        let finder = Finder::all(&self.select, page, work)?;
+    fn records(
+        &self,
+        select: &SelectedElements,
+        items: &CssSelector,
+        page: &Page,
+        work: &mut PageBudget,
+    ) -> Result<Value, ReadError> {
+        let elements = items.all(page, work)?;
+        let finder = Finder::all(select, page, work)?;
+        let source = items.source();
         if elements.len() > RECORD_LIMIT {
-            return Err(read_error!(
-                "expected at most {RECORD_LIMIT} of `{}`, found more",
-                self.css.source()
-            ));
+            return Err(read_error!("expected at most {RECORD_LIMIT} of `{source}`, found more"));
         }
         if elements.is_empty() && !self.allow_empty {
-            return Err(read_error!("expected elements `{}`, found none", self.css.source()));
+            return Err(read_error!("expected elements `{source}`, found none"));
         }
         let elements = elements.into_iter().filter_map(|id| ElementRef::wrap(page.tree.get(id)?));
         let records = elements.enumerate().map(|(index, element)| {
@@ -204,17 +148,9 @@ impl EachElement {
     }
 }
 
-impl Table {
-    fn extract(&self, page: &Page, work: &mut PageBudget) -> Result<Value, ReadError> {
-        let table = self.find(page, work)?;
-        match &self.shape {
-            TableShape::Rows(given) => table::rows(table, given, work),
-            TableShape::Pairs => table::pairs(table, work),
-        }
-    }
-
+impl TableSelector {
     fn find<'a>(&self, page: &'a Page, work: &mut PageBudget) -> Result<ElementRef<'a>, ReadError> {
-        let (place, words) = match &self.css {
+        let (place, words) = match &self.0 {
             None => (Some(page.root_element()), "a table".to_owned()),
             Some(css) => (css.first(page, work)?, format!("a table `{}`", css.source())),
         };
@@ -225,31 +161,31 @@ impl Table {
 }
 
 /// Matches of each selector in the page. Each selector runs once, regardless of the number of records.
-struct Finder<'a>(Vec<(&'a Selected, Option<HashSet<NodeId>>)>);
+struct Finder<'a>(Vec<(&'a (String, Selected), Option<HashSet<NodeId>>)>);
 
 impl<'a> Finder<'a> {
-    fn all(select: &'a [Selected], page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
-        let find = |selected: &'a Selected| {
-            let found = selected.css.as_ref().map(|css| css.all(page, work)).transpose()?;
+    fn all(select: &'a SelectedElements, page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
+        let find = |selected: &'a (String, Selected)| {
+            let found = selected.1.css.as_ref().map(|css| css.all(page, work)).transpose()?;
             Ok((selected, found.map(HashSet::from_iter)))
         };
-        select.iter().map(find).collect::<Result<_, _>>().map(Self)
+        select.0.iter().map(find).collect::<Result<_, _>>().map(Self)
     }
 
     fn object(&self, within: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
         let mut object = Map::new();
-        for (selected, found) in &self.0 {
+        for ((name, selected), found) in &self.0 {
             let value = match found {
-                None => selected.value([within].into_iter(), work)?,
+                None => selected.value(name, [within].into_iter(), work)?,
                 Some(found) => {
                     // Within a record, exclude the record's own element; within the page, include the root.
                     let below =
                         within.descendent_elements().skip(usize::from(within.parent_element().is_some()));
-                    selected.value(below.filter(|element| found.contains(&element.id())), work)?
+                    selected.value(name, below.filter(|element| found.contains(&element.id())), work)?
                 }
             };
             work.count_visit(within)?;
-            object.extend(value.map(|value| (selected.name.clone(), value)));
+            object.extend(value.map(|value| (name.clone(), value)));
         }
         Ok(Value::Object(object))
     }
@@ -259,34 +195,35 @@ impl Selected {
     /// The value; `None` if nothing is found and the member is optional.
     fn value<'a>(
         &self,
+        name: &str,
         elements: impl Iterator<Item = ElementRef<'a>>,
         work: &mut PageBudget,
     ) -> Result<Option<Value>, ReadError> {
         let mut values = Vec::new();
         for element in elements {
             values.extend(match &self.attribute {
-                Some(name) => {
-                    let value = element.attr(name);
+                Some(attribute) => {
+                    let value = element.attr(attribute);
                     work.take(value.map_or(0, str::len))?;
                     value.map(Value::from)
                 }
                 None => Some(text::rendered_text(element, work)?.into()),
             });
-            if self.count != MatchCount::All && !values.is_empty() {
+            if !self.all && !values.is_empty() {
                 break;
             }
             if values.len() > RECORD_LIMIT {
-                return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found more", self.name));
+                return Err(read_error!("expected at most {RECORD_LIMIT} of `{name}`, found more"));
             }
         }
-        match self.count {
-            MatchCount::All => Ok(Some(Value::Array(values))),
-            MatchCount::FirstOrNone => Ok(values.pop()),
-            MatchCount::First => values.pop().map(Some).ok_or_else(|| {
+        match values.pop() {
+            value if self.all => Ok(Some(values.into_iter().chain(value).collect())),
+            None if !self.optional => {
                 let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source()));
                 let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
-                read_error!("`{}`: expected an element{element}{with}, found none", self.name)
-            }),
+                Err(read_error!("`{name}`: expected an element{element}{with}, found none"))
+            }
+            value => Ok(value),
         }
     }
 }

@@ -10,7 +10,7 @@ use html5ever::{
 };
 use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
 
-use super::super::RECORD_LIMIT;
+use super::super::{RECORD_LIMIT, SyntaxError};
 use crate::translate::read_error::{ReadError, at_most};
 
 /// Limit of nested elements, as in browsers.
@@ -31,7 +31,10 @@ pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 ///
 /// A sentence, if the page exceeds a limit.
 pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
-    check_attributes(text)?;
+    // The parser compares each attribute of a tag with the others, so a very large number would take hours.
+    if let Some(offset) = first_wide_tag(text) {
+        return Err(too_many_attributes().in_part(&line_of(text, offset)));
+    }
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
     // Pages rendered in the browser fetch table rows alone, which HTML does not allow outside of a table.
@@ -85,12 +88,6 @@ fn check_tree(page: &Html, nodes_before: usize) -> Result<(), ReadError> {
 /// Limit of the attributes of a tag.
 const ATTRIBUTE_LIMIT: usize = 1000;
 
-/// Rejects a page with a tag of too many attributes: the parser compares each attribute with the others, so a
-/// very large number would take hours.
-fn check_attributes(text: &str) -> Result<(), ReadError> {
-    first_wide_tag(text).map_or(Ok(()), |offset| Err(too_many_attributes().in_part(&line_of(text, offset))))
-}
-
 fn too_many_attributes() -> ReadError {
     read_error!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
 }
@@ -105,33 +102,36 @@ fn line_of(text: &str, offset: usize) -> String {
 /// Only the parser knows which `<a` begins a tag, so each is followed as if it did. Candidates in the same
 /// tokenizer state are merged, with the largest count of attributes, so the scan is linear.
 fn first_wide_tag(text: &str) -> Option<usize> {
-    let mut live: [Option<usize>; STATES] = [None; STATES];
+    let mut live = Candidates::default();
     let bytes = text.as_bytes();
     for (index, byte) in bytes.iter().copied().enumerate() {
-        let mut next: [Option<usize>; STATES] = [None; STATES];
+        let mut next = Candidates::default();
         if byte == b'<'
             && bytes.get(index + 1).is_some_and(|after| after.is_ascii_alphabetic() || *after == b'/')
         {
-            next[State::TagName as usize] = Some(0);
+            next[State::TagName as usize] = Some((0, State::TagName));
         } else if live == next {
             continue;
         }
-        for (state, count) in ALL_STATES.iter().zip(live) {
-            let (Some(count), Some((after, more))) = (count, state.after(byte)) else { continue };
+        for (count, state) in live.into_iter().flatten() {
+            let Some((after, more)) = state.after(byte) else { continue };
             let count = count + more;
             if count > ATTRIBUTE_LIMIT {
                 return Some(index);
             }
             let slot = &mut next[after as usize];
-            *slot = (*slot).max(Some(count));
+            *slot = (*slot).max(Some((count, after)));
         }
         live = next;
     }
     None
 }
 
+/// Number of attributes of each tag that may have begun, by its state.
+type Candidates = [Option<(usize, State)>; 8];
+
 /// State of the tokenizer in a tag (HTML, section 13.2.5, from "tag name state" on).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     TagName,
     BeforeName,
@@ -142,18 +142,6 @@ enum State {
     SingleQuoted,
     Unquoted,
 }
-
-const STATES: usize = 8;
-const ALL_STATES: [State; STATES] = [
-    State::TagName,
-    State::BeforeName,
-    State::Name,
-    State::AfterName,
-    State::BeforeValue,
-    State::DoubleQuoted,
-    State::SingleQuoted,
-    State::Unquoted,
-];
 
 impl State {
     /// Next state after a byte, and the number of attributes that begin with it; `None` at the end of the
@@ -192,15 +180,6 @@ pub(super) struct PageBudget {
     widest: usize,
 }
 
-/// Additional elements that a selector visits to decide whether an element matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ExtraVisits {
-    /// Descendants, for `:has()`: each is visited once per ancestor.
-    pub(super) below: bool,
-    /// Siblings, for `:last-of-type`.
-    pub(super) beside: bool,
-}
-
 /// Cost of a visited element in the [`PageBudget`], which counts copied bytes.
 const BYTES_AN_ELEMENT: usize = 4;
 
@@ -228,10 +207,10 @@ impl PageBudget {
         self.take(BYTES_AN_ELEMENT * element.descendants().count())
     }
 
-    /// Accounts for a visit to all elements of the page.
-    pub(super) fn search(&mut self, extra: ExtraVisits) -> Result<(), ReadError> {
-        let below = if extra.below { self.deepest } else { 0 };
-        let beside = if extra.beside { self.widest } else { 0 };
+    /// Accounts for a search of a selector in all elements of the page.
+    fn search(&mut self, css: &CssSelector) -> Result<(), ReadError> {
+        let below = if css.visits_descendants { self.deepest } else { 0 };
+        let beside = if css.visits_siblings { self.widest } else { 0 };
         self.take(BYTES_AN_ELEMENT * self.nodes * (1 + below + beside))
     }
 }
@@ -241,17 +220,10 @@ impl PageBudget {
 pub struct CssSelector {
     source: String,
     selector: Selector,
-    extra_visits: ExtraVisits,
-}
-
-/// Error for an invalid CSS selector.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CssError {
-    /// The expected and the found syntax.
-    pub message: String,
-    /// Position in characters up to which it is valid, from 0; at the mistake, or shortly before it.
-    pub at: usize,
+    /// Whether it visits the descendants of an element (`:has()`): each is visited once per ancestor.
+    visits_descendants: bool,
+    /// Whether it visits the siblings of an element (`:last-of-type`).
+    visits_siblings: bool,
 }
 
 impl CssSelector {
@@ -259,20 +231,24 @@ impl CssSelector {
     ///
     /// # Errors
     ///
-    /// [`CssError`], for an invalid selector, for `:scope`, and for selectors that may be slow on a hostile
+    /// [`SyntaxError`], for an invalid selector, for `:scope`, and for selectors that may be slow on a hostile
     /// page: `~`, which examines all siblings, and in parentheses (`:is()`, `:not()`, `:has()`) nested ones,
     /// or more than one element.
-    pub fn parse(source: &str) -> Result<Self, CssError> {
+    pub fn parse(source: &str) -> Result<Self, SyntaxError> {
         let (bare, unclosed) = without_literals(source);
         if let Some(closing) = unclosed {
             let message = format!("expected `{closing}`, found the end");
-            return Err(CssError { message, at: bare.len() });
+            return Err(SyntaxError { message, at: bare.len() });
         }
-        let extra_visits = extra_visits(&bare)?;
-        match Selector::parse(source) {
-            Ok(selector) => Ok(Self { source: source.to_owned(), selector, extra_visits }),
-            Err(error) => Err(selector_error(source, &error)),
-        }
+        check_cost(&bare)?;
+        Ok(Self {
+            source: source.to_owned(),
+            selector: Selector::parse(source).map_err(|error| selector_error(source, &error))?,
+            visits_descendants: bare.contains(":has("),
+            visits_siblings: [":nth-last-", ":last-of-type", ":only-of-type"]
+                .iter()
+                .any(|name| bare.contains(name)),
+        })
     }
 
     /// The selector as configured.
@@ -291,7 +267,7 @@ impl CssSelector {
 
     /// All matching elements of a page, in document order.
     pub(super) fn all(&self, page: &Html, work: &mut PageBudget) -> Result<Vec<NodeId>, ReadError> {
-        work.search(self.extra_visits)?;
+        work.search(self)?;
         let root = page.root_element();
         let itself = self.selector.matches(&root).then_some(root);
         Ok(itself.into_iter().chain(root.select(&self.selector)).map(|element| element.id()).collect())
@@ -326,9 +302,9 @@ fn is_before_formula(bare: &str) -> bool {
         && name.chars().all(|character| character.is_ascii_lowercase() || character == '-')
 }
 
-/// The additional elements that a selector without literals visits; an error if there could be too many.
-fn extra_visits(bare: &str) -> Result<ExtraVisits, CssError> {
-    let refuse = |at, message: &str| Err(CssError { message: message.to_owned(), at });
+/// Checks that a selector without literals does not visit too many elements.
+fn check_cost(bare: &str) -> Result<(), SyntaxError> {
+    let refuse = |at, message: &str| Err(SyntaxError { message: message.to_owned(), at });
     if let Some(at) = bare.find('~') {
         return refuse(at, "expected `+`, `>` or a space between elements, found `~`");
     }
@@ -350,16 +326,12 @@ fn extra_visits(bare: &str) -> Result<ExtraVisits, CssError> {
             }
         }
     }
-    let from_the_last = [":nth-last-", ":last-of-type", ":only-of-type"];
-    Ok(ExtraVisits {
-        below: bare.contains(":has("),
-        beside: from_the_last.iter().any(|name| bare.contains(name)),
-    })
+    Ok(())
 }
 
 /// The error for an invalid selector. The library does not report where it stopped, so that is behind the
 /// longest valid beginning.
-fn selector_error(source: &str, error: &SelectorErrorKind) -> CssError {
+fn selector_error(source: &str, error: &SelectorErrorKind) -> SyntaxError {
     const MAX_LENGTH: usize = 500;
     let ends = source.char_indices().map(|(offset, _)| offset).take(MAX_LENGTH).enumerate();
     let good = ends.filter(|(_, end)| *end > 0 && Selector::parse(source[..*end].trim_end()).is_ok());
@@ -369,5 +341,5 @@ fn selector_error(source: &str, error: &SelectorErrorKind) -> CssError {
         _ if matches!(error, SelectorErrorKind::EndOfLine) => "the end".to_owned(),
         rest => format!("`{rest}`"),
     };
-    CssError { message: format!("expected a CSS selector, found {found}"), at }
+    SyntaxError { message: format!("expected a CSS selector, found {found}"), at }
 }

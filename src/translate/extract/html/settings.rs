@@ -1,60 +1,29 @@
-//! Options of the `html` extractor.
+//! Types of the options of the `html` extractor.
 
 use settings_derive::{Section, Word};
 
-use super::{CssSelector, EachElement, Html, MatchCount, PagePart, Selected, Table, TableShape};
-use crate::{
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        tree::{Entry, Kind},
-        value::text_of,
-    },
-    translate::extract::records::ColumnNames,
+use super::{CssSelector, Html};
+use crate::settings::{
+    code::Code,
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, OpenSection, Setting},
+    tree::{Entry, Kind},
+    value::text_of,
 };
 
-/// Options of [`Html`].
-#[derive(Debug, Section)]
-#[section(check_keys = Self::check_keys)]
-pub struct HtmlSettings {
-    /// CSS selectors by name. Each gives the text of the first matching element, or what its map specifies.
-    #[key(conflicts = "text, table")]
-    select: Option<SelectedElements>,
-    /// CSS selector of the records. `select` applies within each matching element, and the result is a list.
-    #[key(conflicts = "text, table")]
-    items: Option<CssSelector>,
-    /// Whether a page without any matches of `items` is valid and gives an empty list. Otherwise it is an
-    /// error.
-    #[key(default = false, conflicts = "text, table", requires = "items")]
-    allow_empty: bool,
-    /// Table to parse: `true` for the first table of the page, or a CSS selector of the table or of an
-    /// element around it.
-    #[key(conflicts = "text")]
-    table: Option<TableSelector>,
-    /// Shape of the table: `rows` gives a list of objects by its headings, `pairs` one object of names and
-    /// values.
-    #[key(name = "as", default = TableForm::Rows, conflicts = "text", requires = "table")]
-    form: TableForm,
-    /// Names of the table's columns, in place of its headings.
-    #[key(conflicts = "text", requires = "table")]
-    columns: Option<ColumnNames>,
-    /// CSS selector of the element whose whole text is the value. The first match applies.
-    text: Option<CssSelector>,
-    /// CSS selector of elements to remove from the page first.
-    without: Option<CssSelector>,
-}
-
+/// Shape of an extracted table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-enum TableForm {
+pub enum TableForm {
+    /// List of objects, by the names of the columns.
     Rows,
+    /// An object of names and values.
     Pairs,
 }
 
-impl HtmlSettings {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+impl Html {
+    pub(super) fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut checked = Ok(());
-        let form = section.entry("as").and_then(|entry| entry.value.as_text());
+        let form = section.get("as").and_then(|node| node.as_text());
         if form == Some("pairs") && section.entry("table").is_some() && section.entry("columns").is_some() {
             checked = Err(section.conflict("columns", "as: pairs"));
         }
@@ -67,28 +36,6 @@ impl HtmlSettings {
     }
 }
 
-impl From<HtmlSettings> for Html {
-    fn from(settings: HtmlSettings) -> Self {
-        let HtmlSettings { select, items, allow_empty, table, form, columns, text, without } = settings;
-        let take = match (text, table, select, items) {
-            (Some(css), ..) => PagePart::TextOf(css),
-            (None, Some(TableSelector(css)), ..) => {
-                let shape = match form {
-                    TableForm::Rows => TableShape::Rows(columns.map_or_else(Vec::new, |columns| columns.0)),
-                    TableForm::Pairs => TableShape::Pairs,
-                };
-                PagePart::Table(Table { css, shape })
-            }
-            (None, None, Some(select), Some(css)) => {
-                PagePart::Each(EachElement { css, select: select.0, allow_empty })
-            }
-            (None, None, Some(select), None) => PagePart::Select(select.0),
-            (None, None, None, _) => PagePart::Text,
-        };
-        Self { without, take }
-    }
-}
-
 impl Setting for CssSelector {
     const KIND: ValueKind = ValueKind::Text;
 
@@ -97,18 +44,15 @@ impl Setting for CssSelector {
         Self::parse(text).or_else(|error| {
             let place = value.context.report.character_in(value.node, text, error.at);
             let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
-            value.reject_at(
-                place,
-                Invalid::new(format!("{} is not a CSS selector: {error}", value.name), help)
-                    .with_code(Code::InvalidSelector),
-            )
+            let invalid = Invalid::new(format!("{} is not a CSS selector: {error}", value.name), help);
+            value.reject_at(place, invalid.with_code(Code::InvalidSelector))
         })
     }
 }
 
 /// Selector of the table; the first table of the page if there is none.
-#[derive(Debug)]
-struct TableSelector(Option<CssSelector>);
+#[derive(Debug, Clone)]
+pub struct TableSelector(pub Option<CssSelector>);
 
 impl Setting for TableSelector {
     const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::Boolean]);
@@ -126,11 +70,11 @@ impl Setting for TableSelector {
 }
 
 /// Members to extract from a page, by name; at least one.
-#[derive(Debug)]
-struct SelectedElements(Vec<Selected>);
+#[derive(Debug, Clone)]
+pub struct SelectedElements(pub Vec<(String, Selected)>);
 
 impl Setting for SelectedElements {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Either(&[ValueKind::Text, SelectedSettings::KIND]));
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Either(&[ValueKind::Text, Selected::KIND]));
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map().filter(|entries| !entries.is_empty()) else {
@@ -142,41 +86,37 @@ impl Setting for SelectedElements {
     }
 }
 
-fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<Selected> {
+fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<(String, Selected)> {
     let name = entry.key.text.clone();
     let shown = format!("`{name}`");
-    let value = select.member(entry, &shown, SelectedSettings::KIND);
+    let value = select.member(entry, &shown, Selected::KIND);
     if value.node.as_text().is_some() {
         let css = Some(CssSelector::read(&value)?);
-        return Ok(Selected { name, css, attribute: None, count: MatchCount::First });
+        return Ok((name, Selected { css, attribute: None, all: false, optional: false }));
     }
-    let SelectedSettings { css, attribute, all, optional } = SelectedSettings::read(&value)?;
-    let count = match (all, optional) {
-        (true, _) => MatchCount::All,
-        (false, true) => MatchCount::FirstOrNone,
-        (false, false) => MatchCount::First,
-    };
-    Ok(Selected { name, css, attribute: attribute.map(|name| name.to_ascii_lowercase()), count })
+    let mut selected = Selected::read(&value)?;
+    selected.attribute.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    Ok((name, selected))
 }
 
-/// A member of `select` that is configured as a map.
-#[derive(Debug, Section)]
+/// A member of `select`.
+#[derive(Debug, Clone, Section)]
 #[section(name = "a name of `select`", id = "selected", check_keys = Self::check_keys)]
-struct SelectedSettings {
+pub struct Selected {
     /// CSS selector. With `items` it is optional and defaults to the element itself.
-    css: Option<CssSelector>,
+    pub css: Option<CssSelector>,
     /// Attribute to read. Elements without it are skipped.
     #[key(shown = "the text")]
-    attribute: Option<String>,
+    pub attribute: Option<String>,
     /// Whether to return a list of all matches, which may be empty.
     #[key(default = false, shown = "`false`, the first match")]
-    all: bool,
+    pub all: bool,
     /// Whether the element may be missing from a page.
     #[key(default = false)]
-    optional: bool,
+    pub optional: bool,
 }
 
-impl SelectedSettings {
+impl Selected {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut checked = Ok(());
         if section.entry("css").is_none() && section.value.sibling("items").is_none() {

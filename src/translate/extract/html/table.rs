@@ -6,7 +6,7 @@ use scraper::{Element, ElementRef};
 use serde_json::{Map, Value};
 
 use super::{
-    super::{RECORD_LIMIT, records::add},
+    super::{ColumnNames, RECORD_LIMIT, records::add},
     page::PageBudget,
     text,
 };
@@ -15,17 +15,17 @@ use crate::translate::read_error::{ReadError, at_most};
 /// The rows below the headings, as objects by column name.
 pub(super) fn rows(
     table: ElementRef<'_>,
-    given: &[String],
+    declared: Option<&ColumnNames>,
     work: &mut PageBudget,
 ) -> Result<Value, ReadError> {
     let rows = read(table, work)?;
-    let first = rows.iter().take_while(|row| row.kind == RowKind::Heading || row.is_blank()).count();
+    let first = rows.iter().take_while(|row| row.is_heading || row.is_blank()).count();
     // Without headings, the first row is the header.
-    let first = if first == 0 && given.is_empty() { rows.len().min(1) } else { first };
+    let first = if first == 0 && declared.is_none() { rows.len().min(1) } else { first };
     let (headings, rows) = rows.split_at(first);
-    let names = if given.is_empty() { names(headings, rows) } else { given.to_vec() };
+    let names = declared.map_or_else(|| names(headings, rows), |declared| declared.0.clone());
     let mut found = Vec::new();
-    for row in rows.iter().filter(|row| row.kind == RowKind::Data && !row.is_blank()) {
+    for row in rows.iter().filter(|row| !row.is_heading && !row.is_blank()) {
         at_most(RECORD_LIMIT, found.len() + 1, "rows")?;
         let mut record = Map::new();
         for (name, cell) in names.iter().zip(&row.cells) {
@@ -68,10 +68,9 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
     for row in row_elements(table) {
         work.take(1)?;
         let cells: Vec<ElementRef<'_>> = cell_elements(row).collect();
-        let names = cells.iter().filter(|cell| is_heading(cell)).count();
         // A row of headings only is not a pair; a row with several headings has one value per heading.
-        let length = match names {
-            _ if names == cells.len() => continue,
+        let length = match cells.iter().filter(|cell| is_heading(cell)).count() {
+            names if names == cells.len() => continue,
             0 | 1 => cells.len(),
             _ => 2,
         };
@@ -106,14 +105,8 @@ const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 struct Row {
     /// One text per column; `None` for a missing cell.
     cells: Vec<Option<Rc<str>>>,
-    kind: RowKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RowKind {
-    /// Inside `<thead>`, or with `<th>` cells only.
-    Heading,
-    Data,
+    /// Whether it is inside `<thead>`, or has `<th>` cells only.
+    is_heading: bool,
 }
 
 impl Row {
@@ -151,15 +144,13 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadEr
     let mut cell_count = 0;
     for element in row_elements(table) {
         work.take(1)?;
-        let row = read_row(element, &mut hanging, work)?;
-        cell_count += row.len();
+        let cells = read_row(element, &mut hanging, work)?;
+        cell_count += cells.len();
         at_most(CELL_LIMIT, cell_count, "cells in a table")?;
         let in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
-        let is_heading = in_head
-            || cell_elements(element).next().is_some()
-                && cell_elements(element).all(|cell| is_heading(&cell));
-        let kind = if is_heading { RowKind::Heading } else { RowKind::Data };
-        found.push(Row { cells: row, kind });
+        let mut own = cell_elements(element).peekable();
+        let has_headings_only = own.peek().is_some() && own.all(|cell| is_heading(&cell));
+        found.push(Row { cells, is_heading: in_head || has_headings_only });
     }
     Ok(found)
 }

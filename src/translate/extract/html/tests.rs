@@ -6,29 +6,35 @@ fn css(source: &str) -> CssSelector {
     CssSelector::parse(source).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
-fn first(name: &str, source: &str) -> Selected {
-    Selected { name: name.to_owned(), css: Some(css(source)), attribute: None, count: MatchCount::First }
+fn first(name: &str, source: &str) -> (String, Selected) {
+    (name.to_owned(), Selected { css: Some(css(source)), attribute: None, all: false, optional: false })
 }
 
-fn itself(name: &str) -> Selected {
-    Selected { css: None, ..first(name, "x") }
+fn itself(name: &str) -> (String, Selected) {
+    (name.to_owned(), Selected { css: None, ..first(name, "x").1 })
 }
 
-fn table(shape: TableShape) -> PagePart {
-    PagePart::Table(Table { css: None, shape })
+fn table(columns: &[&str]) -> Html {
+    let columns = columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let columns = Some(ColumnNames(columns)).filter(|columns| !columns.0.is_empty());
+    Html { table: Some(TableSelector(None)), columns, ..Html::default() }
 }
 
-fn each(source: &str, select: Vec<Selected>) -> PagePart {
-    PagePart::Each(EachElement { css: css(source), select, allow_empty: false })
+fn pairs() -> Html {
+    Html { table: Some(TableSelector(None)), form: TableForm::Pairs, ..Html::default() }
 }
 
-fn read(take: &PagePart, text: &str) -> Result<Value, ReadError> {
-    Html { without: None, take: take.clone() }.extract(text)
+fn select(select: Vec<(String, Selected)>) -> Html {
+    Html { select: Some(SelectedElements(select)), ..Html::default() }
+}
+
+fn each(source: &str, elements: Vec<(String, Selected)>) -> Html {
+    Html { items: Some(css(source)), ..select(elements) }
 }
 
 #[track_caller]
-fn check(take: &PagePart, text: &str, expected: Result<&str, &str>) {
-    match (read(take, text), expected) {
+fn check(html: &Html, text: &str, expected: Result<&str, &str>) {
+    match (html.extract(text), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, _) => {
@@ -42,24 +48,24 @@ fn check(take: &PagePart, text: &str, expected: Result<&str, &str>) {
 fn rows_without_a_table_are_one() {
     for begin in ["", " <!-- a --><!-- b -->\n", "<tbody>", "<TBODY id=rows>"] {
         let page = format!("{begin}<tr><td>Oslo<td>5</tr><tr><td>Bergen<td>6</tr>");
-        let rows = table(TableShape::Rows(vec!["city".into(), "celsius".into()]));
+        let rows = table(&["city", "celsius"]);
         check(&rows, &page, Ok(r#"[{"city":"Oslo","celsius":"5"},{"city":"Bergen","celsius":"6"}]"#));
         check(&each("tr", vec![first("city", "td")]), &page, Ok(r#"[{"city":"Oslo"},{"city":"Bergen"}]"#));
     }
-    check(&PagePart::Text, "<td>Oslo</td><td>5", Ok("\"Oslo\\t5\""));
-    check(&PagePart::Text, "<track><tr><td>no", Ok("\"no\""));
+    check(&Html::default(), "<td>Oslo</td><td>5", Ok("\"Oslo\\t5\""));
+    check(&Html::default(), "<track><tr><td>no", Ok("\"no\""));
 }
 
 #[test]
 fn leading_white_space_of_preformatted_text_is_preserved() {
-    let of = |css: &str| PagePart::TextOf(CssSelector::parse(css).unwrap());
+    let of = |source: &str| Html { text: Some(css(source)), ..Html::default() };
     let page = "<h1> A </h1>\n<pre>\n\n   total  free\nmem:   1     2\n \n</pre><xmp> a <b>\n  c</xmp>";
-    let text = |take| Html { take, without: None }.extract(page).unwrap();
+    let text = |html: Html| html.extract(page).unwrap();
     assert_eq!(text(of("pre")), "   total  free\nmem:   1     2");
     assert_eq!(text(of("xmp")), " a <b>\n  c");
     assert_eq!(text(of("h1")), "A");
-    assert_eq!(text(PagePart::Text), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
-    let error = Html { take: of("h2"), without: None }.extract(page).unwrap_err();
+    assert_eq!(text(Html::default()), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
+    let error = of("h2").extract(page).unwrap_err();
     assert_eq!(error.to_string(), "expected an element `h2`, found none");
 }
 
@@ -69,51 +75,48 @@ fn the_text_is_what_a_browser_shows() {
                 <script>no()</script> <b>noon</b><p>One&nbsp;&nbsp; two</p>three<table><tr><td>a<td>b<tr><td>c</table>\
                 <pre> x\n  y</pre>";
     check(
-        &PagePart::Text,
+        &Html::default(),
         page,
         Ok(r#""State & more\n\nUp\nsince noon\n\nOne   two\n\nthree\na\tb\nc\n x\n  y""#),
     );
-    check(&PagePart::Text, " \n", Err("found an empty response"));
+    check(&Html::default(), " \n", Err("found an empty response"));
 }
 
 #[test]
 fn selectors_find_texts_attributes_and_lists() {
     let page = "<h1> A  b </h1><ul><li><a href=1>x</a><li>y<li><a href=2>z</a></ul>";
-    let link = |count| Selected {
-        name: "link".to_owned(),
-        css: Some(css("a")),
-        attribute: Some("href".to_owned()),
-        count,
+    let link = |all, optional| {
+        let attribute = Some("href".to_owned());
+        ("link".to_owned(), Selected { css: Some(css("a")), attribute, all, optional })
     };
-    let select = PagePart::Select(vec![first("title", "h1"), link(MatchCount::All)]);
-    check(&select, page, Ok(r#"{"title":"A b","link":["1","2"]}"#));
-    let records = |count| each("li", vec![itself("t"), link(count)]);
     check(
-        &records(MatchCount::First),
+        &select(vec![first("title", "h1"), link(true, false)]),
+        page,
+        Ok(r#"{"title":"A b","link":["1","2"]}"#),
+    );
+    let records = |link| each("li", vec![itself("t"), link]);
+    check(
+        &records(link(false, false)),
         page,
         Err("record 2: `link`: expected an element `a` with `href`, found none"),
     );
-    check(
-        &records(MatchCount::FirstOrNone),
-        page,
-        Ok(r#"[{"t":"x","link":"1"},{"t":"y"},{"t":"z","link":"2"}]"#),
-    );
-    check(&PagePart::Select(vec![first("a", "h2")]), page, Err("expected an element `h2`, found none"));
+    check(&records(link(false, true)), page, Ok(r#"[{"t":"x","link":"1"},{"t":"y"},{"t":"z","link":"2"}]"#));
+    check(&select(vec![first("a", "h2")]), page, Err("expected an element `h2`, found none"));
 }
 
 #[test]
 fn removed_elements_are_not_found() {
     let page = "<html lang=no><ul><li>a<b>x</b><li class=old>b</ul>";
-    let without = |source, take| Html { without: Some(css(source)), take }.extract(page);
+    let without = |source, html| Html { without: Some(css(source)), ..html }.extract(page);
     assert_eq!(without(".old, b", each("li", vec![itself("t")])).unwrap().to_string(), r#"[{"t":"a"}]"#);
-    assert_eq!(without("*", PagePart::Text).unwrap(), "");
-    let lang = Selected { attribute: Some("lang".to_owned()), ..first("lang", "html") };
-    check(&PagePart::Select(vec![lang]), page, Ok(r#"{"lang":"no"}"#));
+    assert_eq!(without("*", Html::default()).unwrap(), "");
+    let lang = Selected { attribute: Some("lang".to_owned()), ..first("lang", "html").1 };
+    check(&select(vec![("lang".to_owned(), lang)]), page, Ok(r#"{"lang":"no"}"#));
 }
 
 #[test]
 fn a_table_is_rows_by_its_headings() {
-    let rows = table(TableShape::Rows(Vec::new()));
+    let rows = table(&[]);
     check(
         &rows,
         "<table><tr><th>A<th>B<tr><td>1<td>2<tr><td>3</table>",
@@ -131,7 +134,7 @@ fn a_table_is_rows_by_its_headings() {
         spans,
         Ok(r#"[{"Host":"a","Load 1":"x","Load 5":"y"},{"Host":"a","Load 1":"z","Load 5":"z"}]"#),
     );
-    let given = table(TableShape::Rows(vec!["x".to_owned(), "y".to_owned()]));
+    let given = table(&["x", "y"]);
     check(&given, "<table><tr><td>1<td>2<tr><th colspan=2><hr></table>", Ok(r#"[{"x":"1","y":"2"}]"#));
     check(&rows, "<p>none", Err("expected a table, found none"));
     check(&rows, "<table></table>", Ok("[]"));
@@ -140,7 +143,7 @@ fn a_table_is_rows_by_its_headings() {
 #[test]
 fn a_table_is_pairs_of_name_and_value() {
     let page = "<table><tr><th colspan=2>About<tr><th>Up:<td>3 d<tr><td>Load<td>1<td>2<tr><th>A<td>1<th>B<td>2</table>";
-    check(&table(TableShape::Pairs), page, Ok(r#"{"Up":"3 d","Load":["1","2"],"A":"1","B":"2"}"#));
+    check(&pairs(), page, Ok(r#"{"Up":"3 d","Load":["1","2"],"A":"1","B":"2"}"#));
 }
 
 #[test]
@@ -173,9 +176,9 @@ fn an_invalid_selector_is_an_error_with_its_position() {
 }
 
 #[track_caller]
-fn is_quick(take: &PagePart, page: &str) {
+fn is_quick(html: &Html, page: &str) {
     let started = Instant::now();
-    let found = read(take, page).map(|value| value.to_string().len());
+    let found = html.extract(page).map(|value| value.to_string().len());
     let took = started.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?} for {} bytes: {found:?}", page.len());
 }
@@ -185,15 +188,15 @@ const LARGE: usize = 1 << 16;
 
 #[test]
 fn hostile_pages_are_parsed_in_time() {
-    check(&PagePart::Text, &"<div>".repeat(LARGE / 5), Err("nested at most 512 deep"));
+    check(&Html::default(), &"<div>".repeat(LARGE / 5), Err("nested at most 512 deep"));
     let bold: String = (0..LARGE / 16).map(|index| format!("<p><b a={index}>x</p>")).collect();
-    check(&PagePart::Text, &bold, Err("nested at most 512 deep"));
+    check(&Html::default(), &bold, Err("nested at most 512 deep"));
     let attributes: String = (0..LARGE / 8).map(|index| format!(" a{index}")).collect();
-    check(&PagePart::Text, &format!("<p{attributes}>"), Err("at most 1000 attributes"));
-    check(&PagePart::Text, &format!("<!-- <a x=\" --><p{attributes}>"), Err("at most 1000 attributes"));
+    check(&Html::default(), &format!("<p{attributes}>"), Err("at most 1000 attributes"));
+    check(&Html::default(), &format!("<!-- <a x=\" --><p{attributes}>"), Err("at most 1000 attributes"));
     let bodies: String = (0..LARGE / 16).map(|index| format!("<body a{index}>")).collect();
-    check(&PagePart::Text, &bodies, Err("at most 1000 attributes"));
-    let rows = table(TableShape::Rows(Vec::new()));
+    check(&Html::default(), &bodies, Err("at most 1000 attributes"));
+    let rows = table(&[]);
     check(&rows, &format!("<table>{}", "<tr><td colspan=1000>x".repeat(2000)), Err("at most 1000000 cells"));
     check(
         &rows,
@@ -212,20 +215,17 @@ fn hostile_pages_are_parsed_in_time() {
 
 #[test]
 fn large_pages_are_read_soon() {
-    is_quick(&PagePart::Text, &"<p>word ".repeat(LARGE / 8));
-    is_quick(&PagePart::Text, &"<a ".repeat(LARGE / 3));
-    is_quick(&PagePart::Text, &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
-    is_quick(&PagePart::Text, &"<table><tr><td>x".repeat(100));
-    is_quick(&PagePart::Text, &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
-    is_quick(&PagePart::Text, &"word & ".repeat(LARGE / 7));
-    is_quick(&PagePart::Text, &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
-    is_quick(&PagePart::Text, &"<a href=x>y".repeat(LARGE / 11));
-    is_quick(&PagePart::Text, &"</p>".repeat(LARGE / 4));
-    is_quick(
-        &table(TableShape::Rows(Vec::new())),
-        &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)),
-    );
-    is_quick(&table(TableShape::Pairs), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    is_quick(&Html::default(), &"<p>word ".repeat(LARGE / 8));
+    is_quick(&Html::default(), &"<a ".repeat(LARGE / 3));
+    is_quick(&Html::default(), &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
+    is_quick(&Html::default(), &"<table><tr><td>x".repeat(100));
+    is_quick(&Html::default(), &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
+    is_quick(&Html::default(), &"word & ".repeat(LARGE / 7));
+    is_quick(&Html::default(), &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
+    is_quick(&Html::default(), &"<a href=x>y".repeat(LARGE / 11));
+    is_quick(&Html::default(), &"</p>".repeat(LARGE / 4));
+    is_quick(&table(&[]), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    is_quick(&pairs(), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
     is_quick(&each("tr", vec![first("a", "td")]), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
     for source in [
         "i:has(b)",
@@ -236,7 +236,8 @@ fn large_pages_are_read_soon() {
         "div:has(b) div:has(i) i",
     ] {
         let page = format!("{}{}", "<div>".repeat(200), "<i></i>".repeat(LARGE / 28));
-        is_quick(&PagePart::Select(vec![Selected { count: MatchCount::All, ..first("a", source) }]), &page);
+        let all = Selected { all: true, ..first("a", source).1 };
+        is_quick(&select(vec![("a".to_owned(), all)]), &page);
     }
     let nested = "<div>".repeat(500);
     is_quick(&each("div", vec![first("a", "div, i")]), &format!("{nested}<i>{}", "x<br>".repeat(LARGE / 40)));

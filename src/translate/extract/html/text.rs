@@ -31,44 +31,31 @@ const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 /// may be the header of a table.
 pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Result<String, ReadError> {
     let mut writer = Writer::default();
-    let mut node = *root;
-    loop {
-        work.take(1)?;
-        let mut is_shown = true;
-        match node.value() {
-            Node::Text(text) => {
-                work.take(text.len())?;
+    render(root, &mut writer, work)?;
+    Ok(writer.done())
+}
+
+/// Writes the text of an element. Recursive, as deep as elements may nest.
+fn render(element: ElementRef<'_>, writer: &mut Writer, work: &mut PageBudget) -> Result<(), ReadError> {
+    let name = element.value().name();
+    work.take(1)?;
+    writer.edge(name, true);
+    for child in element.children() {
+        match (child.value(), ElementRef::wrap(child)) {
+            (Node::Text(text), _) => {
+                work.take(1 + text.len())?;
                 writer.write(text);
             }
-            Node::Element(element) => {
-                let is_hidden = HIDDEN.contains(&element.name()) || element.attr("hidden").is_some();
-                is_shown = node.id() == root.id() || !is_hidden;
-                if is_shown {
-                    writer.edge(element.name(), true);
-                }
-            }
-            _ => {}
-        }
-        if let Some(child) = node.first_child().filter(|_| is_shown) {
-            node = child;
-            continue;
-        }
-        loop {
-            if let Some(element) = node.value().as_element().filter(|_| is_shown) {
-                writer.edge(element.name(), false);
-            }
-            is_shown = true;
-            if node.id() == root.id() {
-                return Ok(writer.done());
-            }
-            if let Some(next) = node.next_sibling() {
-                node = next;
-                break;
-            }
-            let Some(parent) = node.parent() else { return Ok(writer.done()) };
-            node = parent;
+            (_, Some(child)) if !is_hidden(child) => render(child, writer, work)?,
+            _ => work.take(1)?,
         }
     }
+    writer.edge(name, false);
+    Ok(())
+}
+
+fn is_hidden(element: ElementRef<'_>) -> bool {
+    HIDDEN.contains(&element.value().name()) || element.attr("hidden").is_some()
 }
 
 #[derive(Default)]

@@ -4,13 +4,11 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-pub use self::path::{ElementPath, ElementPathError, Prefixes};
+pub use self::path::{ElementPath, Prefixes};
 use self::path::{MinMatches, PathMatches};
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::{
@@ -30,51 +28,38 @@ use crate::{
 /// An element with text only becomes a string, an empty one an empty string, and one with `xsi:nil="true"`
 /// null. Other elements become objects: attributes at `@name`, children at their names, mixed text at
 /// `#text`. Repeated names become a list. An element named in `strings` becomes its whole text.
-#[derive(Debug, Clone)]
-pub struct Xml {
-    /// Part of the document to convert.
-    pub pick: XmlPart,
-    /// Handling of attributes.
-    pub attributes: Attributes,
-    /// Names of elements that are always lists.
-    pub lists: BTreeSet<String>,
-    /// Names of elements that are always strings.
-    pub strings: BTreeSet<String>,
-    /// Whether white space at both ends of a text is removed.
-    pub trim: bool,
-}
-
-/// Options of the `xml` extractor.
-#[derive(Debug, Section)]
+#[derive(Debug, Clone, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
-pub struct XmlSettings {
+pub struct Xml {
     /// Path to the one element or attribute to read, such as `Envelope/Body/Forecast`.
     #[key(conflicts = "items", shown = "the root")]
-    path: Option<String>,
+    pub path: Option<String>,
     /// Path to a repeated element. The result is a list, which may have one item or none.
-    items: Option<String>,
+    pub items: Option<String>,
+    /// Part of the document to convert, of `path` or `items`.
     #[key(skip)]
-    wanted: XmlPart,
+    pub pick: XmlPart,
     /// Namespaces of the prefixes in `path` and `items`.
     #[key(kind = ValueKind::Map(&ValueKind::Text))]
-    namespaces: Namespaces,
+    pub namespaces: Namespaces,
     /// Handling of attributes: at `@name` (`marked`), at `name` (`plain`), or omitted (`dropped`).
     #[key(default = Attributes::Marked)]
-    attributes: Attributes,
+    pub attributes: Attributes,
     /// Names of elements that are always lists, even where there is only one.
     #[key(with = read_names)]
-    lists: Vec<String>,
+    pub lists: Vec<String>,
     /// Names of elements that are always strings: the whole text in order, with the text of the elements
     /// inside, without attributes.
     #[key(with = read_names)]
-    strings: Vec<String>,
+    pub strings: Vec<String>,
     /// Whether to remove white space at both ends of each text.
     #[key(default = true)]
-    trim: bool,
+    pub trim: bool,
 }
 
-#[derive(Debug)]
-struct Namespaces(Prefixes);
+/// Namespaces of a rule, by prefix.
+#[derive(Debug, Clone)]
+pub struct Namespaces(Prefixes);
 
 impl Setting for Namespaces {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
@@ -98,18 +83,15 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
     if value.node.as_list().is_some() { Setting::read(value) } else { value.reject_kind("a list", None) }
 }
 
-impl XmlSettings {
+impl Xml {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         if section.entry("path").or_else(|| section.entry("items")).is_some() {
             return Ok(());
         }
         let Some(entry) = section.entry("namespaces") else { return Ok(()) };
         let message = "`namespaces` has no effect without `path` or `items`";
-        Err(section.reject_at(
-            Code::RequiresKey.at_span(entry.key.span),
-            message,
-            "remove it, or write `path: s:Envelope/s:Body`",
-        ))
+        let help = "remove it, or write `path: s:Envelope/s:Body`";
+        Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help))
     }
 
     /// Parses the paths, which need the namespaces.
@@ -125,25 +107,12 @@ impl XmlSettings {
             })
         };
         let (one, each) = (path("path"), path("items"));
-        let wanted = match (one?, each?) {
+        let pick = match (one?, each?) {
             (_, Some(path)) => XmlPart::Each(path),
             (Some(path), None) => XmlPart::One(path),
             (None, None) => XmlPart::Root,
         };
-        Ok(Self { wanted, ..self })
-    }
-}
-
-impl From<XmlSettings> for Xml {
-    fn from(XmlSettings { wanted, attributes, lists, strings, trim, .. }: XmlSettings) -> Self {
-        let names = |names: Vec<String>| names.into_iter().collect();
-        Self { pick: wanted, attributes, lists: names(lists), strings: names(strings), trim }
-    }
-}
-
-impl Default for Xml {
-    fn default() -> Self {
-        XmlSettings::default().into()
+        Ok(Self { pick, ..self })
     }
 }
 
@@ -266,7 +235,7 @@ impl Xml {
     fn value(&self, element: Node<'_, '_>) -> Value {
         let is_nil =
             element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1"));
-        if self.strings.contains(element.tag_name().name()) {
+        if self.strings.iter().any(|name| name == element.tag_name().name()) {
             return if is_nil { Value::Null } else { self.whole_text(element).into() };
         }
         let mut members = Map::new();
@@ -483,32 +452,25 @@ struct Tag {
 }
 
 fn tag(text: &str) -> Result<Tag, String> {
-    let (mut attributes, mut namespaces, mut quote, mut word) = (0, 0, None, 0);
-    let bytes = text.as_bytes();
-    for (index, byte) in bytes.iter().copied().enumerate() {
-        match (quote, byte) {
-            (Some(open), _) if byte == open => (quote, word) = (None, index + 1),
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'=') => {
+    let (mut attributes, mut namespaces) = (0, 0);
+    let is_between = |c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | '=');
+    for (index, byte) in outside_of_quotes(text) {
+        match byte {
+            b'=' => {
+                let name = text[..index].trim_end().rsplit(is_between).next();
+                namespaces += usize::from(name.is_some_and(|name| name.starts_with("xmlns")));
                 attributes += 1;
-                namespaces += usize::from(text[word..].starts_with("xmlns"));
                 if attributes > ATTRIBUTE_LIMIT {
                     return Err(format!(
                         "expected at most {ATTRIBUTE_LIMIT} attributes in an element, found more"
                     ));
                 }
             }
-            (None, b'>') => {
-                return Ok(Tag { length: index + 1, namespaces, is_empty: bytes[index - 1] == b'/' });
+            b'>' => {
+                let is_empty = text[..index].ends_with('/');
+                return Ok(Tag { length: index + 1, namespaces, is_empty });
             }
-            // A name begins after white space, unless `=` follows: then it has ended.
-            (None, b' ' | b'\t' | b'\r' | b'\n')
-                if !matches!(bytes.get(index + 1), Some(b'=' | b' ' | b'\t' | b'\r' | b'\n')) =>
-            {
-                word = index + 1;
-            }
-            (None, _) => {}
+            _ => {}
         }
     }
     Ok(Tag { length: text.len(), namespaces, is_empty: true })
@@ -517,20 +479,26 @@ fn tag(text: &str) -> Result<Tag, String> {
 /// The length of `<!DOCTYPE …>`. It may name an external file, which is never read; it must not contain
 /// declarations.
 fn document_type(text: &str) -> Result<usize, String> {
-    let mut quote = None;
-    for (index, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'[') => {
-                return Err("expected a document without a DTD, found a `<!DOCTYPE` with \
-                            declarations: entities are not expanded"
-                    .to_owned());
-            }
-            (None, b'>') => return Ok(index + 1),
-            (None, _) => {}
-        }
+    match outside_of_quotes(text).find(|(_, byte)| matches!(byte, b'[' | b'>')) {
+        Some((_, b'[')) => Err("expected a document without a DTD, found a `<!DOCTYPE` with \
+                                declarations: entities are not expanded"
+            .to_owned()),
+        Some((index, _)) => Ok(index + 1),
+        None => Ok(text.len()),
     }
-    Ok(text.len())
+}
+
+/// The bytes outside of quoted values, with their positions; without the quotes.
+fn outside_of_quotes(text: &str) -> impl Iterator<Item = (usize, u8)> {
+    let mut quote = None;
+    text.bytes().enumerate().filter(move |(_, byte)| match quote {
+        Some(open) => {
+            quote = quote.filter(|_| *byte != open);
+            false
+        }
+        None => {
+            quote = Some(*byte).filter(|byte| matches!(byte, b'"' | b'\''));
+            quote.is_none()
+        }
+    })
 }

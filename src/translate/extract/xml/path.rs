@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
-use crate::translate::read_error::ReadError;
+use crate::translate::{extract::SyntaxError, read_error::ReadError};
 
 /// Path from the root of a document: element names separated by `/`, the root's own name first.
 ///
@@ -16,16 +16,6 @@ pub struct ElementPath {
     source: String,
     steps: Vec<Step>,
     attribute: Option<Name>,
-}
-
-/// Error for an invalid path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ElementPathError {
-    /// The expected and the found syntax.
-    pub message: String,
-    /// Position in characters, from 0.
-    pub at: usize,
 }
 
 /// Namespaces of a path, by prefix.
@@ -78,8 +68,8 @@ impl ElementPath {
     ///
     /// # Errors
     ///
-    /// [`ElementPathError`], with the position.
-    pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, ElementPathError> {
+    /// [`SyntaxError`], with the position.
+    pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, SyntaxError> {
         let mut reader = Reader { source, position: 0, prefixes };
         let (mut steps, mut attribute) = (Vec::new(), None);
         loop {
@@ -286,7 +276,7 @@ impl<'a> Reader<'a> {
         (end > 0).then_some(&rest[..end])
     }
 
-    fn name(&mut self) -> Result<Name, ElementPathError> {
+    fn name(&mut self) -> Result<Name, SyntaxError> {
         let start = self.position;
         let first = self.word().ok_or_else(|| self.error("the name of an element or attribute"))?;
         if !self.take(":") {
@@ -294,13 +284,13 @@ impl<'a> Reader<'a> {
         }
         let Some(uri) = self.prefixes.get(first) else {
             let message = format!("`namespaces` has no prefix `{first}`");
-            return Err(ElementPathError { message, at: self.source[..start].chars().count() });
+            return Err(SyntaxError { message, at: self.source[..start].chars().count() });
         };
         let local = self.word().ok_or_else(|| self.error("a name behind the prefix"))?;
         Ok(Name { namespace: Some(uri.clone()), local: local.to_owned() })
     }
 
-    fn condition(&mut self) -> Result<Condition, ElementPathError> {
+    fn condition(&mut self) -> Result<Condition, SyntaxError> {
         let condition = if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
             let start = self.position;
             match self.word().and_then(|word| word.parse::<usize>().ok()).filter(|position| *position > 0) {
@@ -330,7 +320,7 @@ impl<'a> Reader<'a> {
         Ok(condition)
     }
 
-    fn quoted(&mut self) -> Result<String, ElementPathError> {
+    fn quoted(&mut self) -> Result<String, SyntaxError> {
         for quote in ["'", "\""] {
             if self.take(quote) {
                 let Some(end) = self.rest().find(quote) else { return Err(self.error("a closing quote")) };
@@ -342,12 +332,12 @@ impl<'a> Reader<'a> {
         Err(self.error("a value in quotes"))
     }
 
-    fn error(&self, expected: &str) -> ElementPathError {
+    fn error(&self, expected: &str) -> SyntaxError {
         let found = match self.rest().chars().next() {
             Some(character) => format!("`{character}`"),
             None => "the end".to_owned(),
         };
         let at = self.source[..self.position].chars().count();
-        ElementPathError { message: format!("expected {expected}, found {found}"), at }
+        SyntaxError { message: format!("expected {expected}, found {found}"), at }
     }
 }
