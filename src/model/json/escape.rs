@@ -199,7 +199,8 @@ mod vectors {
         } else {
             let (line, carriage, tab) = (bytes.simd_eq(b'\n'), bytes.simd_eq(b'\r'), bytes.simd_eq(b'\t'));
             if (controls & !(line | carriage | tab)).any_true() {
-                return one_by_one(half, out);
+                // Rare control characters.
+                return super::blocks::escape(half, out);
             }
             line.select(all(b'n'), carriage.select(all(b'r'), tab.select(all(b't'), bytes)))
         };
@@ -217,23 +218,6 @@ mod vectors {
         bits = (bits | bits << 4) & 0x0f0f_0f0f_0f0f_0f0f;
         bits = (bits | bits << 2) & 0x3333_3333_3333_3333;
         (bits | bits << 1) & 0x5555_5555_5555_5555
-    }
-
-    /// Escapes a chunk byte by byte, for the rare control characters other than tab and line ends.
-    #[cold]
-    fn one_by_one(bytes: &[u8], out: &mut Vec<u8>) {
-        for byte in bytes {
-            match byte {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
-                0x08 => out.extend_from_slice(b"\\b"),
-                0x0c => out.extend_from_slice(b"\\f"),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                ..b' ' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-                plain => out.push(*plain),
-            }
-        }
     }
 }
 

@@ -100,13 +100,10 @@ impl JsonText {
             };
             JsonError::new(bytes, position, message)
         })?;
-        let json = text.trim_matches(is_space);
+        let json = text.trim_matches([' ', '\n', '\t', '\r']);
         if let Some(position) = PARSER_KEYS.find(json.as_bytes()) {
-            return Err(JsonError::with_position(
-                json.as_bytes(),
-                position,
-                "a key that the JSON parser reserves".into(),
-            ));
+            let message = "a key that the JSON parser reserves".to_owned();
+            return Err(JsonError::with_position(json.as_bytes(), position, message));
         }
         Ok(Self { text: text.slice_ref(json), counts })
     }
@@ -155,10 +152,7 @@ impl JsonText {
     ///
     /// [`TooManyValues`] with the position of the first surplus value.
     pub fn check_value_count(&self, most: usize) -> Result<(), TooManyValues> {
-        if self.counts.values <= most {
-            return Ok(());
-        }
-        values_within(self.text.as_bytes(), most)
+        if self.counts.values <= most { Ok(()) } else { values_within(self.text.as_bytes(), most) }
     }
 }
 
@@ -173,10 +167,13 @@ pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
     if json.len() <= most {
         return Ok(());
     }
-    let (mut values, mut position) = (1, 0);
-    while let Some(byte) = json.get(position) {
+    let (mut values, mut is_string, mut is_escaped) = (1, false, false);
+    for (position, byte) in json.iter().enumerate() {
         match byte {
-            b'"' => position = string_end(json, position),
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            _ if is_string => {}
             b',' => values += 1,
             b'[' | b'{' => {
                 let inside = json[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
@@ -188,21 +185,8 @@ pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
             let JsonError { line, column, .. } = JsonError::with_position(json, position, String::new());
             return Err(TooManyValues { most, line, column });
         }
-        position += 1;
     }
     Ok(())
-}
-
-/// Position of the closing quote of the string that begins at `start`, or the end of the text.
-fn string_end(json: &[u8], start: usize) -> usize {
-    let mut position = start + 1;
-    loop {
-        match json.get(position) {
-            Some(b'\\') => position += 2,
-            Some(b'"') | None => return position,
-            Some(_) => position += 1,
-        }
-    }
 }
 
 /// Error for a document with more values than may be parsed into a tree.
@@ -215,11 +199,6 @@ pub struct TooManyValues {
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
-}
-
-/// JSON white space (RFC 8259, section 2).
-fn is_space(character: char) -> bool {
-    matches!(character, ' ' | '\n' | '\t' | '\r')
 }
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ impl Scanner<'_> {
                 return;
             }
         }
-        while self.byte().is_some_and(|byte| IS_PLAIN[usize::from(byte)]) {
+        while self.byte().is_some_and(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')) {
             self.position += 1;
         }
     }
@@ -245,20 +245,6 @@ impl Scanner<'_> {
         if self.position > start { Ok(()) } else { Err(ScanError::Grammar) }
     }
 }
-
-/// Table of the bytes that need no escape in a string: all but quotes, backslashes and control characters. A
-/// table takes half the time of three comparisons.
-static IS_PLAIN: [bool; 256] = {
-    let mut is_plain = [true; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        is_plain[byte] = false;
-        byte += 1;
-    }
-    is_plain[b'"' as usize] = false;
-    is_plain[b'\\' as usize] = false;
-    is_plain
-};
 
 #[cfg(test)]
 mod tests {

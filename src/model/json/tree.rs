@@ -1,9 +1,9 @@
 //! Parser from JSON text to a tree of values, with low memory use.
 
-use std::{fmt, ops::Range};
+use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::{
-    Deserializer,
+    Deserialize, Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
@@ -14,10 +14,8 @@ use serde_json::{Map, Number, Value};
 /// need; a response of many small objects would otherwise take three times as much. And a key of a document
 /// is always a key, even if it equals `serde_json`'s internal mark of a number.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
-    let range = text.as_ptr_range();
-    let inside = range.start as usize..range.end as usize;
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let value = Reader { inside: &inside }.deserialize(&mut parser).ok()?;
+    let value = Reader { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;
     parser.end().ok()?;
     Some(value)
 }
@@ -25,19 +23,18 @@ pub(super) fn parse(text: &[u8]) -> Option<Value> {
 /// Limit of the members of an object that are collected before its map is allocated.
 const SMALL_MEMBERS: usize = 16;
 
+/// Key of an object; borrowed from the text, unless it has escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'t>(#[serde(borrow)] Cow<'t, str>);
+
 /// Visitor for the deserializer of `serde_json`.
 ///
-/// `inside` is the range of memory addresses of the text. The key by which `serde_json` marks a number is not
-/// part of the text, so its address is outside.
+/// `inside` is the range of memory addresses of the text. The key by which `serde_json` marks a number is
+/// borrowed, too, but not from the text, so its address is outside.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
-    inside: &'r Range<usize>,
-}
-
-/// Key of an object, or `serde_json`'s mark of a number.
-enum Key {
-    Name(String),
-    NumberMark,
+    inside: &'r Range<*const u8>,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -85,60 +82,25 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut next = members.next_key_seed(KeyReader { inside: self.inside })?;
-        if let Some(Key::NumberMark) = next {
-            let digits: String = members.next_value()?;
-            return digits.parse::<Number>().map(Value::Number).map_err(Error::custom);
-        }
         let (mut first, mut map) = (Vec::new(), Map::new());
-        while let Some(Key::Name(name)) = next {
-            let value = members.next_value_seed(self)?;
+        while let Some(Key(name)) = members.next_key()? {
+            if matches!(&name, Cow::Borrowed(name) if !self.inside.contains(&name.as_ptr())) {
+                let digits: String = members.next_value()?;
+                return digits.parse::<Number>().map(Value::Number).map_err(Error::custom);
+            }
+            let (name, value) = (name.into_owned(), members.next_value_seed(self)?);
             if first.len() < SMALL_MEMBERS && map.is_empty() {
                 first.push((name, value));
             } else {
                 map.extend(first.drain(..));
                 map.insert(name, value);
             }
-            next = members.next_key_seed(KeyReader { inside: self.inside })?;
         }
         if map.is_empty() {
             map = Map::with_capacity(first.len());
             map.extend(first);
         }
         Ok(Value::Object(map))
-    }
-}
-
-#[derive(Clone, Copy)]
-struct KeyReader<'r> {
-    inside: &'r Range<usize>,
-}
-
-impl<'de> DeserializeSeed<'de> for KeyReader<'_> {
-    type Value = Key;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for KeyReader<'_> {
-    type Value = Key;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the name of a member")
-    }
-
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Key, E> {
-        Ok(match self.inside.contains(&(name.as_ptr() as usize)) {
-            true => Key::Name(name.to_owned()),
-            false => Key::NumberMark,
-        })
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Key, E> {
-        // It contains escapes, so it is a copy outside of the text.
-        Ok(Key::Name(name.to_owned()))
     }
 }
 
