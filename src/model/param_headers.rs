@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::HeaderValue;
 use serde_json::{Map, Number, Value};
 
-use super::text::pointer_segment;
+use super::schema::{LocatedSchema, subschemas};
 
 /// Keyword of a property that names the header of an argument.
 pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
@@ -119,92 +119,26 @@ pub fn decode_header_text(value: &str) -> Option<Cow<'_, str>> {
 
 /// Finds every invalid `x-mcp-header` of an input schema.
 pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHeader> {
-    let mut search = ParamHeaderSearch::default();
-    search.members(schema, SchemaPosition::Root, "");
-    search.invalid
-}
-
-/// Position of a schema in its document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SchemaPosition {
-    /// The root.
-    Root,
-    /// A property, reached through `properties` only.
-    Property,
-    /// A subschema that applies conditionally, depending on the arguments.
-    Elsewhere,
-}
-
-#[derive(Default)]
-struct ParamHeaderSearch {
-    invalid: Vec<InvalidParamHeader>,
-    /// Pointers of the schemas, by the header in lower case.
-    known: HashMap<String, String>,
-}
-
-impl ParamHeaderSearch {
-    fn schema(&mut self, schema: &Value, position: SchemaPosition, pointer: &str) {
-        match schema {
-            Value::Object(members) => self.members(members, position, pointer),
-            Value::Array(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    self.schema(item, SchemaPosition::Elsewhere, &format!("{pointer}/{index}"));
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-
-    fn members(&mut self, schema: &Map<String, Value>, position: SchemaPosition, pointer: &str) {
-        for (keyword, value) in schema {
-            let below = format!("{pointer}/{}", pointer_segment(keyword));
-            match keyword.as_str() {
-                PARAM_HEADER_KEYWORD => self.header(schema, value, position, pointer),
-                "const" | "enum" | "default" | "examples" => {}
-                "properties" => {
-                    let inside = match position {
-                        SchemaPosition::Root | SchemaPosition::Property => SchemaPosition::Property,
-                        SchemaPosition::Elsewhere => SchemaPosition::Elsewhere,
-                    };
-                    self.named(value, inside, &below);
-                }
-                // Maps with user-defined names.
-                "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" => {
-                    self.named(value, SchemaPosition::Elsewhere, &below);
-                }
-                _ => self.schema(value, SchemaPosition::Elsewhere, &below),
-            }
-        }
-    }
-
-    fn named(&mut self, schemas: &Value, position: SchemaPosition, pointer: &str) {
-        for (name, schema) in schemas.as_object().into_iter().flatten() {
-            self.schema(schema, position, &format!("{pointer}/{}", pointer_segment(name)));
-        }
-    }
-
-    fn header(
-        &mut self,
-        schema: &Map<String, Value>,
-        value: &Value,
-        position: SchemaPosition,
-        pointer: &str,
-    ) {
-        let mut report =
-            |reason| self.invalid.push(InvalidParamHeader { pointer: pointer.to_owned(), reason });
-        let Some(name) = value.as_str().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
-            return report(ParamHeaderError::Name);
+    let mut invalid = Vec::new();
+    // Pointers of the schemas, by the header in lower case.
+    let mut known = HashMap::new();
+    for LocatedSchema { schema, pointer, is_property } in subschemas(schema) {
+        let Some(header) = schema.get(PARAM_HEADER_KEYWORD) else { continue };
+        let mut report = |reason| invalid.push(InvalidParamHeader { pointer: pointer.clone(), reason });
+        let Some(name) = header.as_str().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
+            report(ParamHeaderError::Name);
+            continue;
         };
-        if let Some(first) = self.known.insert(name.to_ascii_lowercase(), pointer.to_owned()) {
+        if let Some(first) = known.insert(name.to_ascii_lowercase(), pointer.clone()) {
             report(ParamHeaderError::Duplicate { first });
         }
-        let kind = schema.get("type").and_then(Value::as_str);
-        match position {
-            SchemaPosition::Root | SchemaPosition::Elsewhere => report(ParamHeaderError::Position),
-            SchemaPosition::Property if matches!(kind, Some("string" | "integer" | "boolean")) => {}
-            SchemaPosition::Property => report(ParamHeaderError::Type),
+        match schema.get("type").and_then(Value::as_str) {
+            _ if !is_property || pointer.is_empty() => report(ParamHeaderError::Position),
+            Some("string" | "integer" | "boolean") => {}
+            _ => report(ParamHeaderError::Type),
         }
     }
+    invalid
 }
 
 /// Whether it is a character of a token (RFC 9110, section 5.6.2).

@@ -4,10 +4,7 @@
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-use super::{
-    super::{text::pointer_segment, violation::shown},
-    SchemaError,
-};
+use super::{super::violation::shown, LocatedSchema, SchemaError, subschemas};
 
 /// Dialect of a schema, one that the validator supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +44,16 @@ impl SchemaDialect {
             // The validator reports a value of another type.
             Some(_) | None => Self::default(),
         };
-        match dialect.foreign_part(document) {
+        let is_foreign = |part: &LocatedSchema<'_>| {
+            let uri = part.schema.get("$schema").and_then(Value::as_str);
+            uri.is_some_and(|uri| Self::from_uri(uri) != Some(dialect))
+        };
+        match subschemas(document).iter().skip(1).find(|part| is_foreign(part)) {
             None => Ok(dialect),
-            Some(pointer) => {
-                let message = "a subschema can't have another dialect than the root".to_owned();
-                Err(SchemaError { message, pointer })
-            }
+            Some(part) => Err(SchemaError {
+                message: "a subschema can't have another dialect than the root".to_owned(),
+                pointer: format!("{}/$schema", part.pointer),
+            }),
         }
     }
 
@@ -85,39 +86,6 @@ impl SchemaDialect {
     /// The validator's name for it.
     pub(super) fn draft(self) -> Draft {
         self.0
-    }
-
-    /// Position of a `$schema` below the root that names another dialect.
-    fn foreign_part(self, members: &Map<String, Value>) -> Option<String> {
-        members.iter().find_map(|(name, member)| {
-            let found = match name.as_str() {
-                // These keywords have values, not schemas.
-                "const" | "enum" | "default" | "examples" => None,
-                // Maps with user-defined names, which may look like keywords.
-                "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
-                | "dependentSchemas" => {
-                    member.as_object().into_iter().flatten().find_map(|(name, schema)| {
-                        Some(format!("/{}{}", pointer_segment(name), self.foreign_within(schema)?))
-                    })
-                }
-                _ => self.foreign_within(member),
-            };
-            found.map(|found| format!("/{}{found}", pointer_segment(name)))
-        })
-    }
-
-    fn foreign_within(self, value: &Value) -> Option<String> {
-        match value {
-            Value::Object(members) => match members.get("$schema").and_then(Value::as_str) {
-                Some(uri) if Self::from_uri(uri) != Some(self) => Some("/$schema".to_owned()),
-                Some(_) | None => self.foreign_part(members),
-            },
-            Value::Array(items) => {
-                let mut found = items.iter().enumerate();
-                found.find_map(|(index, item)| Some(format!("/{index}{}", self.foreign_within(item)?)))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        }
     }
 }
 

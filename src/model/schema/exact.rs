@@ -20,14 +20,19 @@ pub(super) fn with_exact_keywords(
 ) -> ValidationOptions<'static> {
     let options = options
         .with_keyword("uniqueItems", |_, wanted, _| {
-            Ok(Box::new(UniqueItems { is_asked: wanted == &Value::Bool(true) }))
+            let is_asked = wanted == &Value::Bool(true);
+            let message = "must not contain duplicate items".to_owned();
+            Ok(Box::new(ExactKeyword::new(message, move |value| !is_asked || has_unique_items(value))))
         })
         .with_keyword("enum", |_, options, _| {
             let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            Ok(Box::new(OneOf::new(values, one_of_values(options))))
+            Ok(Box::new(ExactKeyword::new(one_of_values(options), is_one_of(values))))
         })
         .with_keyword("multipleOf", |_, divisor, _| match MultipleOf::new(divisor) {
-            Some(keyword) => Ok(Box::new(keyword)),
+            Some(multiple) => {
+                let message = format!("must be a multiple of {divisor}");
+                Ok(Box::new(ExactKeyword::new(message, move |value| multiple.accepts(value))))
+            }
             None => Err(ValidationError::schema(format!(
                 "`multipleOf` takes a number above 0 with at most {} digits",
                 MultipleOf::MAX_DIGITS
@@ -37,8 +42,34 @@ pub(super) fn with_exact_keywords(
         return options;
     }
     options.with_keyword("const", |_, value, _| {
-        Ok(Box::new(OneOf::new(std::slice::from_ref(value), format!("must be {}", shown(value)))))
+        let message = format!("must be {}", shown(value));
+        Ok(Box::new(ExactKeyword::new(message, is_one_of(std::slice::from_ref(value)))))
     })
+}
+
+/// Keyword with its check, and the message for a value that fails it.
+struct ExactKeyword {
+    message: String,
+    accepts: Box<dyn Fn(&Value) -> bool + Send + Sync>,
+}
+
+impl ExactKeyword {
+    fn new(message: String, accepts: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
+        Self { message, accepts: Box::new(accepts) }
+    }
+}
+
+impl<'i> Keyword<'i> for ExactKeyword {
+    fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
+        match self.is_valid(value) {
+            true => Ok(()),
+            false => Err(ValidationError::custom(self.message.clone())),
+        }
+    }
+
+    fn is_valid(&self, value: &'i Value) -> bool {
+        (self.accepts)(value)
+    }
 }
 
 /// Decimal number in canonical form: `digits × 10^exponent`, without zeros at either end of the digits; zero
@@ -72,10 +103,8 @@ impl Decimal {
     }
 
     fn write(&self, text: &mut String) {
-        text.push_str(if self.is_negative { "-" } else { "" });
-        text.push_str(&self.digits);
-        text.push('e');
-        text.push_str(&self.exponent.to_string());
+        let sign = if self.is_negative { "-" } else { "" };
+        *text += &format!("{sign}{}e{}", self.digits, self.exponent);
     }
 }
 
@@ -88,9 +117,7 @@ fn canonical(value: &Value) -> String {
 
 fn write_canonical(value: &Value, text: &mut String) {
     match value {
-        Value::Null => text.push('n'),
-        Value::Bool(true) => text.push('t'),
-        Value::Bool(false) => text.push('f'),
+        Value::Null | Value::Bool(_) => *text += &value.to_string(),
         Value::Number(number) => Decimal::parse(number.as_str()).write(text),
         Value::String(string) => write_string(string, text),
         Value::Array(items) => {
@@ -117,53 +144,25 @@ fn write_canonical(value: &Value, text: &mut String) {
 
 /// Prefixes the length of the string, so that nothing needs escapes.
 fn write_string(string: &str, text: &mut String) {
-    text.push('"');
-    text.push_str(&string.len().to_string());
-    text.push(':');
-    text.push_str(string);
+    *text += &format!("\"{}:{string}", string.len());
 }
 
-struct UniqueItems {
-    is_asked: bool,
+fn has_unique_items(value: &Value) -> bool {
+    let mut known = HashSet::new();
+    value.as_array().into_iter().flatten().all(|item| known.insert(canonical(item)))
 }
 
-impl UniqueItems {
-    fn accepts(&self, value: &Value) -> bool {
-        let mut known = HashSet::new();
-        let items = value.as_array().filter(|_| self.is_asked);
-        items.into_iter().flatten().all(|item| known.insert(canonical(item)))
-    }
-}
-
-struct OneOf {
-    texts: HashSet<String>,
-    /// Whether one of the values is a list or an object; otherwise lists and objects need no traversal.
-    has_containers: bool,
-    message: String,
-}
-
-impl OneOf {
-    fn new(values: &[Value], message: String) -> Self {
-        Self {
-            texts: values.iter().map(canonical).collect(),
-            has_containers: values.iter().any(is_container),
-            message,
-        }
-    }
-
-    fn accepts(&self, value: &Value) -> bool {
-        (self.has_containers || !is_container(value)) && self.texts.contains(&canonical(value))
-    }
-}
-
-fn is_container(value: &Value) -> bool {
-    value.is_array() || value.is_object()
+/// Check for one of these values. Lists and objects are traversed only if one of the values is such.
+fn is_one_of(values: &[Value]) -> impl Fn(&Value) -> bool + Send + Sync + use<> {
+    let is_container = |value: &Value| value.is_array() || value.is_object();
+    let has_containers = values.iter().any(is_container);
+    let texts: HashSet<String> = values.iter().map(canonical).collect();
+    move |value| (has_containers || !is_container(value)) && texts.contains(&canonical(value))
 }
 
 struct MultipleOf {
     digits: u128,
     exponent: i64,
-    message: String,
 }
 
 impl MultipleOf {
@@ -175,8 +174,7 @@ impl MultipleOf {
         if is_negative || digits.is_empty() || digits.len() > Self::MAX_DIGITS {
             return None;
         }
-        let message = format!("must be a multiple of {divisor}");
-        Some(Self { digits: digits.parse().ok()?, exponent, message })
+        Some(Self { digits: digits.parse().ok()?, exponent })
     }
 
     fn accepts(&self, value: &Value) -> bool {
@@ -190,29 +188,6 @@ impl MultipleOf {
         let all = digits.chain(std::iter::repeat_n(0, zeros));
         all.fold(0, |rest, digit| (rest * 10 + digit) % self.digits) == 0
     }
-}
-
-macro_rules! keyword {
-    ($($name:ident: $message:expr;)*) => {$(
-        impl<'i> Keyword<'i> for $name {
-            fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
-                match self.accepts(value) {
-                    true => Ok(()),
-                    false => Err(ValidationError::custom($message(self))),
-                }
-            }
-
-            fn is_valid(&self, value: &'i Value) -> bool {
-                self.accepts(value)
-            }
-        }
-    )*};
-}
-
-keyword! {
-    UniqueItems: |_: &UniqueItems| "must not contain duplicate items".to_owned();
-    OneOf: |one_of: &OneOf| one_of.message.clone();
-    MultipleOf: |multiple_of: &MultipleOf| multiple_of.message.clone();
 }
 
 #[cfg(test)]

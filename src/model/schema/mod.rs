@@ -182,6 +182,53 @@ impl Schema {
     }
 }
 
+/// Schema in a document: the root, or a subschema.
+pub(super) struct LocatedSchema<'s> {
+    pub(super) schema: &'s Map<String, Value>,
+    /// Its position, as a JSON Pointer.
+    pub(super) pointer: String,
+    /// Whether `properties` alone lead to it; so they do to the root.
+    pub(super) is_property: bool,
+}
+
+/// A schema and all of its subschemas, each before those in it.
+pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
+    fn add<'s>(value: &'s Value, pointer: String, is_property: bool, found: &mut Vec<LocatedSchema<'s>>) {
+        match value {
+            Value::Object(schema) => add_schema(LocatedSchema { schema, pointer, is_property }, found),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    add(item, format!("{pointer}/{index}"), false, found);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    fn add_schema<'s>(located: LocatedSchema<'s>, found: &mut Vec<LocatedSchema<'s>>) {
+        let (schema, is_property) = (located.schema, located.is_property);
+        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_segment(name));
+        let pointers = schema.keys().map(|keyword| below(&located.pointer, keyword)).collect::<Vec<_>>();
+        found.push(located);
+        for ((keyword, value), pointer) in schema.iter().zip(pointers) {
+            match keyword.as_str() {
+                // These keywords have values, not schemas.
+                "const" | "enum" | "default" | "examples" => {}
+                // Maps with user-defined names, which may look like keywords.
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
+                | "dependentSchemas" => {
+                    for (name, schema) in value.as_object().into_iter().flatten() {
+                        add(schema, below(&pointer, name), is_property && keyword == "properties", found);
+                    }
+                }
+                _ => add(value, pointer, false, found),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    add_schema(LocatedSchema { schema: root, pointer: String::new(), is_property: true }, &mut found);
+    found
+}
+
 /// Position of the first number out of bounds in a document.
 fn number_out_of_bounds<'v>(members: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Option<String> {
     fn within(value: &Value) -> Option<String> {
