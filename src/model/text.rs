@@ -98,24 +98,16 @@ pub struct NumberOutOfBounds;
 /// [`NumberOutOfBounds`] if it has more than [`NUMBER_DIGITS_LIMIT`] digits, or an exponent beyond
 /// [`NUMBER_EXPONENT_LIMIT`].
 pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
-    /// A shorter text without an exponent is always within the bounds.
-    const SHORT: usize = 32;
-    let bytes = text.as_bytes();
-    let exponent = text.find(['e', 'E']).map(|position| &text[position + 1..]);
-    if bytes.len() <= SHORT && exponent.is_none() {
-        return Ok(());
-    }
-    if bytes.iter().filter(|byte| byte.is_ascii_digit()).count() > NUMBER_DIGITS_LIMIT {
-        return Err(NumberOutOfBounds);
-    }
-    let Some(exponent) = exponent else { return Ok(()) };
+    let count = text.bytes().filter(u8::is_ascii_digit).count();
+    let exponent = text.split_once(['e', 'E']).map_or("", |(_, exponent)| exponent);
     let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
-    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
-    match digits[..end].parse::<u32>() {
-        Ok(exponent) if exponent > NUMBER_EXPONENT_LIMIT => Err(NumberOutOfBounds),
-        // The exponent does not fit into 32 bits.
-        Err(_) if end > 0 => Err(NumberOutOfBounds),
-        Ok(_) | Err(_) => Ok(()),
+    let digits = digits.split(|character: char| !character.is_ascii_digit()).next().unwrap_or_default();
+    // An exponent that does not fit into 32 bits is out of bounds, too.
+    let is_within =
+        |digits: &str| digits.parse::<u32>().is_ok_and(|exponent| exponent <= NUMBER_EXPONENT_LIMIT);
+    match count <= NUMBER_DIGITS_LIMIT && (digits.is_empty() || is_within(digits)) {
+        true => Ok(()),
+        false => Err(NumberOutOfBounds),
     }
 }
 

@@ -4,11 +4,11 @@
 //! They are spliced and escaped once from the upstream's own bytes, directly into the response.
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
-    Annotations, BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, Structured,
-    ToolOutcome, ToolResult, json::escape,
+    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, Structured, ToolOutcome,
+    ToolResult, json::escape,
 };
 
 /// JSON values that a client accepts as `structuredContent`.
@@ -22,7 +22,6 @@ pub enum StructuredContentSupport {
 
 /// Writes `{"content": …, "structuredContent": …, "isError": …, "_meta": …}`.
 pub fn write_result(result: &ToolResult, shapes: StructuredContentSupport, out: &mut Vec<u8>) {
-    out.reserve(estimated_bytes(result));
     out.push(b'{');
     write_result_fields(result, shapes, &Map::new(), out);
     out.push(b'}');
@@ -40,9 +39,7 @@ pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> 
     let mut members = Map::new();
     members.insert("content".into(), blocks.collect());
     if let Some(structured) = &result.structured {
-        let value = structured.json().parse();
-        let value = if structured.is_wrapped(shapes) { json!({ "result": value }) } else { value };
-        members.insert("structuredContent".into(), value);
+        members.insert("structuredContent".into(), structured.value(shapes));
     }
     members.insert("isError".into(), result.is_error().into());
     if !result.meta.is_empty() {
@@ -59,7 +56,6 @@ pub fn write_result_fields(
     more_meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
-    out.reserve(estimated_bytes(result));
     out.extend_from_slice(b"\"content\":[");
     for (index, content) in result.content.iter().enumerate() {
         if index > 0 {
@@ -69,8 +65,11 @@ pub fn write_result_fields(
     }
     out.push(b']');
     if let Some(structured) = &result.structured {
+        let is_wrapped = structured.is_wrapped(shapes);
         out.extend_from_slice(b",\"structuredContent\":");
-        write_structured(structured, shapes, out);
+        out.extend_from_slice(if is_wrapped { b"{\"result\":" } else { b"" });
+        out.extend_from_slice(structured.json().bytes());
+        out.extend_from_slice(if is_wrapped { b"}" } else { b"" });
     }
     out.extend_from_slice(match result.outcome {
         ToolOutcome::Success => b",\"isError\":false".as_slice(),
@@ -100,13 +99,6 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Estimated size of the common case, the structured content and its escaped copy, so that the buffer grows
-/// once.
-fn estimated_bytes(result: &ToolResult) -> usize {
-    let structure = result.structured.as_ref().map_or(0, |structured| structured.json().bytes().len());
-    256 + 2 * structure + structure / 4
-}
-
 fn write_content(
     content: &Content,
     structured: Option<&Structured>,
@@ -120,44 +112,45 @@ fn write_content(
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
             write_text(text, structured, shapes, out);
         }
-        ContentBlock::Image { data, mime_type } => write_media("image", data, mime_type, out),
-        ContentBlock::Audio { data, mime_type } => write_media("audio", data, mime_type, out),
+        ContentBlock::Image { data, mime_type } => {
+            write_strings(&[("type", "image"), ("data", data), ("mimeType", mime_type)], out);
+        }
+        ContentBlock::Audio { data, mime_type } => {
+            write_strings(&[("type", "audio"), ("data", data), ("mimeType", mime_type)], out);
+        }
         ContentBlock::ResourceLink { uri, name, description, mime_type } => {
-            out.extend_from_slice(b"{\"type\":\"resource_link\"");
-            write_string_member("uri", uri, out);
-            write_string_member("name", name, out);
-            if let Some(description) = description {
-                write_string_member("description", description, out);
-            }
-            if let Some(mime_type) = mime_type {
-                write_string_member("mimeType", mime_type, out);
-            }
+            let mut members = vec![("type", "resource_link"), ("uri", uri), ("name", name)];
+            members.extend(description.iter().map(|description| ("description", description.as_str())));
+            members.extend(mime_type.iter().map(|mime_type| ("mimeType", mime_type.as_str())));
+            write_strings(&members, out);
         }
         ContentBlock::Resource { uri, mime_type, body } => {
-            out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":{\"uri\":");
-            write_escaped(uri, out);
-            if let Some(mime_type) = mime_type {
-                write_string_member("mimeType", mime_type, out);
-            }
-            match body {
-                ResourceBody::Text(text) => write_string_member("text", text, out),
-                ResourceBody::Blob(blob) => write_string_member("blob", blob, out),
-            }
+            let mut members = vec![("uri", uri.as_str())];
+            members.extend(mime_type.iter().map(|mime_type| ("mimeType", mime_type.as_str())));
+            members.push(match body {
+                ResourceBody::Text(text) => ("text", text),
+                ResourceBody::Blob(blob) => ("blob", blob),
+            });
+            out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":");
+            write_strings(&members, out);
             out.push(b'}');
         }
     }
     if let Some(annotations) = &content.annotations {
-        write_annotations(annotations, out);
+        out.push(b',');
+        write_member("annotations", &Value::Object(annotations.to_json()), out);
     }
     out.push(b'}');
 }
 
-fn write_media(kind: &str, data: &str, mime_type: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(kind.as_bytes());
-    out.push(b'"');
-    write_string_member("data", data, out);
-    write_string_member("mimeType", mime_type, out);
+/// Writes an object of strings, without the closing brace.
+fn write_strings(members: &[(&str, &str)], out: &mut Vec<u8>) {
+    for (index, (key, value)) in members.iter().enumerate() {
+        out.push(if index == 0 { b'{' } else { b',' });
+        write_escaped(key, out);
+        out.push(b':');
+        write_escaped(value, out);
+    }
 }
 
 fn write_text(
@@ -186,30 +179,6 @@ fn write_text(
             Some(structured) => write_escaped(structured.json().as_str(), out),
         },
     }
-}
-
-fn write_structured(structured: &Structured, shapes: StructuredContentSupport, out: &mut Vec<u8>) {
-    let json = structured.json().bytes();
-    let wrapped = structured.is_wrapped(shapes);
-    if wrapped {
-        out.extend_from_slice(b"{\"result\":");
-    }
-    out.extend_from_slice(json);
-    if wrapped {
-        out.push(b'}');
-    }
-}
-
-fn write_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
-    out.push(b',');
-    write_member("annotations", &Value::Object(annotations.to_json()), out);
-}
-
-fn write_string_member(key: &str, value: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(key.as_bytes());
-    out.extend_from_slice(b"\":");
-    write_escaped(value, out);
 }
 
 fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
@@ -255,10 +224,7 @@ impl ResourceContext<'_> {
 
     fn block(&self, block: &ContentBlock, structured: Option<&Structured>, alone: bool) -> ResourceContents {
         // The declared type applies to a single block; each of several blocks has its own type.
-        let of_bytes = |own: &str| match self.declared.filter(|_| alone) {
-            Some(declared) => Some(declared.to_owned()),
-            None => Some(own.to_owned()),
-        };
+        let of_bytes = |own: &str| Some(self.declared.filter(|_| alone).unwrap_or(own).to_owned());
         match block {
             ContentBlock::Text(text) => {
                 self.text(text, block.text(structured).unwrap_or_default().into_owned())
@@ -287,7 +253,7 @@ impl ResourceContext<'_> {
             BlockText::Shared(_) => self.replied.unwrap_or("text/plain"),
             BlockText::Plain(_) | BlockText::Error(_) => "text/plain",
         };
-        let media_type = self.declared().unwrap_or_else(|| media_type.to_owned());
+        let media_type = self.declared.unwrap_or(media_type).to_owned();
         self.contents(Some(media_type), ResourceBody::Text(shown))
     }
 
@@ -303,10 +269,10 @@ impl ResourceContext<'_> {
         let embedded = block.get("resource").unwrap_or(&Value::Null);
         let media_type = |value: &Value| text(value, "mimeType").or_else(|| self.declared());
         match (kind.as_str(), &sent.text) {
-            (_, Some(sent)) => self.contents(
-                self.declared().or_else(|| Some("text/plain".to_owned())),
-                ResourceBody::Text(sent.clone()),
-            ),
+            (_, Some(sent)) => {
+                let media_type = self.declared.unwrap_or("text/plain").to_owned();
+                self.contents(Some(media_type), ResourceBody::Text(sent.clone()))
+            }
             ("image" | "audio", None) => {
                 let data = text(&block, "data").unwrap_or_default();
                 self.contents(media_type(&block), ResourceBody::Blob(data))
@@ -319,10 +285,10 @@ impl ResourceContext<'_> {
                 ResourceContents { uri: text(embedded, "uri").unwrap_or(contents.uri), ..contents }
             }
             ("resource_link", None) => self.link(&text(&block, "uri").unwrap_or_default()),
-            (_, None) => self.contents(
-                Some("application/json".to_owned()),
-                ResourceBody::Text(JsonText::from_value(&block).as_str().to_owned()),
-            ),
+            (_, None) => {
+                let body = ResourceBody::Text(JsonText::from_value(&block).as_str().to_owned());
+                self.contents(Some("application/json".to_owned()), body)
+            }
         }
     }
 
