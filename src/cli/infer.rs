@@ -105,7 +105,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         )));
     }
     if let (Some(file), Some(_), true) = (single, &arguments.entry, selected.is_empty()) {
-        return Err(Failure::usage(format!("{}: {}", file.display(), RecordingError::NoEntries)));
+        return Err(Failure::usage(format!("{}: {}", file.display(), RecordingError::no_entries())));
     }
     check_one_endpoint(arguments, &selected)?;
     let selected = selected.pop().map(|selected| (selected.method, selected.url));

@@ -26,7 +26,7 @@ impl Setting for RecordedResponse {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let name = text_of(value)?;
         let choice = value.sibling("entry").and_then(|entry| entry.scalar());
-        let choice = choice.map(|text| text.parse::<EntryChoice>().unwrap_or(EntryChoice::Last));
+        let choice = choice.map(|text| EntryChoice::from(text.as_str()));
         let Some(folder) = value.context.report.files().folder(value.node.span) else {
             let message = "`recording` needs a configuration file, and this configuration is not a file";
             return value.reject(Invalid::new(message, "write the response under `body`"));

@@ -3,9 +3,13 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use memchr::memmem;
 use serde::Deserialize;
 
-use super::{UpstreamResponse, recording::EntryChoice};
+use super::{
+    UpstreamResponse,
+    recording::{EntryChoice, RecordingError},
+};
 
 /// Request and its response.
 #[derive(Debug)]
@@ -15,41 +19,7 @@ pub struct HarExchange {
     /// Complete URL of the request.
     pub url: String,
     /// The response, if the file contains it.
-    pub response: Result<UpstreamResponse, HarError>,
-}
-
-/// Reason why a HAR file has no such response. Entries are numbered from 1.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HarError {
-    /// It is not JSON of this form.
-    #[error("expected a HAR file (`log.entries`, each with `request` and `response`), found {0}")]
-    Malformed(String),
-    /// It has no entries.
-    #[error("expected a HAR file with at least one entry, found none")]
-    Empty,
-    /// There is no entry with this number.
-    #[error("expected an entry from 1 to {entries}, found {number}")]
-    NoNumber {
-        /// The requested number.
-        number: usize,
-        /// Number of entries.
-        entries: usize,
-    },
-    /// No URL contains this text.
-    #[error("expected an entry whose URL has `{0}` in it, found none")]
-    NoUrl(String),
-    /// The request has no response: it was blocked, interrupted, or served from a cache.
-    #[error("entry {0} has no response: its status is {1}")]
-    NoResponse(usize, u32),
-    /// The body of the response was not saved.
-    #[error("entry {0} has no `content.text`: its body of {1} bytes was not saved")]
-    BodyNotSaved(usize, i64),
-    /// The body is not valid Base64.
-    #[error("entry {0}: `content.text` is not Base64")]
-    Base64(usize),
-    /// The encoding of the body is unknown.
-    #[error("entry {0}: expected `content.encoding` to be `base64`, found `{1}`")]
-    Encoding(usize, String),
+    pub response: Result<UpstreamResponse, RecordingError>,
 }
 
 #[derive(Deserialize)]
@@ -100,14 +70,18 @@ struct Content {
 
 /// Whether bytes begin like a HAR file.
 pub(super) fn is_har(bytes: &[u8]) -> bool {
-    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
-    let after =
-        |bytes: &[u8], mark: &[u8]| bytes.strip_prefix(mark).map(|rest| rest.trim_ascii_start().to_vec());
-    let start = &bytes[..bytes.len().min(200)];
-    after(start, b"{").and_then(|rest| after(&rest, b"\"log\"")).and_then(|rest| after(&rest, b":")).is_some()
+    let bytes = without_mark(bytes);
+    let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    let contains = |part: &str| memmem::find(bytes, part.as_bytes()).is_some();
+    begin.take(7).eq(*b"{\"log\":")
         // A JSON response may have a member `log`, too.
-        && contains(bytes, b"\"entries\"")
-        && (contains(bytes, b"\"response\"") || has_no_entries(bytes))
+        && contains("\"entries\"")
+        && (contains("\"response\"") || has_no_entries(bytes))
+}
+
+/// The bytes without a byte order mark.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
 /// Whether `log.entries` is an empty list.
@@ -116,56 +90,61 @@ fn has_no_entries(bytes: &[u8]) -> bool {
     value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
-}
-
 /// The exchanges of a file; at least one.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, HarError> {
-    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let file: File = serde_json::from_slice(bytes).map_err(|error| HarError::Malformed(error.to_string()))?;
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, RecordingError> {
+    let file: File = serde_json::from_slice(without_mark(bytes)).map_err(|error| {
+        let expected = "expected a HAR file (`log.entries`, each with `request` and `response`)";
+        RecordingError(format!("{expected}, found {error}"))
+    })?;
     if file.log.entries.is_empty() {
-        return Err(HarError::Empty);
+        return Err(RecordingError("expected a HAR file with at least one entry, found none".to_owned()));
     }
     let exchange = |(index, entry): (usize, Entry)| HarExchange {
         method: entry.request.method,
         url: entry.request.url,
-        response: response_from_entry(index + 1, entry.response),
+        response: response_from_entry(entry.response)
+            .map_err(|why| RecordingError(format!("entry {}{why}", index + 1))),
     };
     Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
 }
 
-pub(super) fn choose(mut exchanges: Vec<HarExchange>, choice: &EntryChoice) -> Result<HarExchange, HarError> {
+pub(super) fn choose(
+    mut exchanges: Vec<HarExchange>,
+    choice: &EntryChoice,
+) -> Result<HarExchange, RecordingError> {
     let entries = exchanges.len();
     let index = match choice {
-        EntryChoice::Last => entries.checked_sub(1).ok_or(HarError::Empty)?,
-        EntryChoice::Number(number) => {
-            let missing = HarError::NoNumber { number: *number, entries };
-            number.checked_sub(1).filter(|index| *index < entries).ok_or(missing)?
-        }
+        EntryChoice::Last => Ok(entries - 1),
+        EntryChoice::Number(number) => number
+            .checked_sub(1)
+            .filter(|index| *index < entries)
+            .ok_or_else(|| format!("expected an entry from 1 to {entries}, found {number}")),
         EntryChoice::Url(part) => exchanges
             .iter()
             .rposition(|exchange| exchange.url.contains(part.as_str()))
-            .ok_or_else(|| HarError::NoUrl(part.clone()))?,
+            .ok_or_else(|| format!("expected an entry whose URL has `{part}` in it, found none")),
     };
-    Ok(exchanges.swap_remove(index))
+    Ok(exchanges.swap_remove(index.map_err(RecordingError)?))
 }
 
-fn response_from_entry(number: usize, response: Response) -> Result<UpstreamResponse, HarError> {
-    // Browsers write 0 if there was no response.
+/// The response of an entry, or the rest of a sentence that begins with the entry.
+fn response_from_entry(response: Response) -> Result<UpstreamResponse, String> {
+    // The browser writes 0 if the request was blocked, interrupted, or served from a cache.
     let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let status = status.ok_or(HarError::NoResponse(number, response.status))?;
+    let status = status.ok_or_else(|| format!(" has no response: its status is {}", response.status))?;
     let content = response.content;
-    let is_text = content.encoding.as_deref().is_none_or(str::is_empty);
-    let body = match (content.text, content.encoding.as_deref()) {
-        (Some(text), None | Some("")) => Bytes::from(text),
-        (Some(text), Some(encoding)) if encoding.eq_ignore_ascii_case("base64") => {
+    let encoding = content.encoding.unwrap_or_default();
+    let body = match content.text {
+        Some(text) if encoding.is_empty() => Bytes::from(text),
+        Some(text) if encoding.eq_ignore_ascii_case("base64") => {
             let text: String = text.split_ascii_whitespace().collect();
-            BASE64_STANDARD.decode(text).map_err(|_| HarError::Base64(number))?.into()
+            BASE64_STANDARD.decode(text).map_err(|_| ": `content.text` is not Base64")?.into()
         }
-        (Some(_), Some(encoding)) => return Err(HarError::Encoding(number, encoding.to_owned())),
-        (None, _) if content.size > 0 => return Err(HarError::BodyNotSaved(number, content.size)),
-        (None, _) => Bytes::new(),
+        Some(_) => return Err(format!(": expected `content.encoding` to be `base64`, found `{encoding}`")),
+        None if content.size > 0 => {
+            return Err(format!(" has no `content.text`: its body of {} bytes was not saved", content.size));
+        }
+        None => Bytes::new(),
     };
     let mut headers = HeaderMap::new();
     for Header { name, value } in response.headers {
@@ -189,7 +168,9 @@ fn response_from_entry(number: usize, response: Response) -> Result<UpstreamResp
     if let Some(media_type) = media_type {
         // It has also decoded the text, so the charset of the header no longer applies to the bytes.
         let media_type = match media_type.split(';').next() {
-            Some(essence) if is_text && !body.is_empty() => format!("{}; charset=utf-8", essence.trim()),
+            Some(essence) if encoding.is_empty() && !body.is_empty() => {
+                format!("{}; charset=utf-8", essence.trim())
+            }
             Some(_) | None => media_type,
         };
         if let Ok(value) = HeaderValue::from_str(&media_type) {
@@ -215,7 +196,7 @@ mod tests {
 
     fn choose(choice: &str) -> Result<UpstreamResponse, String> {
         let recording = Recording::read(&Bytes::from_static(TWO.as_bytes())).unwrap();
-        recording.choose(Some(&choice.parse().unwrap())).map_err(|error| error.to_string())
+        recording.choose(Some(&choice.into())).map_err(|error| error.to_string())
     }
 
     #[test]

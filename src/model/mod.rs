@@ -28,7 +28,7 @@ mod write;
 pub use definition::{
     ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError, object_without_nones,
 };
-pub use har::{HarError, HarExchange};
+pub use har::HarExchange;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, ParamHeaderError, decode_header_text,

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::{
     UpstreamResponse,
-    har::{self, HarError, HarExchange},
+    har::{self, HarExchange},
 };
 
 /// Prefix of a status line.
@@ -33,29 +33,19 @@ pub enum EntryChoice {
     Url(String),
 }
 
-/// Reason why a recording has no valid response.
+/// Reason why a recording has no valid response, in a sentence. Entries of a HAR file are numbered from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecordingError {
-    /// The first line is not a status line such as `HTTP/1.1 200 OK`.
-    #[error("expected a status line such as `HTTP/1.1 200 OK`, found `{0}`")]
-    StatusLine(String),
-    /// A header line is malformed.
-    #[error("line {line}: expected a header such as `Content-Type: text/plain`, found `{found}`")]
-    Header {
-        /// Line number, from 1.
-        line: usize,
-        /// The line.
-        found: String,
-    },
-    /// No empty line ends the headers.
-    #[error("expected an empty line between headers and body, found none")]
-    NoEnd,
-    /// It is a HAR file without such a response.
-    #[error(transparent)]
-    Har(#[from] HarError),
+#[error("{0}")]
+pub struct RecordingError(pub(super) String);
+
+impl RecordingError {
     /// An entry was selected, but there is a single response.
-    #[error("`entry` selects a response of a HAR file; expected such a file, found a single response")]
-    NoEntries,
+    pub fn no_entries() -> Self {
+        Self(
+            "`entry` selects a response of a HAR file; expected such a file, found a single response"
+                .to_owned(),
+        )
+    }
 }
 
 impl Recording {
@@ -66,12 +56,10 @@ impl Recording {
     /// [`RecordingError`] if it is malformed.
     pub fn read(recording: &Bytes) -> Result<Self, RecordingError> {
         if har::is_har(recording) {
-            Ok(Self::Har(har::read(recording)?))
-        } else if recording.starts_with(STATUS_LINE_PREFIX) {
-            UpstreamResponse::from_recording(recording).map(Self::One)
-        } else {
-            UpstreamResponse::from_recording(recording).map(Self::Body)
+            return har::read(recording).map(Self::Har);
         }
+        let form = if recording.starts_with(STATUS_LINE_PREFIX) { Self::One } else { Self::Body };
+        UpstreamResponse::from_recording(recording).map(form)
     }
 
     /// The selected response; the last one by default.
@@ -82,23 +70,17 @@ impl Recording {
     pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, RecordingError> {
         match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => Ok(response),
-            (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::NoEntries),
+            (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::no_entries()),
             (Self::Har(exchanges), choice) => {
-                let exchange = har::choose(exchanges, choice.unwrap_or(&EntryChoice::Last))?;
-                Ok(exchange.response?)
+                har::choose(exchanges, choice.unwrap_or(&EntryChoice::Last))?.response
             }
         }
     }
 }
 
-impl std::str::FromStr for EntryChoice {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text.parse() {
-            Ok(number) => Self::Number(number),
-            Err(_) => Self::Url(text.to_owned()),
-        })
+impl From<&str> for EntryChoice {
+    fn from(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Url(text.to_owned()), Self::Number)
     }
 }
 
@@ -121,9 +103,9 @@ impl UpstreamResponse {
         let mut line = 1;
         let mut another = rest.starts_with(STATUS_LINE_PREFIX);
         while another {
-            let head = HeaderSection::read(&mut rest, &mut line)?;
-            another = head.expects_another() && rest.starts_with(STATUS_LINE_PREFIX);
-            response = Self::new(head.status, head.headers, rest.clone());
+            let (status, headers, expects_another) = read_headers(&mut rest, &mut line)?;
+            another = expects_another && rest.starts_with(STATUS_LINE_PREFIX);
+            response = Self::new(status, headers, rest.clone());
         }
         response.remove_transfer_headers();
         Ok(response)
@@ -195,54 +177,46 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Status line and headers.
-struct HeaderSection {
-    status: StatusCode,
-    reason: String,
-    headers: HeaderMap,
-}
-
-impl HeaderSection {
-    fn read(rest: &mut Bytes, line: &mut usize) -> Result<Self, RecordingError> {
-        let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
-        let status_line = String::from_utf8_lossy(&status_line).into_owned();
-        let mut words = status_line.splitn(3, ' ').skip(1);
-        let code = words.next().and_then(|code| code.parse::<u16>().ok());
-        let status = code.and_then(|code| StatusCode::from_u16(code).ok());
-        let status = status.ok_or_else(|| RecordingError::StatusLine(status_line.clone()))?;
-        let reason = words.next().unwrap_or_default().to_ascii_lowercase();
-        let mut headers = HeaderMap::new();
-        let mut last: Option<HeaderName> = None;
-        loop {
-            let number = *line;
-            let text = take_line(rest, line).ok_or(RecordingError::NoEnd)?;
-            if text.is_empty() {
-                return Ok(Self { status, reason, headers });
-            }
-            // Old servers fold long headers (RFC 9112, section 5.2).
-            let folded = text.starts_with(b" ") || text.starts_with(b"\t");
-            if folded && let Some(value) = last.as_ref().and_then(|name| headers.get_mut(name)) {
-                let joined = [value.as_bytes(), b" ", text.trim_ascii()].concat();
-                if let Ok(joined) = HeaderValue::from_bytes(&joined) {
-                    *value = joined;
-                }
-                continue;
-            }
-            let Some((name, value)) = header_of(&text) else {
-                let found = String::from_utf8_lossy(&text).into_owned();
-                return Err(RecordingError::Header { line: number, found });
-            };
-            last = Some(name.clone());
-            headers.append(name, value);
+/// Reads a status line and headers. Also returns whether curl prints another such section after this one, not a
+/// body.
+fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), RecordingError> {
+    let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
+    let status_line = String::from_utf8_lossy(&status_line);
+    let mut words = status_line.splitn(3, ' ').skip(1);
+    let code = words.next().and_then(|code| code.parse::<u16>().ok());
+    let status = code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or_else(|| {
+        RecordingError(format!("expected a status line such as `HTTP/1.1 200 OK`, found `{status_line}`"))
+    })?;
+    let reason = words.next().unwrap_or_default().to_ascii_lowercase();
+    let expects_another = status.is_informational()
+        || status.is_redirection()
+        || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+        || status == StatusCode::OK && reason.contains("connection established");
+    let mut headers = HeaderMap::new();
+    let mut last: Option<HeaderName> = None;
+    loop {
+        let number = *line;
+        let text = take_line(rest, line).ok_or_else(|| {
+            RecordingError("expected an empty line between headers and body, found none".to_owned())
+        })?;
+        if text.is_empty() {
+            return Ok((status, headers, expects_another));
         }
-    }
-
-    /// Whether curl prints another header section after this one, not a body.
-    fn expects_another(&self) -> bool {
-        self.status.is_informational()
-            || self.status.is_redirection()
-            || matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED)
-            || self.status == StatusCode::OK && self.reason.contains("connection established")
+        // Old servers fold long headers (RFC 9112, section 5.2).
+        let folded = text.starts_with(b" ") || text.starts_with(b"\t");
+        if folded && let Some(value) = last.as_ref().and_then(|name| headers.get_mut(name)) {
+            let joined = [value.as_bytes(), b" ", text.trim_ascii()].concat();
+            if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+                *value = joined;
+            }
+            continue;
+        }
+        let (name, value) = header_of(&text).ok_or_else(|| {
+            let expected = "expected a header such as `Content-Type: text/plain`";
+            RecordingError(format!("line {number}: {expected}, found `{}`", String::from_utf8_lossy(&text)))
+        })?;
+        last = Some(name.clone());
+        headers.append(name, value);
     }
 }
 
@@ -347,11 +321,18 @@ mod tests {
         let error = |recording: &'static [u8]| {
             UpstreamResponse::from_recording(&Bytes::from_static(recording)).unwrap_err()
         };
-        assert_eq!(error(b"HTTP/1.1 abc\r\n\r\n"), RecordingError::StatusLine("HTTP/1.1 abc".into()));
-        assert_eq!(error(b"HTTP/1.1 200\nA: b\n"), RecordingError::NoEnd);
-        assert_eq!(
-            error(b"HTTP/1.1 100\n\nHTTP/1.1 200\noops\n\n"),
-            RecordingError::Header { line: 4, found: "oops".into() }
-        );
+        for (recording, expected) in [
+            (
+                &b"HTTP/1.1 abc\r\n\r\n"[..],
+                "expected a status line such as `HTTP/1.1 200 OK`, found `HTTP/1.1 abc`",
+            ),
+            (b"HTTP/1.1 200\nA: b\n", "expected an empty line between headers and body, found none"),
+            (
+                b"HTTP/1.1 100\n\nHTTP/1.1 200\noops\n\n",
+                "line 4: expected a header such as `Content-Type: text/plain`, found `oops`",
+            ),
+        ] {
+            assert_eq!(error(recording).to_string(), expected);
+        }
     }
 }
