@@ -77,6 +77,14 @@ impl Scanner<'_> {
         self.bytes.get(self.position).copied()
     }
 
+    /// Scans one of these bytes, if it is next.
+    #[inline(always)]
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        let is_next = self.byte().is_some_and(|byte| bytes.contains(&byte));
+        self.position += usize::from(is_next);
+        is_next
+    }
+
     /// The next byte that is not white space.
     #[inline(always)]
     fn peek(&mut self) -> Option<u8> {
@@ -89,7 +97,10 @@ impl Scanner<'_> {
     fn value(&mut self) -> Result<(), ScanError> {
         self.counts.values += 1;
         match self.peek() {
-            Some(b'"') => self.string(),
+            Some(b'"') => {
+                self.position += 1;
+                self.string()
+            }
             Some(b'{') => self.items(b'}'),
             Some(b'[') => self.items(b']'),
             Some(b'-' | b'0'..=b'9') => self.number(),
@@ -130,30 +141,27 @@ impl Scanner<'_> {
     #[inline(always)]
     fn name(&mut self) -> Result<(), ScanError> {
         self.counts.members += 1;
-        if self.peek() != Some(b'"') {
-            return Err(ScanError::Grammar);
-        }
+        self.mark(b'"')?;
         self.string()?;
-        if self.peek() != Some(b':') {
-            return Err(ScanError::Grammar);
-        }
-        self.position += 1;
-        Ok(())
+        self.mark(b':')
     }
 
+    /// Scans a mark, and white space before it.
+    #[inline(always)]
+    fn mark(&mut self, mark: u8) -> Result<(), ScanError> {
+        self.peek();
+        if self.take(&[mark]) { Ok(()) } else { Err(ScanError::Grammar) }
+    }
+
+    /// Scans a string after its opening quote.
     #[inline(always)]
     fn string(&mut self) -> Result<(), ScanError> {
-        self.position += 1;
         loop {
             self.plain_bytes();
-            match self.byte() {
-                Some(b'"') => {
-                    self.position += 1;
-                    return Ok(());
-                }
-                Some(b'\\') => self.escape()?,
-                _ => return Err(ScanError::Grammar),
+            if self.take(b"\"") {
+                return Ok(());
             }
+            self.escape()?;
         }
     }
 
@@ -176,27 +184,28 @@ impl Scanner<'_> {
     /// Scans an escape; a surrogate pair as one.
     fn escape(&mut self) -> Result<(), ScanError> {
         let start = self.position;
-        match self.bytes.get(start + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.position += 2,
-            Some(b'u') => {
-                let unit = self.code_unit()?;
-                let is_paired = matches!(unit, 0xd800..=0xdbff)
-                    && self.bytes[self.position..].starts_with(b"\\u")
-                    && matches!(self.code_unit()?, 0xdc00..=0xdfff);
-                if matches!(unit, 0xd800..=0xdfff) && !is_paired {
-                    return Err(ScanError::LoneSurrogate(start));
-                }
-            }
-            _ => return Err(ScanError::Grammar),
+        if !self.take(b"\\") {
+            return Err(ScanError::Grammar);
         }
-        Ok(())
+        if self.take(b"\"\\/bfnrt") {
+            return Ok(());
+        }
+        let unit = self.code_unit()?;
+        let is_paired = matches!(unit, 0xd800..=0xdbff)
+            && self.take(b"\\")
+            && self.byte() == Some(b'u')
+            && matches!(self.code_unit()?, 0xdc00..=0xdfff);
+        match unit {
+            0xd800..=0xdfff if !is_paired => Err(ScanError::LoneSurrogate(start)),
+            _ => Ok(()),
+        }
     }
 
-    /// Scans the four digits of the `\u` at the position.
+    /// Scans a `u` and its four digits.
     fn code_unit(&mut self) -> Result<u32, ScanError> {
-        let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(ScanError::Grammar)?;
-        self.position += 6;
-        digits.iter().try_fold(0, |unit, digit| {
+        let digits = self.bytes[self.position..].strip_prefix(b"u").and_then(|rest| rest.get(..4));
+        self.position += 5;
+        digits.ok_or(ScanError::Grammar)?.iter().try_fold(0, |unit, digit| {
             let digit = char::from(*digit).to_digit(16).ok_or(ScanError::Grammar)?;
             Ok(unit << 4 | digit)
         })
@@ -212,24 +221,16 @@ impl Scanner<'_> {
 
     #[inline(always)]
     fn number(&mut self) -> Result<(), ScanError> {
-        if self.byte() == Some(b'-') {
-            self.position += 1;
-        }
+        self.take(b"-");
         // A leading zero is not followed by digits.
-        if self.byte() == Some(b'0') {
-            self.position += 1;
-        } else {
+        if !self.take(b"0") {
             self.digits()?;
         }
-        if self.byte() == Some(b'.') {
-            self.position += 1;
+        if self.take(b".") {
             self.digits()?;
         }
-        if let Some(b'e' | b'E') = self.byte() {
-            self.position += 1;
-            if let Some(b'+' | b'-') = self.byte() {
-                self.position += 1;
-            }
+        if self.take(b"eE") {
+            self.take(b"+-");
             self.digits()?;
         }
         Ok(())
