@@ -8,7 +8,7 @@ use jsonschema::{
 };
 use serde_json::Value;
 
-use super::kind_of;
+use super::schema::{kind_of, with_article};
 
 /// Violation of a schema by a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,12 +22,6 @@ pub struct Violation {
     pub plain: String,
 }
 
-/// The expected form and the found value.
-struct MessageParts {
-    expected: String,
-    found: Option<String>,
-}
-
 impl Violation {
     /// A violation by the whole value; `message` quotes nothing of it.
     pub(super) fn at_root(message: &str) -> Self {
@@ -36,8 +30,8 @@ impl Violation {
 
     pub(super) fn from_error(error: &ValidationError<'_>) -> Self {
         let message = match message_parts(error) {
-            MessageParts { expected, found: Some(found) } => format!("{expected}; found {found}"),
-            MessageParts { expected, found: None } => expected,
+            (expected, Some(found)) => format!("{expected}; found {found}"),
+            (expected, None) => expected,
         };
         Self { path: path_of(error), message, plain: message_without_quotes(error) }
     }
@@ -56,7 +50,7 @@ fn message_without_quotes(error: &ValidationError<'_>) -> String {
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
             "must match one of the schema's alternatives".to_owned()
         }
-        _ => message_parts(error).expected,
+        _ => message_parts(error).0,
     };
     let found = match error.instance().as_ref() {
         Value::String(text) => format!("a string of {} bytes", text.len()),
@@ -78,7 +72,8 @@ fn path_of(error: &ValidationError<'_>) -> String {
     path
 }
 
-fn message_parts(error: &ValidationError<'_>) -> MessageParts {
+/// The expected form, and the found value unless the expected form names it.
+fn message_parts(error: &ValidationError<'_>) -> (String, Option<String>) {
     use ValidationErrorKind as Kind;
 
     let value = error.instance();
@@ -89,14 +84,13 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
         Kind::Constant { expected_value } => (format!("must be {}", shown(expected_value)), shown(value)),
         Kind::FalseSchema => ("must not be present".to_owned(), shown(value)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            // The unexpected members are named in the first half.
             let properties = if unexpected.len() == 1 { "property" } else { "properties" };
-            let expected = format!("must not have the {properties} {}", names(unexpected));
-            return MessageParts { expected, found: None };
+            let names = listed(&unexpected.iter().map(String::as_str).collect());
+            return (format!("must not have the {properties} {names}"), None);
         }
         Kind::PropertyNames { error } => {
-            let inner = message_parts(error);
-            (format!("must have properties whose name {}", inner.expected), shown(error.instance()))
+            let (expected, _) = message_parts(error);
+            (format!("must have properties whose name {expected}"), shown(error.instance()))
         }
         Kind::MinProperties { limit } => (at_least(*limit, "property"), length(value)),
         Kind::MaxProperties { limit } => (at_most(*limit, "property"), length(value)),
@@ -139,7 +133,7 @@ fn message_parts(error: &ValidationError<'_>) -> MessageParts {
             ("must match the schema".to_owned(), shown(value))
         }
     };
-    MessageParts { expected, found: Some(found) }
+    (expected, Some(found))
 }
 
 fn at_least(limit: u64, what: &str) -> String {
@@ -149,7 +143,7 @@ fn at_least(limit: u64, what: &str) -> String {
 fn at_most(limit: u64, what: &str) -> String {
     match limit {
         0 => format!("must have no {}", plural(what)),
-        limit => format!("must have at most {}", with_plural(limit, what)),
+        _ => format!("must have at most {}", with_plural(limit, what)),
     }
 }
 
@@ -207,7 +201,7 @@ fn not(schema: &Value) -> String {
     } else if let Some(pattern) = keyword("pattern").and_then(Value::as_str) {
         format!("must not match `{pattern}`")
     } else if let Some(kind) = keyword("type").and_then(Value::as_str) {
-        format!("must not be {}", type_name(kind))
+        format!("must not be {}", with_article(kind))
     } else {
         "must not match the schema of `not`".to_owned()
     }
@@ -221,7 +215,7 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     // The first violation of a form usually identifies it.
     for violation in forms.iter().filter_map(|form| form.first()) {
         let inside = path_of(violation);
-        let words = message_parts(violation).expected;
+        let (words, _) = message_parts(violation);
         let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
         let alternative = if inside.is_empty() { words } else { format!("its `{inside}` {words}") };
         if !expected.contains(&alternative) {
@@ -244,15 +238,15 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
 pub(super) fn shown(value: &Value) -> String {
     const MAX_SHOWN: usize = 60;
     match value {
-        Value::String(text) if text.chars().count() <= MAX_SHOWN && could_be_other(text) => {
-            format!("`{value}`")
-        }
-        Value::String(text) if text.chars().count() <= MAX_SHOWN => format!("`{text}`"),
+        Value::String(text) => match text.chars().count() {
+            count if count > MAX_SHOWN => format!("a string of {count} characters"),
+            _ if could_be_other(text) => format!("`{value}`"),
+            _ => format!("`{text}`"),
+        },
         Value::Number(number) if number.as_str().len() > MAX_SHOWN => {
             format!("a number of {} digits", number.as_str().len())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
-        Value::String(text) => format!("a string of {} characters", text.chars().count()),
         Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),
     }
 }
@@ -278,29 +272,12 @@ fn listed(options: &Value) -> String {
     names.join(", ")
 }
 
-fn names(unexpected: &[String]) -> String {
-    listed(&unexpected.iter().map(String::as_str).collect())
-}
-
 fn type_names(kind: &TypeKind) -> String {
-    match kind {
-        TypeKind::Single(kind) => type_name(kind.as_str()).to_owned(),
-        TypeKind::Multiple(kinds) => {
-            kinds.iter().map(|kind| type_name(kind.as_str())).collect::<Vec<_>>().join(" or ")
-        }
-    }
-}
-
-fn type_name(kind: &str) -> &str {
-    match kind {
-        "array" => "an array",
-        "boolean" => "a boolean",
-        "integer" => "an integer",
-        "number" => "a number",
-        "object" => "an object",
-        "string" => "a string",
-        other => other,
-    }
+    let kinds = match kind {
+        TypeKind::Single(kind) => vec![with_article(kind.as_str())],
+        TypeKind::Multiple(kinds) => kinds.iter().map(|kind| with_article(kind.as_str())).collect(),
+    };
+    kinds.join(" or ")
 }
 
 /// Formats `/items/2/price` as `items[2].price`.
@@ -309,13 +286,11 @@ fn readable_path(pointer: &str) -> String {
     for segment in pointer.split('/').skip(1) {
         // Undo `~1` before `~0`, or `~01` would turn into `/` (RFC 6901, section 4).
         let segment = segment.replace("~1", "/").replace("~0", "~");
-        if segment.bytes().all(|byte| byte.is_ascii_digit()) && !segment.is_empty() {
-            path.push_str(&format!("[{segment}]"));
-        } else {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(&segment);
+        let is_index = segment.bytes().all(|byte| byte.is_ascii_digit()) && !segment.is_empty();
+        match path.is_empty() {
+            _ if is_index => path += &format!("[{segment}]"),
+            true => path += &segment,
+            false => path += &format!(".{segment}"),
         }
     }
     path

@@ -1,10 +1,7 @@
 //! Cost of a schema check, computed in advance, because the validator can't be interrupted. One step is about
 //! ten nanoseconds. The computation takes at most a few times the allowed number of steps.
 
-use std::{
-    collections::HashMap,
-    ops::{Add, AddAssign},
-};
+use std::{collections::HashMap, ops::Add};
 
 use serde_json::{Map, Number, Value};
 
@@ -26,8 +23,18 @@ const STORED_VISITS: u64 = 16;
 pub(super) enum CostError {
     /// The cost exceeds the limit.
     OverLimit,
-    /// A keyword would compute with a number that is out of bounds, at this path.
+    /// A keyword would compute with a number that is out of bounds, at this path: `.items[2].price`.
     Number { path: String, digits: usize },
+}
+
+impl CostError {
+    /// Adds an outer step, `[2]` or `.price`, to the path.
+    fn below(self, step: String) -> Self {
+        match self {
+            Self::Number { path, digits } => Self::Number { path: step + &path, digits },
+            Self::OverLimit => Self::OverLimit,
+        }
+    }
 }
 
 /// Cost of a check, in steps.
@@ -61,55 +68,33 @@ impl Add for CheckCost {
     }
 }
 
-impl AddAssign for CheckCost {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-/// Step of the path to a value.
-#[derive(Debug, Clone, Copy)]
-enum Step<'v> {
-    Member(&'v str),
-    Item(usize),
-}
-
 /// The cost of a check, if it is at most `limit`.
 pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
-    let mut counting =
-        CostCounter { plan, remaining_steps: limit, depth: 0, path: Vec::new(), counted: HashMap::new() };
-    let cost = counting.visit(0, value)?;
+    let mut counting = CostCounter { plan, remaining_steps: limit, counted: HashMap::new() };
+    let cost = counting.visit(0, value, 0)?;
     if cost.valid <= limit { Ok(cost) } else { Err(CostError::OverLimit) }
 }
 
-struct CostCounter<'p, 'v> {
+struct CostCounter<'p> {
     plan: &'p SchemaPlan,
     /// Steps that this computation may still take.
     remaining_steps: u64,
-    depth: u32,
-    path: Vec<Step<'v>>,
     /// Costs by part and address of the value; `None` during the computation.
     counted: HashMap<(usize, usize), Option<CheckCost>>,
 }
 
-impl<'p, 'v> CostCounter<'p, 'v> {
+impl<'p> CostCounter<'p> {
     /// Charges the work of this computation, which is never more than that of the check.
     fn spend(&mut self, steps: u64) -> Result<(), CostError> {
         self.remaining_steps = self.remaining_steps.checked_sub(steps).ok_or(CostError::OverLimit)?;
         Ok(())
     }
 
-    fn visit(&mut self, index: usize, value: &'v Value) -> Result<CheckCost, CostError> {
-        if self.depth >= DEPTH_LIMIT {
+    fn visit(&mut self, index: usize, value: &Value, depth: u32) -> Result<CheckCost, CostError> {
+        if depth >= DEPTH_LIMIT {
             return Err(CostError::OverLimit);
         }
-        self.depth += 1;
-        let cost = self.visit_within(index, value);
-        self.depth -= 1;
-        cost
-    }
-
-    fn visit_within(&mut self, index: usize, value: &'v Value) -> Result<CheckCost, CostError> {
+        let depth = depth + 1;
         let plan = self.plan;
         let part = &plan.parts[index];
         let own = self.own_keywords(part, value)?;
@@ -122,24 +107,25 @@ impl<'p, 'v> CostCounter<'p, 'v> {
         };
         let mut of_any: u64 = 0;
         for (way, same) in &part.same {
-            let same_instance = cost_of_applicator(*way, self.visit(*same, value)?, plan.reads_unevaluated);
+            let same_instance =
+                cost_of_applicator(*way, self.visit(*same, value, depth)?, plan.reads_unevaluated);
             if *way == ErrorUse::Alternative {
                 of_any = of_any.saturating_add(same_instance.errors);
             }
-            cost += same_instance;
+            cost = cost + same_instance;
         }
         cost.first_error = cost.first_error.max(of_any);
         for target in &part.targets {
-            let of_target = self.follow(*target, value)?;
-            cost += cost_of_applicator(ErrorUse::Reported, of_target, plan.reads_unevaluated);
+            let of_target = self.follow(*target, value, depth)?;
+            cost = cost + cost_of_applicator(ErrorUse::Reported, of_target, plan.reads_unevaluated);
         }
         if part.leads_elsewhere {
             let unknown = self.size(value)?.saturating_mul(1000);
-            cost += CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
+            cost = cost + CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
         }
         match value {
-            Value::Array(items) => cost += self.items(part, items)?,
-            Value::Object(members) => cost += self.members(part, members)?,
+            Value::Array(items) => cost = cost + self.items(part, items, depth)?,
+            Value::Object(members) => cost = cost + self.members(part, members, depth)?,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
         if part.reads_unevaluated {
@@ -150,10 +136,10 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     }
 
     /// The cost of a part's own keywords.
-    fn own_keywords(&mut self, part: &Subschema, value: &'v Value) -> Result<u64, CostError> {
+    fn own_keywords(&mut self, part: &Subschema, value: &Value) -> Result<u64, CostError> {
         let mut own = part.keywords;
         match value {
-            Value::Number(number) if part.reads_number => own += self.number(number)?,
+            Value::Number(number) if part.reads_number => own += Self::number(number)?,
             Value::String(text) => own += (text.len() as u64).saturating_mul(part.text) / 16,
             Value::Array(_) | Value::Object(_) if part.compares => own += self.size(value)?,
             _ => {}
@@ -162,11 +148,10 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     }
 
     /// The cost of a number: one that is not a plain decimal is converted to a fraction.
-    fn number(&self, number: &Number) -> Result<u64, CostError> {
+    fn number(number: &Number) -> Result<u64, CostError> {
         const PLAIN_DIGITS: usize = 18;
         let text = number.as_str();
-        check_number(text)
-            .map_err(|_| CostError::Number { path: path_text(&self.path), digits: text.len() })?;
+        check_number(text).map_err(|_| CostError::Number { path: String::new(), digits: text.len() })?;
         let exponent =
             text.find(['e', 'E']).map(|position| text[position + 1..].trim_start_matches(['+', '-']));
         let length = text.len() as u64;
@@ -181,30 +166,27 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     }
 
     /// The cost of serializing a value.
-    fn size(&mut self, value: &'v Value) -> Result<u64, CostError> {
+    fn size(&mut self, value: &Value) -> Result<u64, CostError> {
         self.spend(1)?;
         Ok(match value {
             Value::Null | Value::Bool(_) => 16,
             Value::Number(number) => {
-                self.number(number)?;
+                Self::number(number)?;
                 32 + number.as_str().len() as u64 / 4
             }
             Value::String(text) => 24 + text.len() as u64 / 8,
             Value::Array(items) => {
                 let mut size = 16;
                 for (index, item) in items.iter().enumerate() {
-                    self.path.push(Step::Item(index));
-                    size += self.size(item)?;
-                    self.path.pop();
+                    size += self.size(item).map_err(|error| error.below(format!("[{index}]")))?;
                 }
                 size
             }
             Value::Object(members) => {
                 let mut size = 16;
                 for (name, member) in members {
-                    self.path.push(Step::Member(name));
-                    size += 32 + name.len() as u64 / 8 + self.size(member)?;
-                    self.path.pop();
+                    size += 32 + name.len() as u64 / 8;
+                    size += self.size(member).map_err(|error| error.below(format!(".{name}")))?;
                 }
                 size
             }
@@ -212,7 +194,7 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     }
 
     /// The cost of a referenced part, cached per value.
-    fn follow(&mut self, target: usize, value: &'v Value) -> Result<CheckCost, CostError> {
+    fn follow(&mut self, target: usize, value: &Value, depth: u32) -> Result<CheckCost, CostError> {
         const REFERENCE_STEPS: u64 = 4;
         self.spend(REFERENCE_STEPS)?;
         let is_recursive = self.plan.parts[target].is_recursive;
@@ -234,25 +216,24 @@ impl<'p, 'v> CostCounter<'p, 'v> {
             }
             None => {
                 self.counted.insert(key, None);
-                let cost = self.visit(target, value)?;
+                let cost = self.visit(target, value, depth)?;
                 self.counted.insert(key, Some(cost));
                 Ok(followed + cost)
             }
         }
     }
 
-    fn items(&mut self, part: &'p Subschema, items: &'v [Value]) -> Result<CheckCost, CostError> {
+    fn items(&mut self, part: &'p Subschema, items: &[Value], depth: u32) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
         for (index, item) in items.iter().enumerate() {
+            let below = |error: CostError| error.below(format!("[{index}]"));
             let first = part.first_items.get(index).into_iter();
-            self.path.push(Step::Item(index));
             for each in first.chain(&part.items) {
-                cost += child(self.visit(*each, item)?);
+                cost = cost + child(self.visit(*each, item, depth).map_err(below)?);
             }
             if let Some(contains) = part.contains {
-                cost += tested(self.visit(contains, item)?);
+                cost = cost + tested(self.visit(contains, item, depth).map_err(below)?);
             }
-            self.path.pop();
         }
         if self.plan.reads_unevaluated {
             cost.unevaluated = items.len() as u64;
@@ -263,7 +244,8 @@ impl<'p, 'v> CostCounter<'p, 'v> {
     fn members(
         &mut self,
         part: &'p Subschema,
-        members: &'v Map<String, Value>,
+        members: &Map<String, Value>,
+        depth: u32,
     ) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
         let applies = !part.members.is_empty()
@@ -276,32 +258,25 @@ impl<'p, 'v> CostCounter<'p, 'v> {
         self.spend(members.len() as u64)?;
         cost.valid = members.len() as u64;
         for (name, member) in members {
-            self.path.push(Step::Member(name));
             let named = part.members.get(name);
-            if let Some(named) = named {
-                cost += child(self.visit(*named, member)?);
-            }
             // It is not known here which patterns match, so assume all.
-            for (pattern, each) in &part.patterned {
+            for (pattern, _) in &part.patterned {
                 cost.valid = cost.valid.saturating_add(pattern.saturating_mul(name.len() as u64) / 16);
-                cost += child(self.visit(*each, member)?);
             }
-            for each in part.other_members.iter().filter(|_| named.is_none()) {
-                cost += child(self.visit(*each, member)?);
+            let patterned = part.patterned.iter().map(|(_, each)| each);
+            let others = part.other_members.iter().filter(|_| named.is_none());
+            for each in named.into_iter().chain(patterned).chain(others) {
+                let visited =
+                    self.visit(*each, member, depth).map_err(|error| error.below(format!(".{name}")));
+                cost = cost + child(visited?);
             }
             if let Some(names) = part.names {
-                let name = Value::from(name.as_str());
-                let mut of_name = CostCounter {
-                    plan: self.plan,
-                    remaining_steps: self.remaining_steps,
-                    depth: self.depth,
-                    path: Vec::new(),
-                    counted: HashMap::new(),
-                };
-                cost += child(of_name.visit(names, &name)?);
-                self.remaining_steps = of_name.remaining_steps;
+                // Costs by address are those of the members.
+                let counted = std::mem::take(&mut self.counted);
+                let of_name = self.visit(names, &Value::from(name.as_str()), depth);
+                self.counted = counted;
+                cost = cost + child(of_name?);
             }
-            self.path.pop();
         }
         cost.unevaluated = members.len() as u64;
         Ok(cost)
@@ -330,23 +305,6 @@ fn tested(cost: CheckCost) -> CheckCost {
 /// The cost of a part that applies to a nested value.
 fn child(cost: CheckCost) -> CheckCost {
     CheckCost { unevaluated: 0, ..cost }
-}
-
-/// Formats a path as `items[2].price`.
-fn path_text(path: &[Step<'_>]) -> String {
-    let mut text = String::new();
-    for step in path {
-        match step {
-            Step::Item(index) => text.push_str(&format!("[{index}]")),
-            Step::Member(name) => {
-                if !text.is_empty() {
-                    text.push('.');
-                }
-                text.push_str(name);
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]

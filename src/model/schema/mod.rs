@@ -12,6 +12,7 @@ use jsonschema::{ValidationError, ValidationOptions, Validator, error::Validatio
 use serde_json::{Map, Value};
 
 pub use self::dialect::SchemaDialect;
+pub(super) use self::types::with_article;
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
 use self::{cost::CostError, plan::SchemaPlan};
 use super::{
@@ -102,17 +103,12 @@ impl Schema {
             .with_draft(dialect.draft())
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .offline();
-        match options.build(&Value::Object(document.clone())) {
-            Ok(validator) => Ok(Self {
-                document: Arc::new(document.clone()),
-                plan: SchemaPlan::new(document, dialect),
-                validator,
-            }),
-            Err(error) => Err(SchemaError {
-                message: SchemaMessage(&error).to_string(),
-                pointer: error.instance_path().to_string(),
-            }),
-        }
+        let validator = options.build(&Value::Object(document.clone())).map_err(|error| SchemaError {
+            message: schema_message(&error),
+            pointer: error.instance_path().to_string(),
+        })?;
+        let plan = SchemaPlan::new(document, dialect);
+        Ok(Self { document: Arc::new(document.clone()), plan, validator })
     }
 
     /// The schema as configured.
@@ -145,6 +141,7 @@ impl Schema {
                      {NUMBER_EXPONENT_LIMIT}; found a number of {digits} characters"
                 );
                 let plain = format!("a number {message}");
+                let path = path.strip_prefix('.').unwrap_or(&path).to_owned();
                 return Ok(CheckResult { violations: vec![Violation { path, message, plain }], steps: 0 });
             }
         };
@@ -254,22 +251,16 @@ impl fmt::Debug for Schema {
 }
 
 /// Message for a schema that does not compile; the validator's own messages are about values, not schemas.
-struct SchemaMessage<'a>(&'a ValidationError<'a>);
-
-impl fmt::Display for SchemaMessage<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.kind() {
-            ValidationErrorKind::Referencing(error) => {
-                write!(formatter, "a `$ref` that can't be followed: {error}; put what it names under `$defs`")
-            }
-            ValidationErrorKind::Format { format } if format == "regex" => {
-                write!(formatter, "{} is not a regular expression of linear time", shown(self.0.instance()))
-            }
-            ValidationErrorKind::AnyOf { .. } => {
-                write!(formatter, "{} is not allowed here", shown(self.0.instance()))
-            }
-            _ => write!(formatter, "{}", self.0),
+fn schema_message(error: &ValidationError<'_>) -> String {
+    match error.kind() {
+        ValidationErrorKind::Referencing(error) => {
+            format!("a `$ref` that can't be followed: {error}; put what it names under `$defs`")
         }
+        ValidationErrorKind::Format { format } if format == "regex" => {
+            format!("{} is not a regular expression of linear time", shown(error.instance()))
+        }
+        ValidationErrorKind::AnyOf { .. } => format!("{} is not allowed here", shown(error.instance())),
+        _ => error.to_string(),
     }
 }
 

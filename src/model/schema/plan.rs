@@ -90,7 +90,7 @@ struct Builder<'s> {
     parts: Vec<Subschema>,
     /// Indexes in `parts`.
     indexes: HashMap<Address, usize>,
-    references: Vec<(usize, &'static str, &'s str)>,
+    references: Vec<(usize, &'s str, &'s str)>,
     /// Parts with an `$id`, or an `id` of draft-04: the bases of references.
     resources: Vec<&'s Value>,
     anchors: HashMap<&'s str, Vec<usize>>,
@@ -139,17 +139,17 @@ impl<'s> Builder<'s> {
     }
 
     fn read(&mut self, index: usize, keyword: &'s str, value: &'s Value, part: &mut Subschema) {
+        let list = || value.as_array().into_iter().flatten();
+        let members = || value.as_object().into_iter().flatten();
         match keyword {
             "allOf" | "anyOf" | "oneOf" => {
                 let way = if keyword == "allOf" { ErrorUse::Reported } else { ErrorUse::Alternative };
-                for schema in value.as_array().into_iter().flatten() {
-                    part.same.push((way, self.add(schema)));
-                }
+                part.same.extend(list().map(|schema| (way, self.add(schema))));
             }
             "not" | "if" => part.same.push((ErrorUse::Discarded, self.add(value))),
             "then" | "else" => part.same.push((ErrorUse::Reported, self.add(value))),
             "dependentSchemas" | "dependencies" => {
-                for schema in value.as_object().into_iter().flat_map(Map::values) {
+                for (_, schema) in members() {
                     match schema {
                         Value::Array(names) => part.keywords += names.len() as u64,
                         schema => part.same.push((ErrorUse::Reported, self.add(schema))),
@@ -157,78 +157,50 @@ impl<'s> Builder<'s> {
                 }
             }
             "$ref" | "$dynamicRef" | "$recursiveRef" => {
-                let keyword = match keyword {
-                    "$ref" => "$ref",
-                    "$dynamicRef" => "$dynamicRef",
-                    _ => "$recursiveRef",
-                };
                 self.references.extend(value.as_str().map(|reference| (index, keyword, reference)));
             }
-            "$anchor" | "$dynamicAnchor" => {
-                if let Some(name) = value.as_str() {
-                    self.anchors.entry(name).or_default().push(index);
-                }
-            }
-            "$id" | "id" => {
-                // Anchors of older drafts.
-                if let Some(name) = value.as_str().and_then(|id| id.strip_prefix('#')) {
-                    self.anchors.entry(name).or_default().push(index);
-                }
-            }
+            "$anchor" | "$dynamicAnchor" => self.add_anchor(index, value.as_str()),
+            // Anchors of older drafts.
+            "$id" | "id" => self.add_anchor(index, value.as_str().and_then(|id| id.strip_prefix('#'))),
             "$recursiveAnchor" => self.recursive_anchors.push(index),
             "$defs" | "definitions" => {
-                for schema in value.as_object().into_iter().flat_map(Map::values) {
+                for (_, schema) in members() {
                     self.add(schema);
                 }
             }
             "properties" => {
-                for (name, schema) in value.as_object().into_iter().flatten() {
-                    part.members.insert(name.clone(), self.add(schema));
-                }
+                part.members.extend(members().map(|(name, schema)| (name.clone(), self.add(schema))));
             }
             "patternProperties" => {
-                for (pattern, schema) in value.as_object().into_iter().flatten() {
-                    part.patterned.push((pattern_cost(pattern), self.add(schema)));
-                }
+                let patterned = members().map(|(pattern, schema)| (pattern_cost(pattern), self.add(schema)));
+                part.patterned.extend(patterned);
             }
-            "additionalProperties" => part.other_members.push(self.add(value)),
-            "unevaluatedProperties" => {
+            "additionalProperties" | "unevaluatedProperties" => {
                 part.other_members.push(self.add(value));
-                part.reads_unevaluated = true;
+                part.reads_unevaluated |= keyword == "unevaluatedProperties";
             }
             "propertyNames" => part.names = Some(self.add(value)),
-            "prefixItems" => {
-                part.first_items =
-                    value.as_array().into_iter().flatten().map(|item| self.add(item)).collect();
-            }
-            "items" => match value {
-                Value::Array(items) => part.first_items = items.iter().map(|item| self.add(item)).collect(),
-                value => part.items.push(self.add(value)),
-            },
-            "additionalItems" => part.items.push(self.add(value)),
-            "unevaluatedItems" => {
+            "prefixItems" => part.first_items = list().map(|item| self.add(item)).collect(),
+            "items" if value.is_array() => part.first_items = list().map(|item| self.add(item)).collect(),
+            "items" | "additionalItems" | "unevaluatedItems" => {
                 part.items.push(self.add(value));
-                part.reads_unevaluated = true;
+                part.reads_unevaluated |= keyword == "unevaluatedItems";
             }
             "contains" => {
                 part.contains = Some(self.add(value));
                 part.reads_number = true;
             }
-            "required" => part.keywords += value.as_array().map_or(0, Vec::len) as u64,
+            "required" => part.keywords += list().count() as u64,
             "dependentRequired" => {
-                let names = value.as_object().into_iter().flat_map(Map::values);
-                part.keywords += names.map(|names| names.as_array().map_or(0, Vec::len) as u64).sum::<u64>();
+                let names = members().filter_map(|(_, names)| names.as_array());
+                part.keywords += names.map(|names| names.len() as u64).sum::<u64>();
             }
-            "enum" => {
+            "enum" | "const" => {
                 part.reads_number = true;
-                let values = value.as_array().into_iter().flatten();
-                part.compares |= values.into_iter().any(|value| value.is_array() || value.is_object());
+                let is_container = |value: &Value| value.is_array() || value.is_object();
+                part.compares |=
+                    if keyword == "const" { is_container(value) } else { list().any(is_container) };
                 // The validator serializes the string to compare it.
-                part.text += 4;
-            }
-            "const" => {
-                part.reads_number = true;
-                part.compares |= value.is_array() || value.is_object();
                 part.text += 4;
             }
             "uniqueItems" => part.compares |= value == &Value::Bool(true),
@@ -239,6 +211,12 @@ impl<'s> Builder<'s> {
             "pattern" => part.text += value.as_str().map_or(0, pattern_cost),
             "format" | "contentEncoding" | "contentMediaType" => part.text += 16,
             _ => {}
+        }
+    }
+
+    fn add_anchor(&mut self, index: usize, name: Option<&'s str>) {
+        if let Some(name) = name {
+            self.anchors.entry(name).or_default().push(index);
         }
     }
 

@@ -15,29 +15,21 @@ pub fn combined<'s>(
     root: &'s Map<String, Value>,
     schema: &'s Map<String, Value>,
 ) -> Vec<&'s Map<String, Value>> {
-    fn add<'s>(
-        found: &mut Vec<&'s Map<String, Value>>,
-        root: &'s Map<String, Value>,
-        schema: &'s Map<String, Value>,
-        depth: u8,
-    ) {
-        if found.len() == SCHEMA_LIMIT {
-            return;
-        }
+    let mut found = Vec::new();
+    let mut open = vec![(schema, DEPTH_LIMIT)];
+    while let Some((schema, depth)) = open.pop().filter(|_| found.len() < SCHEMA_LIMIT) {
         let target = referred(root, schema);
         let is_reference = target.is_some() && ignores_ref_siblings(root);
         if !is_reference {
             found.push(schema);
         }
-        let Some(depth) = depth.checked_sub(1) else { return };
+        let Some(depth) = depth.checked_sub(1) else { continue };
         let keywords: &[&str] = if is_reference { &[] } else { &["anyOf", "oneOf", "allOf"] };
         let parts = keywords.iter().filter_map(|keyword| schema.get(*keyword)?.as_array());
-        for part in target.into_iter().chain(parts.flatten().filter_map(Value::as_object)) {
-            add(found, root, part, depth);
-        }
+        let inside = target.into_iter().chain(parts.flatten().filter_map(Value::as_object));
+        let inside: Vec<_> = inside.map(|part| (part, depth)).collect();
+        open.extend(inside.into_iter().rev());
     }
-    let mut found = Vec::new();
-    add(&mut found, root, schema, DEPTH_LIMIT);
     found
 }
 
@@ -71,13 +63,19 @@ pub fn listed_values(schema: &Map<String, Value>) -> impl Iterator<Item = &Value
 
 /// The type of a value, with an article: "a string", "an object".
 pub fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+    with_article(type_of(value))
+}
+
+/// The name of a type in JSON Schema, with an article.
+pub(in crate::model) fn with_article(kind: &str) -> &str {
+    match kind {
+        "array" => "an array",
+        "boolean" => "a boolean",
+        "integer" => "an integer",
+        "number" => "a number",
+        "object" => "an object",
+        "string" => "a string",
+        other => other,
     }
 }
 
