@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use super::SchemaDocument;
+use super::{SchemaDocument, StructuredContentSupport};
 
 /// Definition of a tool, as in `tools/list`, `GET /tools` and the command line.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,25 +31,18 @@ pub struct ToolDefinition {
 
 impl ToolDefinition {
     /// The definition in MCP's JSON, with the output schema for these `shapes`.
-    pub fn to_json(&self, shapes: super::StructuredContentSupport) -> Map<String, Value> {
+    pub fn to_json(&self, shapes: StructuredContentSupport) -> Map<String, Value> {
         let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
+        let bare = self.bare_output_schema.as_ref().filter(|_| shapes == StructuredContentSupport::Any);
         object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
             ("inputSchema", Some(schema(&self.input_schema))),
-            ("outputSchema", self.output_schema_for(shapes).map(schema)),
+            ("outputSchema", bare.or(self.output_schema.as_ref()).map(schema)),
             ("annotations", self.annotations.clone().map(Value::Object)),
             ("_meta", self.meta.clone().map(Value::Object)),
         ])
-    }
-
-    fn output_schema_for(&self, shapes: super::StructuredContentSupport) -> Option<&SchemaDocument> {
-        let bare = match shapes {
-            super::StructuredContentSupport::Any => self.bare_output_schema.as_ref(),
-            super::StructuredContentSupport::ObjectsOnly => None,
-        };
-        bare.or(self.output_schema.as_ref())
     }
 }
 

@@ -142,7 +142,7 @@ pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHea
 }
 
 /// Whether it is a character of a token (RFC 9110, section 5.6.2).
-fn is_tchar(byte: u8) -> bool {
+pub(super) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

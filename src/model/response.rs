@@ -6,6 +6,8 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
+use super::param_headers::is_tchar;
+
 /// Complete response of an upstream.
 ///
 /// The body has the bytes as transferred, without transfer framing; [`translate`](crate::translate) decodes
@@ -50,9 +52,6 @@ impl UpstreamResponse {
     /// The `charset` parameter of `Content-Type`, without quotes.
     pub fn charset(&self) -> Option<&str> {
         let value = self.headers.get(header::CONTENT_TYPE)?;
-        if !value.as_bytes().contains(&b';') {
-            return None;
-        }
         value.to_str().ok()?.split(';').skip(1).find_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
             name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
@@ -64,14 +63,7 @@ impl UpstreamResponse {
 pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
     /// Longer than any registered media type (RFC 6838, section 4.2).
     const MAX_BYTES: usize = 255;
-    // RFC 9110, section 5.6.2.
-    let is_token = |part: &[u8]| {
-        let is_of_token = |byte: &u8| {
-            matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
-                || byte.is_ascii_alphanumeric()
-        };
-        !part.is_empty() && part.iter().all(is_of_token)
-    };
+    let is_token = |part: &[u8]| !part.is_empty() && part.iter().copied().all(is_tchar);
     let essence = content_type.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
     let slash = essence.iter().position(|byte| *byte == b'/')?;
     if essence.len() > MAX_BYTES || !is_token(&essence[..slash]) || !is_token(&essence[slash + 1..]) {
@@ -107,20 +99,10 @@ pub enum ProgramEnd {
 #[error("expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`")]
 pub struct ProgramEndError;
 
-/// Signals with the same number on every Unix.
-const SIGNALS: [(i32, &str); 12] = [
-    (1, "SIGHUP"),
-    (2, "SIGINT"),
-    (3, "SIGQUIT"),
-    (4, "SIGILL"),
-    (5, "SIGTRAP"),
-    (6, "SIGABRT"),
-    (8, "SIGFPE"),
-    (9, "SIGKILL"),
-    (11, "SIGSEGV"),
-    (13, "SIGPIPE"),
-    (14, "SIGALRM"),
-    (15, "SIGTERM"),
+/// Signals with the same number on every Unix, by their number; empty for the other numbers.
+const SIGNALS: [&str; 16] = [
+    "", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "", "FPE", "KILL", "", "SEGV", "", "PIPE", "ALRM",
+    "TERM",
 ];
 
 impl ProgramExit {
@@ -158,10 +140,13 @@ impl fmt::Display for ProgramEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(formatter, "{code}"),
-            Self::Signal(number) => match SIGNALS.iter().find(|(known, _)| known == number) {
-                Some((_, name)) => formatter.write_str(name),
-                None => write!(formatter, "SIG{number}"),
-            },
+            Self::Signal(number) => {
+                let name = usize::try_from(*number).ok().and_then(|number| SIGNALS.get(number));
+                match name.filter(|name| !name.is_empty()) {
+                    Some(name) => write!(formatter, "SIG{name}"),
+                    None => write!(formatter, "SIG{number}"),
+                }
+            }
         }
     }
 }
@@ -171,9 +156,12 @@ impl FromStr for ProgramEnd {
 
     fn from_str(text: &str) -> Result<Self, ProgramEndError> {
         if let Some(name) = text.strip_prefix("SIG") {
-            let known = SIGNALS.iter().find(|(_, known)| *known == text).map(|(number, _)| *number);
-            let number = known.or_else(|| name.parse().ok().filter(|number| (1..=64).contains(number)));
-            return number.map(Self::Signal).ok_or(ProgramEndError);
+            let known = (1..).zip(&SIGNALS[1..]).find(|(_, known)| !name.is_empty() && **known == name);
+            let number = known.map(|(number, _)| number).or_else(|| name.parse().ok());
+            return number
+                .filter(|number| (1..=64).contains(number))
+                .map(Self::Signal)
+                .ok_or(ProgramEndError);
         }
         let code = text.parse::<u8>().map_err(|_| ProgramEndError)?;
         Ok(Self::Code(code.into()))

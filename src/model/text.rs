@@ -34,25 +34,17 @@ pub fn pointer_segment(name: &str) -> String {
 /// Writer with a limit. A write beyond it fails, after writing the part that fits.
 #[derive(Debug)]
 pub struct LimitedWriter {
-    written: Vec<u8>,
+    /// The bytes written.
+    pub written: Vec<u8>,
+    /// Whether the limit was exceeded.
+    pub is_over: bool,
     limit_bytes: usize,
-    is_over: bool,
 }
 
 impl LimitedWriter {
     /// A writer of at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
         Self { written: Vec::new(), limit_bytes, is_over: false }
-    }
-
-    /// Whether the limit was exceeded.
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// The bytes written.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.written
     }
 }
 
@@ -128,9 +120,9 @@ mod tests {
     #[test]
     fn a_writer_accepts_bytes_up_to_its_limit() {
         let mut writer = LimitedWriter::new(3);
-        assert!(writer.write_all(b"ab").is_ok() && writer.write_all(b"c").is_ok() && !writer.is_over());
-        assert!(writer.write_all(b"d").is_err() && writer.is_over());
-        assert_eq!(writer.into_bytes(), b"abc");
+        assert!(writer.write_all(b"ab").is_ok() && writer.write_all(b"c").is_ok() && !writer.is_over);
+        assert!(writer.write_all(b"d").is_err() && writer.is_over);
+        assert_eq!(writer.written, b"abc");
     }
 
     #[test]

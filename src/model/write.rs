@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, Structured, ToolOutcome,
-    ToolResult, json::escape,
+    ToolResult, json::escape, object_without_nones,
 };
 
 /// JSON values that a client accepts as `structuredContent`.
@@ -36,16 +36,12 @@ pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> 
         serde_json::from_slice::<Value>(&block)
             .expect("a block is as deep as what was read, or has a few members")
     });
-    let mut members = Map::new();
-    members.insert("content".into(), blocks.collect());
-    if let Some(structured) = &result.structured {
-        members.insert("structuredContent".into(), structured.value(shapes));
-    }
-    members.insert("isError".into(), result.is_error().into());
-    if !result.meta.is_empty() {
-        members.insert("_meta".into(), Value::Object(result.meta.clone()));
-    }
-    Value::Object(members)
+    Value::Object(object_without_nones([
+        ("content", Some(blocks.collect())),
+        ("structuredContent", result.structured.as_ref().map(|structured| structured.value(shapes))),
+        ("isError", Some(result.is_error().into())),
+        ("_meta", (!result.meta.is_empty()).then(|| Value::Object(result.meta.clone()))),
+    ]))
 }
 
 /// Writes the members of a result without the braces, so that an API can add others. `more_meta` is appended
@@ -163,22 +159,24 @@ fn write_text(
         BlockText::Plain(text) => write_escaped(text, out),
         BlockText::Shared(text) => write_escaped(text, out),
         BlockText::Error(message) => {
-            out.extend_from_slice(b"\"{\\\"error\\\":");
-            let mut quoted = Vec::new();
-            write_escaped(message, &mut quoted);
-            escape(&String::from_utf8_lossy(&quoted), out);
-            out.extend_from_slice(b"}\"");
+            write_object_text("error", &Value::from(message.as_str()).to_string(), out);
         }
         BlockText::StructuredContent => match structured {
             None => out.extend_from_slice(b"\"\""),
             Some(structured) if structured.is_wrapped(shapes) => {
-                out.extend_from_slice(b"\"{\\\"result\\\":");
-                escape(structured.json().as_str(), out);
-                out.extend_from_slice(b"}\"");
+                write_object_text("result", structured.json().as_str(), out);
             }
             Some(structured) => write_escaped(structured.json().as_str(), out),
         },
     }
+}
+
+/// Writes an object of one member, whose value is JSON, as the text of a string.
+fn write_object_text(key: &str, json: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    escape(&format!("{{\"{key}\":"), out);
+    escape(json, out);
+    out.extend_from_slice(b"}\"");
 }
 
 fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
@@ -227,7 +225,17 @@ impl ResourceContext<'_> {
         let of_bytes = |own: &str| Some(self.declared.filter(|_| alone).unwrap_or(own).to_owned());
         match block {
             ContentBlock::Text(text) => {
-                self.text(text, block.text(structured).unwrap_or_default().into_owned())
+                let media_type = match text {
+                    BlockText::StructuredContent => {
+                        let replied = self.replied.filter(|media_type| media_type.ends_with("json"));
+                        replied.unwrap_or("application/json")
+                    }
+                    BlockText::Shared(_) => self.replied.unwrap_or("text/plain"),
+                    BlockText::Plain(_) | BlockText::Error(_) => "text/plain",
+                };
+                let media_type = self.declared.unwrap_or(media_type).to_owned();
+                let text = block.text(structured).unwrap_or_default().into_owned();
+                self.contents(Some(media_type), ResourceBody::Text(text))
             }
             ContentBlock::Image { data, mime_type } | ContentBlock::Audio { data, mime_type } => {
                 self.contents(of_bytes(mime_type), ResourceBody::Blob(data.clone()))
@@ -242,19 +250,6 @@ impl ResourceContext<'_> {
             ContentBlock::ResourceLink { uri, .. } => self.link(uri),
             ContentBlock::Foreign(sent) => self.foreign_block(sent),
         }
-    }
-
-    fn text(&self, text: &BlockText, shown: String) -> ResourceContents {
-        let media_type = match text {
-            BlockText::StructuredContent => {
-                let is_json = |media_type: &&str| media_type.ends_with("json");
-                self.replied.filter(is_json).unwrap_or("application/json")
-            }
-            BlockText::Shared(_) => self.replied.unwrap_or("text/plain"),
-            BlockText::Plain(_) | BlockText::Error(_) => "text/plain",
-        };
-        let media_type = self.declared.unwrap_or(media_type).to_owned();
-        self.contents(Some(media_type), ResourceBody::Text(shown))
     }
 
     fn link(&self, uri: &str) -> ResourceContents {

@@ -360,7 +360,7 @@ pub(in crate::translate) fn pretty(structured: &Structured) -> String {
     let compact = value.to_string();
     let mut out = LimitedWriter::new(compact.len().saturating_mul(MAX_TIMES_LONGER));
     match serde_json::to_writer_pretty(&mut out, &value) {
-        Ok(()) => String::from_utf8(out.into_bytes()).unwrap_or(compact),
+        Ok(()) => String::from_utf8(out.written).unwrap_or(compact),
         Err(_) => compact,
     }
 }

@@ -114,7 +114,7 @@ fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<
         ContentEncoding::Brotli => brotli(data, &mut out),
         ContentEncoding::Zstd => zstd(data, limit_bytes, &mut out),
     };
-    let Err(error) = decoded else { return Ok(out.into_bytes().into()) };
+    let Err(error) = decoded else { return Ok(out.written.into()) };
     let name = encoding.word();
     Err(match kind_of(&error) {
         ErrorKind::FileTooLarge => format!(

@@ -358,7 +358,7 @@ fn brief(error: &Error) -> String {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
     // An error here only means that the message was longer.
     let _ = write!(writer, "{error}");
-    String::from_utf8_lossy(&writer.into_bytes()).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
+    String::from_utf8_lossy(&writer.written).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
 }
 
 /// Converts a JSON value to the engine's type.

@@ -413,7 +413,7 @@ fn bounded_json(row: &Value, with_lines: bool, characters: usize) -> Option<Stri
         true => serde_json::to_writer_pretty(&mut writer, row),
         false => serde_json::to_writer(&mut writer, row),
     };
-    written.ok().and_then(|()| String::from_utf8(writer.into_bytes()).ok())
+    written.ok().and_then(|()| String::from_utf8(writer.written).ok())
 }
 
 fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {

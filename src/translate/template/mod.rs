@@ -187,8 +187,8 @@ impl Template {
         }
         looked_up.check()?;
         match rendered {
-            Ok(()) => Ok(String::from_utf8(text.into_bytes()).expect("templates write text")),
-            Err(_) if text.is_over() => {
+            Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),
+            Err(_) if text.is_over => {
                 Err(TemplateError::without_line(format!("writes more than {TEXT_LIMIT_BYTES} bytes")))
             }
             Err(error) => Err(TemplateError::from_engine(&error, source, &compiled.counted)),
