@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     model::{
-        Annotations, Arguments, BlockText, Content, ContentBlock, ResourceBody, Structured, ToolName,
-        ToolResult, kind_of, object_without_nones,
+        Annotations, Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult,
+        kind_of, object_without_nones,
     },
     route::{Completion, InputRequests, RouteCall, Scopes},
     translate::{Template, TemplateError, WorkBudget, is_timestamp},
@@ -228,24 +228,22 @@ impl PartTemplate {
         names: &minijinja::Value,
         stop: &WorkBudget,
     ) -> Result<Vec<PromptMessage>, TemplateError> {
+        let render = |template: &Template| template.render_until(names, stop);
         let block = match &self.part {
-            PartContent::Text(template) => match template.render_until(names, stop)? {
+            PartContent::Text(template) => match render(template)? {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
                 text => ContentBlock::Text(BlockText::Plain(text)),
             },
             PartContent::Route(_) | PartContent::Read(_) => return Ok(Vec::new()),
             PartContent::Resource { uri, media_type, text } => ContentBlock::Resource {
-                uri: uri.render_until(names, stop)?,
+                uri: render(uri)?,
                 mime_type: media_type.clone(),
-                body: ResourceBody::Text(text.render_until(names, stop)?),
+                body: ResourceBody::Text(render(text)?),
             },
             PartContent::ResourceLink { uri, name, description, media_type } => ContentBlock::ResourceLink {
-                uri: uri.render_until(names, stop)?,
-                name: name.render_until(names, stop)?,
-                description: description
-                    .as_ref()
-                    .map(|template| template.render_until(names, stop))
-                    .transpose()?,
+                uri: render(uri)?,
+                name: render(name)?,
+                description: description.as_ref().map(render).transpose()?,
                 mime_type: media_type.clone(),
             },
         };
@@ -263,10 +261,19 @@ impl PartTemplate {
         names: &minijinja::Value,
         stop: &WorkBudget,
     ) -> Result<Vec<PromptMessage>, TemplateError> {
-        let structured = result.structured;
-        let alone =
-            |content: Content| Content { block: alone(content.block, structured.as_ref()), ..content };
-        self.messages(result.content.into_iter().map(alone).collect(), names, stop)
+        let mut contents = result.content;
+        // A prompt has no structured content to which a block could refer.
+        if let Some(structured) = &result.structured {
+            let text = BlockText::Shared(structured.json().shared().clone());
+            let refers = |content: &&mut Content| {
+                matches!(content.block, ContentBlock::Text(BlockText::StructuredContent))
+            };
+            contents
+                .iter_mut()
+                .filter(refers)
+                .for_each(|content| content.block = ContentBlock::Text(text.clone()));
+        }
+        self.messages(contents, names, stop)
     }
 
     fn messages(
@@ -285,10 +292,7 @@ impl PartTemplate {
         }
         let message = |content: Content| PromptMessage {
             role: self.role,
-            content: Content {
-                annotations: content.annotations.or_else(|| annotations.clone()),
-                block: content.block,
-            },
+            content: Content { annotations: content.annotations.or_else(|| annotations.clone()), ..content },
         };
         Ok(contents.into_iter().map(message).collect())
     }
@@ -308,16 +312,6 @@ impl PromptMessage {
             }
             ContentBlock::Foreign(sent) => sent.json.bytes().len(),
         }
-    }
-}
-
-/// Replaces a reference to structured content by its text, as a prompt has no structured content.
-fn alone(block: ContentBlock, structured: Option<&Structured>) -> ContentBlock {
-    match (block, structured) {
-        (ContentBlock::Text(BlockText::StructuredContent), Some(structured)) => {
-            ContentBlock::Text(BlockText::Shared(structured.json().shared().clone()))
-        }
-        (block, _) => block,
     }
 }
 
