@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
-use crate::translate::pattern::{Pattern, PatternError};
+use crate::{settings::suggest, translate::pattern::Pattern};
 
 /// Named patterns available in a rule: its own and those of the library. Its own override the library's.
 #[derive(Debug, Clone, Default)]
@@ -17,28 +17,24 @@ pub struct GrokPatterns {
 
 /// Reason why a text is not a valid grok pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GrokError {
-    /// No pattern has this name.
-    #[error("no pattern is called `{0}`")]
-    UnknownName(String),
-    /// The text between `%{` and `}` is not a reference.
-    #[error("expected `%{{NAME}}`, `%{{NAME:capture}}` or `%{{NAME:capture:type}}`, found `%{{{0}`")]
-    Malformed(String),
-    /// This name is not allowed for a capture.
-    #[error("`{0}` can't be the name of a capture")]
-    CaptureName(String),
-    /// This type does not exist.
-    #[error("`{0}` is not a type of capture")]
-    UnknownType(String),
-    /// The pattern refers to itself.
-    #[error("pattern `{0}` has itself in it")]
-    Circular(String),
-    /// The expanded pattern is longer than the limit.
-    #[error("the pattern is longer than {limit} bytes once those that it names are put in", limit = GrokPatterns::LENGTH_LIMIT_BYTES)]
-    TooLong,
-    /// The expanded pattern is not a valid regular expression.
-    #[error("once those that it names are put in, the pattern is not a regular expression: {0}")]
-    Pattern(#[from] PatternError),
+#[error("{message}")]
+pub struct GrokError {
+    message: String,
+    /// Text of the mistake, in this pattern or in one to which it refers.
+    found: Option<String>,
+    help: String,
+}
+
+impl GrokError {
+    fn new(message: String, found: Option<String>, help: impl Into<String>) -> Self {
+        Self { message, found, help: help.into() }
+    }
+
+    fn malformed(reference: &str) -> Self {
+        let forms = "`%{NAME}`, `%{NAME:capture}` or `%{NAME:capture:type}`";
+        let message = format!("expected {forms}, found `%{{{reference}`");
+        Self::new(message, Some(format!("%{{{reference}")), "write `%{IP:client}`, or `%{NUMBER:bytes:int}`")
+    }
 }
 
 impl GrokPatterns {
@@ -71,7 +67,17 @@ impl GrokPatterns {
             Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
         expansion.put(written)?;
         // A named group in the text itself is a capture, too; all in the order of the pattern.
-        let mut pattern = CapturePattern::plain(Pattern::multi_line(&expansion.text)?);
+        let pattern = Pattern::multi_line(&expansion.text).map_err(|error| {
+            let message = format!(
+                "once those that it names are put in, the pattern is not a regular expression: {error}"
+            );
+            GrokError::new(
+                message,
+                None,
+                "use the syntax of the Rust `regex` crate, which has no look-around",
+            )
+        })?;
+        let mut pattern = CapturePattern::plain(pattern);
         written.clone_into(&mut pattern.written);
         for capture in &mut pattern.captures {
             if let Some(ours) = expansion.captures.iter().find(|ours| ours.group == capture.group) {
@@ -103,7 +109,7 @@ impl<'p> Expansion<'p> {
         while let Some((before, after)) = rest.split_once("%{") {
             self.push(before)?;
             let Some((reference, after)) = after.split_once('}') else {
-                return Err(GrokError::Malformed(after.to_owned()));
+                return Err(GrokError::malformed(after));
             };
             self.put_named(reference)?;
             rest = after;
@@ -112,18 +118,26 @@ impl<'p> Expansion<'p> {
     }
 
     fn put_named(&mut self, reference: &str) -> Result<(), GrokError> {
-        let malformed = || GrokError::Malformed(format!("{reference}}}"));
         let mut parts = reference.split(':');
         let (name, capture, kind) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
         let is_name =
             |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if !is_name(name) || parts.next().is_some() {
-            return Err(malformed());
+            return Err(GrokError::malformed(&format!("{reference}}}")));
         }
         let found = self.patterns.all().find(|(known, _)| *known == name);
-        let (known, text) = found.ok_or_else(|| GrokError::UnknownName(name.to_owned()))?;
+        let (known, text) = found.ok_or_else(|| {
+            let nearest = suggest::nearest(&name.to_ascii_uppercase(), self.patterns.names());
+            let help = nearest.map_or_else(
+                || "see the page of `grok` for all patterns; add your own under `patterns`".to_owned(),
+                |nearest| format!("did you mean `{nearest}`?"),
+            );
+            GrokError::new(format!("no pattern is called `{name}`"), Some(format!("%{{{name}")), help)
+        })?;
         if self.inside.contains(&known) || self.inside.len() >= GrokPatterns::DEPTH_LIMIT {
-            return Err(GrokError::Circular(name.to_owned()));
+            let message = format!("pattern `{name}` has itself in it");
+            let help = "remove the cycle: a pattern can't contain itself";
+            return Err(GrokError::new(message, Some(format!("%{{{name}")), help));
         }
         match capture {
             Some(capture) => {
@@ -143,14 +157,25 @@ impl<'p> Expansion<'p> {
     fn capture(&mut self, name: &str, kind: Option<&str>) -> Result<String, GrokError> {
         let good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
         if name.is_empty() || !name.chars().all(good) {
-            return Err(GrokError::CaptureName(name.to_owned()));
+            let message = format!("`{name}` can't be the name of a capture");
+            if name.starts_with('[') {
+                let plain = name.trim_matches(['[', ']']).replace("][", ".");
+                let help = format!("write `{plain}`; use `structured` for nested objects");
+                return Err(GrokError::new(message, Some(name.to_owned()), help));
+            }
+            let help = "write letters, digits, `_`, `-`, `.` and `@`";
+            return Err(GrokError::new(message, Some(format!(":{name}")), help));
         }
         let kind = match kind {
             None | Some("string") => CaptureKind::Text,
             Some("int" | "integer" | "long") => CaptureKind::Integer,
             Some("float" | "number" | "double") => CaptureKind::Number,
             Some("boolean" | "bool") => CaptureKind::Boolean,
-            Some(other) => return Err(GrokError::UnknownType(other.to_owned())),
+            Some(other) => {
+                let message = format!("`{other}` is not a type of capture");
+                let help = suggest::help(other, "known types", GrokPatterns::TYPES).unwrap_or_default();
+                return Err(GrokError::new(message, Some(format!(":{other}}}")), help));
+            }
         };
         let group = format!("grok_{}", self.captures.len());
         self.captures.push(Capture { group: group.clone(), name: name.to_owned(), kind });
@@ -159,7 +184,10 @@ impl<'p> Expansion<'p> {
 
     fn push(&mut self, text: &str) -> Result<(), GrokError> {
         if self.text.len() + text.len() > GrokPatterns::LENGTH_LIMIT_BYTES {
-            return Err(GrokError::TooLong);
+            let limit = GrokPatterns::LENGTH_LIMIT_BYTES;
+            let message =
+                format!("the pattern is longer than {limit} bytes once those that it names are put in");
+            return Err(GrokError::new(message, None, "use fewer patterns"));
         }
         self.text.push_str(text);
         Ok(())

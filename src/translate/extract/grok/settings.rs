@@ -8,7 +8,6 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
-        suggest,
         value::text_of,
     },
     translate::extract::{
@@ -51,7 +50,7 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
     };
     CapturePatterns::read_with(value, |pattern| {
         let text = text_of(pattern)?;
-        let captures = known.compile(text).or_else(|error| reject(pattern, text, &error, &known))?;
+        let captures = known.compile(text).or_else(|error| reject(pattern, text, &error))?;
         captures.check_names(pattern, "`%{IP:client}`")
     })
 }
@@ -76,7 +75,7 @@ impl Setting for GrokPatterns {
         let patterns = Self::new(own.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?);
         let compiled = entries.iter().zip(&patterns.own).map(|(entry, (name, text))| {
             let value = value.member(entry, name, ValueKind::Text);
-            patterns.compile(text).or_else(|error| reject(&value, text, &error, &patterns)).map(|_| ())
+            patterns.compile(text).or_else(|error| reject(&value, text, &error)).map(|_| ())
         });
         compiled.collect::<Vec<_>>().into_iter().collect::<Checked<()>>()?;
         Ok(patterns)
@@ -88,49 +87,10 @@ impl Setting for GrokPatterns {
 }
 
 /// Reports an invalid pattern at its position, with a suggestion.
-fn reject(
-    value: &Cursor<'_>,
-    text: &str,
-    error: &GrokError,
-    patterns: &GrokPatterns,
-) -> Checked<CapturePattern> {
-    let (found, help) = match error {
-        GrokError::UnknownName(name) => {
-            let nearest = suggest::nearest(&name.to_ascii_uppercase(), patterns.names());
-            let help = nearest.map_or_else(
-                || "see the page of `grok` for all patterns; add your own under `patterns`".to_owned(),
-                |nearest| format!("did you mean `{nearest}`?"),
-            );
-            (Some(format!("%{{{name}")), help)
-        }
-        GrokError::Malformed(found) => {
-            (Some(format!("%{{{found}")), "write `%{IP:client}`, or `%{NUMBER:bytes:int}`".to_owned())
-        }
-        GrokError::CaptureName(name) if name.starts_with('[') => {
-            let plain = name.trim_matches(['[', ']']).replace("][", ".");
-            (Some(name.clone()), format!("write `{plain}`; use `structured` for nested objects"))
-        }
-        GrokError::CaptureName(name) => {
-            (Some(format!(":{name}")), "write letters, digits, `_`, `-`, `.` and `@`".to_owned())
-        }
-        GrokError::UnknownType(name) => {
-            let types = GrokPatterns::TYPES;
-            let help = suggest::help(name, "known types", types).unwrap_or_default();
-            (Some(format!(":{name}}}")), help)
-        }
-        GrokError::Circular(name) => {
-            (Some(format!("%{{{name}")), "remove the cycle: a pattern can't contain itself".to_owned())
-        }
-        GrokError::TooLong => (None, "use fewer patterns".to_owned()),
-        GrokError::Pattern(_) => {
-            (None, "use the syntax of the Rust `regex` crate, which has no look-around".to_owned())
-        }
-    };
+fn reject(value: &Cursor<'_>, text: &str, error: &GrokError) -> Checked<CapturePattern> {
     // The mistake may be in a pattern to which this one refers.
-    let at = found.and_then(|found| text.find(&found)).map(|at| text[..at].chars().count());
+    let at = error.found.as_ref().and_then(|found| text.find(found)).map(|at| text[..at].chars().count());
     let place = at.map(|at| value.context.report.character_in(value.node, text, at));
-    value.reject_at(
-        place.unwrap_or(value.node.span),
-        Invalid::new(error.to_string(), help).with_code(Code::InvalidPattern),
-    )
+    let invalid = Invalid::new(error.to_string(), &error.help).with_code(Code::InvalidPattern);
+    value.reject_at(place.unwrap_or(value.node.span), invalid)
 }
