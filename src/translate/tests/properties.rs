@@ -10,7 +10,7 @@ use crate::{
         Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachPairs, ElementPath, Form,
         GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs,
         Prefixes, RaggedRows, Records, Regex, SearchScope, Selected, SelectedElements, TableForm,
-        TableSelector, Text, Widths, Xml, XmlPart,
+        TableSelector, Text, Widths, Xml,
     },
 };
 
@@ -116,7 +116,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         12 => Some(ExtractorKind::Mcp(Mcp)),
         13 => Some(ExtractorKind::Xml(Xml::default())),
         14 => Some(ExtractorKind::Xml(Xml {
-            pick: XmlPart::Each(ElementPath::parse("//a[1]", &Prefixes::new()).unwrap()),
+            items: ElementPath::parse("//a[1]", &Prefixes::new()).ok(),
             strings: ["b".to_owned()].into(),
             ..Xml::default()
         })),

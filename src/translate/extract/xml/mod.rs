@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 pub use self::path::{ElementPath, Prefixes};
-use self::path::{MinMatches, PathMatches};
+use self::path::{MinMatches, PathMatch};
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::{
     model::cut_characters,
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, OpenSection, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::Entry,
         value::text_of,
     },
@@ -29,16 +29,13 @@ use crate::{
 /// null. Other elements become objects: attributes at `@name`, children at their names, mixed text at
 /// `#text`. Repeated names become a list. An element named in `strings` becomes its whole text.
 #[derive(Debug, Clone, Section)]
-#[section(default, check = Self::check, check_keys = Self::check_keys)]
+#[section(default, check_keys = Self::check_keys)]
 pub struct Xml {
     /// Path to the one element or attribute to read, such as `Envelope/Body/Forecast`.
     #[key(conflicts = "items", shown = "the root")]
-    pub path: Option<String>,
+    pub path: Option<ElementPath>,
     /// Path to a repeated element. The result is a list, which may have one item or none.
-    pub items: Option<String>,
-    /// Part of the document to convert, of `path` or `items`.
-    #[key(skip)]
-    pub pick: XmlPart,
+    pub items: Option<ElementPath>,
     /// Namespaces of the prefixes in `path` and `items`.
     #[key(kind = ValueKind::Map(&ValueKind::Text))]
     pub namespaces: Namespaces,
@@ -57,25 +54,23 @@ pub struct Xml {
     pub trim: bool,
 }
 
-/// Namespaces of a rule, by prefix.
+/// Namespaces of a rule, by prefix: checked on their own, and read with each path.
 #[derive(Debug, Clone)]
-pub struct Namespaces(Prefixes);
+pub struct Namespaces;
 
 impl Setting for Namespaces {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let prefixes = entries.iter().map(|entry| {
-            let uri = text_of(&value.part(&entry.value, "a namespace", ValueKind::Text))?;
-            Ok((entry.key.text.clone(), uri.to_owned()))
-        });
-        let prefixes: Vec<Checked<_>> = prefixes.collect();
-        prefixes.into_iter().collect::<Checked<_>>().map(Self)
+        let read =
+            |entry: &Entry| text_of(&value.part(&entry.value, "a namespace", ValueKind::Text)).map(|_| ());
+        let checked: Vec<Checked<()>> = entries.iter().map(read).collect();
+        checked.into_iter().collect::<Checked<()>>().map(|()| Self)
     }
 
     fn when_absent() -> Option<Self> {
-        Some(Self(Prefixes::new()))
+        Some(Self)
     }
 }
 
@@ -93,39 +88,23 @@ impl Xml {
         let help = "remove it, or write `path: s:Envelope/s:Body`";
         Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help))
     }
-
-    /// Parses the paths, which need the namespaces.
-    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        let path = |name| {
-            let Some(Entry { value: node, .. }) = section.entry(name) else { return Ok(None) };
-            let text = node.as_text().unwrap_or_default();
-            ElementPath::parse(text, &self.namespaces.0).map(Some).map_err(|error| {
-                let place = section.value.context.report.character_in(node, text, error.at);
-                let help =
-                    "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
-                section.reject_at(Code::InvalidPath.at_span(place), &format!("`{name}` is not a path: {error}"), help)
-            })
-        };
-        let (one, each) = (path("path"), path("items"));
-        let pick = match (one?, each?) {
-            (_, Some(path)) => XmlPart::Each(path),
-            (Some(path), None) => XmlPart::One(path),
-            (None, None) => XmlPart::Root,
-        };
-        Ok(Self { pick, ..self })
-    }
 }
 
-/// Part of a document to convert.
-#[derive(Debug, Clone, Default)]
-pub enum XmlPart {
-    /// The contents of the root element.
-    #[default]
-    Root,
-    /// The one element or attribute at a path.
-    One(ElementPath),
-    /// A list of all elements or attributes at a path, even if there is one or none.
-    Each(ElementPath),
+impl Setting for ElementPath {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        let namespaces = value.sibling("namespaces").and_then(|node| node.as_map()).unwrap_or_default();
+        let prefix = |entry: &Entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned()));
+        Self::parse(text, &namespaces.iter().filter_map(prefix).collect()).or_else(|error| {
+            let place = value.context.report.character_in(value.node, text, error.at);
+            let help =
+                "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
+            let invalid = Invalid::new(format!("{} is not a path: {error}", value.name), help);
+            value.reject_at(place, invalid.with_code(Code::InvalidPath))
+        })
+    }
 }
 
 /// Handling of attributes.
@@ -153,10 +132,7 @@ const MACHINERY: [&str; 5] = [
 
 impl Extraction for Xml {
     fn value_count(&self) -> ValueCount {
-        match self.pick {
-            XmlPart::Each(_) => ValueCount::Many,
-            XmlPart::Root | XmlPart::One(_) => ValueCount::One,
-        }
+        if self.items.is_some() { ValueCount::Many } else { ValueCount::One }
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
@@ -192,9 +168,9 @@ impl Xml {
         };
         let parsed = Document::parse_with_options(document, options)
             .map_err(|error| parser_error(&error, document, lines_before))?;
-        match &self.pick {
-            XmlPart::Root => Ok(self.value(parsed.root_element())),
-            XmlPart::One(path) => {
+        match (&self.items, &self.path) {
+            (None, None) => Ok(self.value(parsed.root_element())),
+            (None, Some(path)) => {
                 let mut found = self.values(path, &parsed, MinMatches::One)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
@@ -205,7 +181,7 @@ impl Xml {
                     )),
                 }
             }
-            XmlPart::Each(path) => self.values(path, &parsed, MinMatches::Nothing).map(Value::Array),
+            (Some(path), _) => self.values(path, &parsed, MinMatches::Nothing).map(Value::Array),
         }
     }
 
@@ -216,19 +192,15 @@ impl Xml {
         least: MinMatches,
     ) -> Result<Vec<Value>, ReadError> {
         let found = path.find(document, least)?;
-        let count = match &found {
-            PathMatches::Elements(elements) => elements.len(),
-            PathMatches::Attributes(values) => values.len(),
-        };
+        let count = found.len();
         if count > RECORD_LIMIT {
             return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
         }
-        Ok(match found {
-            PathMatches::Elements(elements) => {
-                elements.into_iter().map(|element| self.value(element)).collect()
-            }
-            PathMatches::Attributes(values) => values.into_iter().map(Value::from).collect(),
-        })
+        let values = found.into_iter().map(|found| match found {
+            PathMatch::Element(element) => self.value(element),
+            PathMatch::Attribute(value) => value.into(),
+        });
+        Ok(values.collect())
     }
 
     /// Recursive, down to [`DEPTH_LIMIT`] at most.
@@ -239,16 +211,15 @@ impl Xml {
             return if is_nil { Value::Null } else { self.whole_text(element).into() };
         }
         let mut members = Map::new();
-        if self.attributes != Attributes::Dropped {
-            let telling = element
-                .attributes()
-                .filter(|attribute| attribute.namespace().is_none_or(|uri| !MACHINERY.contains(&uri)));
-            for attribute in telling {
-                let name = match self.attributes {
-                    Attributes::Marked => format!("@{}", attribute.name()),
-                    Attributes::Plain | Attributes::Dropped => attribute.name().to_owned(),
-                };
-                self.add(&mut members, name, attribute.value().into());
+        let prefix = match self.attributes {
+            Attributes::Marked => Some("@"),
+            Attributes::Plain => Some(""),
+            Attributes::Dropped => None,
+        };
+        for attribute in element.attributes() {
+            let is_machinery = attribute.namespace().is_some_and(|uri| MACHINERY.contains(&uri));
+            if let Some(prefix) = prefix.filter(|_| !is_machinery) {
+                self.add(&mut members, format!("{prefix}{}", attribute.name()), attribute.value().into());
             }
         }
         if is_nil {
@@ -381,11 +352,15 @@ const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 /// attributes.
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
-/// Byte offset and message of an error.
-pub(super) type XmlError = (usize, String);
+/// Begin and end of the parts without tags: comments, literal text, and processing instructions.
+const SKIPPED: [(&str, &str); 3] = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")];
 
 /// Checks the limits of every tag. At malformed XML it stops; the parser then reports the error.
-pub(super) fn check(text: &str) -> Result<(), XmlError> {
+///
+/// # Errors
+///
+/// Byte offset and message.
+pub(super) fn check(text: &str) -> Result<(), (usize, String)> {
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
     if marks > MARK_LIMIT {
         return Err((0, format!("expected at most {MARK_LIMIT} marks `<` and `=`, found {marks}")));
@@ -397,17 +372,13 @@ pub(super) fn check(text: &str) -> Result<(), XmlError> {
     while let Some(found) = text[position..].find('<') {
         let start = position + found;
         let rest = &text[start..];
-        let length = if let Some(inside) = rest.strip_prefix("<!--") {
-            length_through(inside, "-->").map(|length| length + 4)
-        } else if rest.starts_with("<![CDATA[") {
-            length_through(rest, "]]>")
-        } else if rest.starts_with("<?") {
-            length_through(rest, "?>")
+        let length = if let Some((begin, end)) = SKIPPED.iter().find(|(begin, _)| rest.starts_with(begin)) {
+            rest[begin.len()..].find(end).map(|at| begin.len() + at + end.len())
         } else if rest.starts_with("<!") {
             Some(document_type(rest).map_err(|message| (start, message))?)
         } else if rest.starts_with("</") {
             open.pop();
-            length_through(rest, ">")
+            rest.find('>').map(|at| at + 1)
         } else {
             elements += 1;
             if elements > ELEMENT_LIMIT {
@@ -431,16 +402,10 @@ pub(super) fn check(text: &str) -> Result<(), XmlError> {
             }
             Some(tag.length)
         };
-        match length {
-            Some(length) => position = start + length,
-            None => break,
-        }
+        let Some(length) = length else { break };
+        position = start + length;
     }
     Ok(())
-}
-
-fn length_through(text: &str, end: &str) -> Option<usize> {
-    text.find(end).map(|at| at + end.len())
 }
 
 struct Tag {

@@ -45,10 +45,10 @@ enum Condition {
     Child(Name, String),
 }
 
-/// Result of a path.
-pub(super) enum PathMatches<'a, 'input> {
-    Elements(Vec<Node<'a, 'input>>),
-    Attributes(Vec<&'a str>),
+/// Element or attribute at a path.
+pub(super) enum PathMatch<'a, 'input> {
+    Element(Node<'a, 'input>),
+    Attribute(&'a str),
 }
 
 /// Minimum number of matches.
@@ -118,7 +118,7 @@ impl ElementPath {
         &self,
         document: &'a Document<'input>,
         least: MinMatches,
-    ) -> Result<PathMatches<'a, 'input>, ReadError> {
+    ) -> Result<Vec<PathMatch<'a, 'input>>, ReadError> {
         let mut contexts = vec![document.root()];
         for (index, step) in self.steps.iter().enumerate() {
             let found = step.find(&contexts);
@@ -128,13 +128,11 @@ impl ElementPath {
             }
             contexts = found;
         }
-        Ok(match &self.attribute {
-            None => PathMatches::Elements(contexts),
-            Some(name) => {
-                let values = contexts.iter().filter_map(|element| name.attribute(element)).collect();
-                PathMatches::Attributes(values)
-            }
-        })
+        let matched = contexts.into_iter().filter_map(|element| match &self.attribute {
+            None => Some(PathMatch::Element(element)),
+            Some(name) => name.attribute(&element).map(PathMatch::Attribute),
+        });
+        Ok(matched.collect())
     }
 }
 

@@ -23,12 +23,12 @@ fn check(text: &str, expected: Result<&str, &str>) {
 
 #[track_caller]
 fn check_pick(source: &str, text: &str, expected: Result<&str, &str>) {
-    check_with(&Xml { pick: XmlPart::One(path(source)), ..Xml::default() }, text, expected);
+    check_with(&Xml { path: Some(path(source)), ..Xml::default() }, text, expected);
 }
 
 #[track_caller]
 fn check_each(source: &str, text: &str, expected: Result<&str, &str>) {
-    check_with(&Xml { pick: XmlPart::Each(path(source)), ..Xml::default() }, text, expected);
+    check_with(&Xml { items: Some(path(source)), ..Xml::default() }, text, expected);
 }
 
 #[test]
